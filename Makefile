@@ -89,8 +89,8 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
 	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) --timeout 1800 tests/drivers tests/device_kernels \
 		tests/examples/test_compile_by_hand.py tests/examples/test_wrong_kernel.py \
-		--deselect 'tests/device_kernels/ways/test_model_paths.py::test_training_step_is_native[ResNet-18]'
-	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --way device --jobs $(MAX_JOBS) --timeout 900 \
+		--deselect 'tests/device_kernels/test_model_paths.py::test_training_step_is_native[ResNet-18]'
+	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --placement device --jobs $(MAX_JOBS) --timeout 900 \
 		$(addprefix --entry ,$(RISCV_ENTRIES))
 
 .PHONY: test-clang

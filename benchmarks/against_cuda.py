@@ -246,7 +246,7 @@ def main() -> None:
         reference=options.reference,
         rounds=options.rounds,
         module="benchmarks.against_cuda",
-        environment={"OUTBOARD_WAY": "device"},
+        environment={"OUTBOARD_PLACEMENT": "device"},
         # Autograd for CUDA fails in a process in which another accelerator is registered.
         reference_environment={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         keep_going=True,

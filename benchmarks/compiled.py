@@ -3,8 +3,9 @@
     python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
 Groups are fused, chain, sorts, steps, "open sizes" and optimizers. By default what is compiled runs
-by device kernels alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how
-eager` is eager mode on the device, `--how auto` compiled with the way chosen. `--reference` is
+by device kernels, as do eager operators between graphs (OUTBOARD_PLACEMENT=device), and is compared
+with Inductor's code for CPU; `--how eager` is eager mode on the device, `--how auto` compiled with
+the default placement of eager operators. `--reference` is
 compiled or eager on CPU, or "device eager", or "device separate", in which an optimizer has kernels
 for each tensor. Besides, `calls` measures what a call of a compiled graph of one small kernel
 takes, and `first` the first call of a compiled training step, without and with its caches. `--save`
@@ -19,7 +20,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
@@ -35,7 +35,6 @@ Function = Callable[..., object]
 
 # Steps of training follow each other.
 STEP_SECONDS = 0.3
-AUTO_SECONDS, AUTO_SECONDS_OF_OPEN_SIZES, AUTO_STEPS = 60, 150, 40
 _HOW = "BENCHMARK_HOW"
 
 
@@ -142,13 +141,6 @@ def _step(name: str, lengths: tuple[int, ...] = ()) -> Work:
                 update()
 
         step()
-        # Until each graph has chosen its way.
-        if os.environ.get(_HOW) == "auto":
-            seconds = AUTO_SECONDS_OF_OPEN_SIZES if lengths else AUTO_SECONDS
-            end, steps = time.perf_counter() + seconds, 0
-            while time.perf_counter() < end or steps < AUTO_STEPS:
-                step()
-                steps += 1
         return step
 
     return make
@@ -179,7 +171,7 @@ def paired(names: list[str], device: str, how: str, reference: str, rounds: int)
     module = "benchmarks.compiled"
     settings = {
         "OUTBOARD_DRIVER": device,
-        "OUTBOARD_WAY": "auto" if how == "auto" else "device",
+        "OUTBOARD_PLACEMENT": "auto" if how == "auto" else "device",
         "OUTBOARD_FALLBACK_COPIED": "allow",
         "POCL_MAX_PTHREAD_COUNT": str(len(os.sched_getaffinity(0))),
         _HOW: how,
@@ -206,7 +198,7 @@ for where in ({device!r}, "cpu"):
     x, function = torch.ones(4, device=where), torch.compile(lambda x: x + 1)
     function(x)
     runs[where] = lambda function=function, x=x: function(x)
-    end = time.perf_counter() + ({seconds} if where != "cpu" else 0)
+    end = time.perf_counter() + (where != "cpu")
     while time.perf_counter() < end:
         function(x)
 for _ in range(15):
@@ -243,9 +235,8 @@ def _apart(code: str, device: str, settings: dict[str, str]) -> float | dict[str
 
 def call_cost(device: str, how: str) -> dict[str, float]:
     """Microseconds of a call of a compiled graph of one small kernel, least of several, in turn."""
-    seconds = 10 if how == "auto" else 1  # until the graph has chosen its way
-    code = _CALLS.format(device=device, seconds=seconds)
-    return _apart(code, device, {"OUTBOARD_WAY": how})
+    code = _CALLS.format(device=device)
+    return _apart(code, device, {"OUTBOARD_PLACEMENT": how})
 
 
 def first_calls(device: str, how: str) -> dict[str, float]:
@@ -253,7 +244,7 @@ def first_calls(device: str, how: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "OUTBOARD_CACHE_DIR": f"{folder}/kernels",
-            "OUTBOARD_WAY": how,
+            "OUTBOARD_PLACEMENT": how,
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
             "POCL_CACHE_DIR": f"{folder}/pocl",
         }

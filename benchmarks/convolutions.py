@@ -143,7 +143,7 @@ def main() -> None:
         parser.error("no convolution has such a name")
     settings = {
         "OUTBOARD_DRIVER": options.driver,
-        "OUTBOARD_WAY": "device",
+        "OUTBOARD_PLACEMENT": "device",
         "OUTBOARD_FALLBACK_COPIED": "allow",
     }
     results = compare(

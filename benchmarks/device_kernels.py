@@ -1,6 +1,6 @@
 """Time of single operators on large tensors, on a device against CPU, by family.
 
-    OUTBOARD_WAY=device python -m benchmarks.device_kernels --device ocl [--rounds 11] [families...]
+    OUTBOARD_PLACEMENT=device python -m benchmarks.device_kernels --device ocl [families...]
 
 Both sides write into results that were allocated beforehand, where the operator has such a form.
 """

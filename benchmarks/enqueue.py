@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import torch
 
-from torch_outboard import ways
+from torch_outboard import placement
 from torch_outboard.columns import print_columns
 
 CALLS = 300
@@ -42,7 +42,7 @@ def measure(device: str, wait: bool = False) -> dict[str, float]:
     """Microseconds per call, by name; of calls whose completion is waited for, or not."""
     synchronize = torch.get_device_module(device).synchronize
     results = {}
-    with ways.way("device"):
+    with placement.use("device"):
         for name, call in calls(device).items():
             call()
             best = float("inf")
@@ -69,7 +69,7 @@ def measure_apart(driver: str, wait: bool = False) -> dict[str, float]:
         RuntimeError: where that fails, with the end of what it wrote.
     """
     command = [sys.executable, "-m", "benchmarks.enqueue", "--device", driver, "--json"]
-    surroundings = {**os.environ, "OUTBOARD_DRIVER": driver, "OUTBOARD_WAY": "device"}
+    surroundings = {**os.environ, "OUTBOARD_DRIVER": driver, "OUTBOARD_PLACEMENT": "device"}
     answer = subprocess.run(
         [*command, *(["--wait"] if wait else [])],
         capture_output=True, text=True, check=False, env=surroundings,

@@ -175,7 +175,7 @@ WORKS = {name: work for family in FAMILIES.values() for name, work in family.ite
 def settings(driver: str) -> dict[str, str]:
     return {
         "OUTBOARD_DRIVER": driver,
-        "OUTBOARD_WAY": "device",
+        "OUTBOARD_PLACEMENT": "device",
         "OUTBOARD_FALLBACK_COPIED": "allow",
         "POCL_MAX_PTHREAD_COUNT": str(len(os.sched_getaffinity(0))),
     }

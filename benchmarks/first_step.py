@@ -75,7 +75,7 @@ def measure(tree: Path, network: str) -> Times:
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "OUTBOARD_DRIVER": "ocl",
-            "OUTBOARD_WAY": "device",
+            "OUTBOARD_PLACEMENT": "device",
             "OUTBOARD_CACHE_DIR": f"{folder}/programs",
             "POCL_CACHE_DIR": f"{folder}/pocl",
         }

@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--length", type=int, default=1024, help="of queries and keys")
     options = parser.parse_args()
-    os.environ.setdefault("OUTBOARD_WAY", "device")
+    os.environ.setdefault("OUTBOARD_PLACEMENT", "device")
     from torch_outboard.inductor.lowerings import flex_kernels
 
     torch._dynamo.config.recompile_limit = 64
@@ -62,7 +62,7 @@ def main() -> None:
     for name, (score, mask) in masks(options.length, options.device).items():
         # Dynamo knows compiled functions by their code, and would take one for the other.
         sides = []
-        for way in (kernels, formula):
+        for using in (kernels, formula):
 
             def attend(score: object = score, mask: object = mask) -> torch.Tensor:
                 return flex_attention(q, k, v, score_mod=score, block_mask=mask)
@@ -77,7 +77,7 @@ def main() -> None:
             def both(compiled: Callable[[], torch.Tensor] = compiled) -> None:
                 torch.autograd.grad(compiled(), inputs, gradient)
 
-            with way, torch._inductor.config.patch(force_disable_caches=True):
+            with using, torch._inductor.config.patch(force_disable_caches=True):
                 forward()
                 both()
             sides.append((forward, both))

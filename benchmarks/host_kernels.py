@@ -40,7 +40,7 @@ def against_cpu(rounds: int) -> Iterator[Measurement]:
         for r in compare(
             targets, device="host", rounds=rounds, module=module, environment=settings
         ):
-            name = f"{r.name}, host, way device"
+            name = f"{r.name}, host, device kernels"
             yield Measurement(name, targets[r.name], r.ratio, r.low, r.high)
     results = compare(
         convolutions.WORKS,
@@ -49,7 +49,7 @@ def against_cpu(rounds: int) -> Iterator[Measurement]:
         module="benchmarks.convolutions",
         environment=settings,
     )
-    name = "convolutions of ResNet-18, host, way device"
+    name = "convolutions of ResNet-18, host, device kernels"
     yield middle(f"{name}, median", CONVOLUTION_MEDIAN, results)
     worst = max(results, key=lambda r: r.ratio)
     yield Measurement(f"{name}, worst", CONVOLUTION_WORST, worst.ratio, worst.low, worst.high)

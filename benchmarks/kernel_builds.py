@@ -50,7 +50,7 @@ def measure(driver: str) -> dict[str, tuple[float, int, int]]:
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "OUTBOARD_DRIVER": driver,
-            "OUTBOARD_WAY": "device",
+            "OUTBOARD_PLACEMENT": "device",
             "OUTBOARD_CACHE_DIR": folder,
         }
         # PoCL keeps programs, too.

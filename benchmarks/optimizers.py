@@ -1,7 +1,7 @@
 """Steps of optimizers, gradient clipping and gradient scaling: launches, and time against CPU.
 
-    OUTBOARD_WAY=device python -m benchmarks.optimizers --launches
-    OUTBOARD_WAY=device python -m benchmarks.optimizers --device ocl [--rounds 11] [names...]
+    OUTBOARD_PLACEMENT=device python -m benchmarks.optimizers --launches
+    OUTBOARD_PLACEMENT=device python -m benchmarks.optimizers --device ocl [--rounds 11] [names...]
 
 The parameters are those of the small GPT of benchmarks/training_steps.py.
 """

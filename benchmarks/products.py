@@ -1,6 +1,6 @@
 """Time of products, ResNet-18's convolutions, attention and pooling, on a device against CPU.
 
-    OUTBOARD_DRIVER=ocl OUTBOARD_WAY=device python -m benchmarks.products [--rounds 21] [names...]
+    OUTBOARD_DRIVER=ocl OUTBOARD_PLACEMENT=device python -m benchmarks.products [names...]
 
 Convolutions are those of a batch of 8 images of 64 x 64 pixels; a training step is the forward and
 all gradients. Attention is causal, of 8 heads of 256 queries; pooling is that of ResNet-18.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
-os.environ.setdefault("OUTBOARD_WAY", "device")
+os.environ.setdefault("OUTBOARD_PLACEMENT", "device")
 
 import torch
 from torch.profiler import ProfilerActivity, profile

@@ -47,7 +47,7 @@ RATIOS: dict[str, dict[str, float]] = {
 }
 
 
-# Training steps on `ocl`: what they may take of CPU's time, by way.
+# Training steps on `ocl`: what they may take of CPU's time, by placement.
 OCL_TARGETS = {"auto": 1.0, "device": 2.5}
 OCL_MODELS = ("MLP", "small GPT", "ResNet-18, 8 x 3 x 64 x 64")
 
@@ -67,19 +67,19 @@ def ratios(rounds: int) -> Iterator[Measurement]:
 
 
 def ocl(rounds: int) -> Iterator[Measurement]:
-    """Training steps on the driver `ocl`, by the way that is better and by device kernels alone."""
+    """Training steps on the driver `ocl`, by the default placement and by device kernels."""
     module = "benchmarks.training_steps"
-    for way, target in OCL_TARGETS.items():
+    for where, target in OCL_TARGETS.items():
         settings = {
             "OUTBOARD_DRIVER": "ocl",
-            "OUTBOARD_WAY": way,
+            "OUTBOARD_PLACEMENT": where,
             "OUTBOARD_FALLBACK_COPIED": "allow",
         }
-        upper_end = TRAINING_UPPER_END if way == "auto" else None
+        upper_end = TRAINING_UPPER_END if where == "auto" else None
         names = OCL_MODELS
         results = compare(names, device="ocl", rounds=rounds, module=module, environment=settings)
         for r in results:
-            name = f"{r.name}, ocl, way {way}"
+            name = f"{r.name}, ocl, placement {where}"
             yield Measurement(name, target, r.ratio, r.low, r.high, upper_end=upper_end)
 
 
@@ -87,9 +87,9 @@ def ocl(rounds: int) -> Iterator[Measurement]:
 KERNEL_TARGET = 1.5
 PRODUCT_TARGETS = {"mm 1024 float32": 2.0, "mm 2048 float32": 2.0}
 CONVOLUTION_TARGET = 3.0
-DEVICE_WAY = {
+DEVICE_KERNELS = {
     "OUTBOARD_DRIVER": "ocl",
-    "OUTBOARD_WAY": "device",
+    "OUTBOARD_PLACEMENT": "device",
     "OUTBOARD_FALLBACK_COPIED": "allow",
 }
 
@@ -98,20 +98,26 @@ def kernels(rounds: int) -> Iterator[Measurement]:
     """Single operators on the driver `ocl` by device kernels."""
     for family, works in device_kernels.FAMILIES.items():
         module = "benchmarks.device_kernels"
-        results = compare(works, device="ocl", rounds=rounds, module=module, environment=DEVICE_WAY)
-        yield middle(f"{family}, way device, median", KERNEL_TARGET, results)
+        results = compare(
+            works, device="ocl", rounds=rounds, module=module, environment=DEVICE_KERNELS
+        )
+        yield middle(f"{family}, device kernels, median", KERNEL_TARGET, results)
     module = "benchmarks.products"
     for r in compare(
-        PRODUCT_TARGETS, device="ocl", rounds=rounds, module=module, environment=DEVICE_WAY
+        PRODUCT_TARGETS, device="ocl", rounds=rounds, module=module, environment=DEVICE_KERNELS
     ):
-        yield Measurement(f"{r.name}, way device", PRODUCT_TARGETS[r.name], r.ratio, r.low, r.high)
+        yield Measurement(
+            f"{r.name}, device kernels", PRODUCT_TARGETS[r.name], r.ratio, r.low, r.high
+        )
     convolutions = [name for name in products.WORKS if name.startswith("conv")]
     for kind, names in {
         "forward": [name for name in convolutions if not name.endswith("step")],
         "with gradients": [name for name in convolutions if name.endswith("step")],
     }.items():
-        results = compare(names, device="ocl", rounds=rounds, module=module, environment=DEVICE_WAY)
-        name = f"convolutions of ResNet-18 {kind}, way device, median"
+        results = compare(
+            names, device="ocl", rounds=rounds, module=module, environment=DEVICE_KERNELS
+        )
+        name = f"convolutions of ResNet-18 {kind}, device kernels, median"
         yield middle(name, CONVOLUTION_TARGET, results)
 
 

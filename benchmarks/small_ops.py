@@ -65,7 +65,7 @@ WORKS: dict[str, Work] = {
     "mm": _binary(torch.mm, 8, 8),
     "addmm": _addmm,
     "layer_norm": _layer_norm,
-    # No typed kernel: the boxed way.
+    # No typed kernel: boxed.
     "boxed: sgn": _unary(torch.sgn),
     "boxed: roll": _unary(lambda x: torch.roll(x, 1)),
 }

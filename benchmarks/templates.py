@@ -1,6 +1,6 @@
 """Times of compiled layers in one kernel (`max-autotune`) against a kernel for what follows them.
 
-    OUTBOARD_WAY=device python -m benchmarks.templates [--device ocl] [--rounds 21] [names...]
+    OUTBOARD_PLACEMENT=device python -m benchmarks.templates [--device ocl] [--rounds 21] [names...]
 
 Each layer is compiled to both, whatever measuring would choose, and both run in turns in one
 process; printed are the least times, the median of the ratios with its interval, and what measuring

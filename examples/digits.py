@@ -3,8 +3,8 @@
     python examples/digits.py [--device ocl] [--epochs 10] [--channels 32] [--output demo-output]
 
 The data are the 1,797 scanned digits (8 x 8 pixels) that come with scikit-learn. The network is
-trained by the device's own kernels, where it has any; then the first steps are taken again on CPU,
-by the device's own kernels and by whatever `auto` finds better. The run exits with status 1 if
+trained by device kernels, where the device has any; then the first steps are taken again on CPU, by
+device kernels and with the placement `auto`. The run exits with status 1 if
 
 - the trained network recognizes less than 97 % of the digits it has not seen,
 - its checkpoint does not give the same network again,
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 
 REQUIRED_ACCURACY = 0.97
 BATCH = 64
@@ -43,7 +43,7 @@ COMPARED_STEPS = 60
 # five seeds CPU's own float32 losses were off by 0.001 to 0.002 with two.
 ALLOWED_DIFFERENCE = 1e-2
 # AdamW divides gradients by their size. Those of biases before a batch normalization are nothing
-# but rounding, and would become whole steps: losses of two correct sides are 0.008 apart then.
+# but rounding, and would become whole steps: losses of two correct runs are 0.008 apart then.
 COMPARED_EPSILON = 1e-3
 REPORTED_STEPS = 10
 
@@ -93,17 +93,20 @@ class Training:
 
 @dataclass(frozen=True)
 class Side:
-    """A place where the network runs, and by which kernels."""
+    """A device that the network runs on, and a placement of its operators."""
 
     title: str
     device: torch.device
-    # The way of `torch_outboard.ways`; None on CPU.
-    way: str | None = None
+    # The setting of `torch_outboard.placement`; None on CPU.
+    setting: str | None = None
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Runs a block by the kernels of this side."""
-        with ways.way(self.way, self.device) if self.way is not None else nullcontext():
+        """Sets the placement for a block."""
+        if self.setting is None:
+            yield
+            return
+        with placement.use(self.setting, self.device):
             yield
 
 
@@ -121,7 +124,7 @@ class Steps:
 
 
 def sides(device: torch.device) -> list[Side]:
-    """CPU, the device by its own kernels if it runs code, and the device as `auto` decides."""
+    """CPU, the device by device kernels if it runs code, and the device with `auto`."""
     found = [Side("CPU", torch.device("cpu"))]
     if torch.get_device_module(device).get_device_properties(device).max_work_group_size > 0:
         found.append(Side(f"{device}, its kernels", device, "device"))
@@ -234,10 +237,10 @@ def load(path: Path, device: torch.device) -> tuple[nn.Module, torch.optim.Optim
 def compare(
     train_set: TensorDataset, sides: list[Side], channels: int
 ) -> tuple[list[Steps], list[float]]:
-    """The first float32 steps on all sides in turn, with the same weights and batches.
+    """The first float32 steps of all configurations in turn, with the same weights and batches.
 
     Returns:
-        the steps of each side, and by how much its losses differ from those of float64 on CPU
+        the steps of each, and by how much its losses differ from those of float64 on CPU
     """
     torch.manual_seed(0)
     start = DigitNet(channels)
@@ -266,7 +269,7 @@ def compare(
 
 
 def shares(train_set: TensorDataset, side: Side, channels: int) -> dict[str, float]:
-    """The share of operator calls by the way they ran, over a few mixed-precision steps."""
+    """The share of operator calls by placement, over a few mixed-precision steps."""
     model = DigitNet(channels).to(side.device)
     optimizer = new_optimizer(model)
     loader = iter(DataLoader(train_set, batch_size=BATCH))
@@ -274,7 +277,7 @@ def shares(train_set: TensorDataset, side: Side, channels: int) -> dict[str, flo
         for _ in range(REPORTED_STEPS):
             images, labels = (tensor.to(side.device) for tensor in next(loader))
             step(model, optimizer, images, labels, mixed_precision=True)
-    return report.share_by_way()
+    return report.share_by_placement()
 
 
 def draw(training: Training, sides: list[Side], results: list[Steps], path: Path) -> None:
@@ -305,7 +308,7 @@ def result_table(
     results: list[Steps],
     differences: list[float],
     peak_memory: int,
-    by_way: list[dict[str, float]],
+    by_placement: list[dict[str, float]],
 ) -> Table:
     table = Table(title="Handwritten digits")
     table.add_column("")
@@ -319,11 +322,11 @@ def result_table(
     table.add_row("peak memory in training", "", f"{peak_memory / 2**20:.1f} MiB")
     names = {
         "device": "operators by device kernels",
-        "shared": "by host kernels, shared memory",
+        "host": "by host kernels, shared memory",
         "copied": "by host kernels on copies",
     }
-    for way, name in names.items():
-        table.add_row(name, "", *(f"{share[way]:.1%}" for share in by_way))
+    for name, title in names.items():
+        table.add_row(title, "", *(f"{share[name]:.1%}" for share in by_placement))
     return table
 
 
@@ -331,10 +334,10 @@ def failures(
     sides: list[Side],
     accuracies: list[float],
     differences: list[float],
-    by_way: list[dict[str, float]],
+    by_placement: list[dict[str, float]],
     test_size: int,
 ) -> list[str]:
-    """What the run must not end with; `by_way` is of all sides but CPU."""
+    """What the run must not end with; `by_placement` is of all configurations but CPU."""
     found = []
     if accuracies[1] < REQUIRED_ACCURACY:
         found.append(f"{accuracies[1]:.2%} is below {REQUIRED_ACCURACY:.0%}")
@@ -343,13 +346,13 @@ def failures(
         if abs(accuracy_here - accuracies[1]) > 1 / test_size + 1e-6:
             found.append(f"the checkpoint is another network on {side.title}")
     allowed = max(ALLOWED_DIFFERENCE, 2 * differences[0])
-    for side, difference, share in zip(sides[1:], differences[1:], by_way, strict=True):
+    for side, difference, share in zip(sides[1:], differences[1:], by_placement, strict=True):
         if not difference <= allowed:  # nor NaN
             found.append(
                 f"a loss on {side.title} differs from float64's on CPU by {difference:.1e}, and "
                 f"{allowed:.0e} is allowed"
             )
-        if side.way == "device" and not share["device"]:
+        if side.setting == "device" and not share["device"]:
             found.append(f"{side.device} runs code, and no operator launched a kernel")
     return found
 
@@ -385,13 +388,14 @@ def main() -> int:
                 loaded, _ = load(checkpoint, side.device)
                 accuracies.append(accuracy(loaded, test_set, side.device))
     results, differences = compare(train_set, all_sides, options.channels)
-    by_way = [shares(train_set, side, options.channels) for side in all_sides[1:]]
+    by_placement = [shares(train_set, side, options.channels) for side in all_sides[1:]]
 
-    console.print(result_table(all_sides, accuracies, results, differences, peak_memory, by_way))
+    table = result_table(all_sides, accuracies, results, differences, peak_memory, by_placement)
+    console.print(table)
     picture = options.output / "digits.png"
     draw(training, all_sides, results, picture)
     console.print(f"trained in {training.seconds:.1f} s; loss curves in {picture}")
-    problems = failures(all_sides, accuracies, differences, by_way, len(test_set))
+    problems = failures(all_sides, accuracies, differences, by_placement, len(test_set))
     for problem in problems:
         console.print(f"FAILED: {problem}", style="red")
     return 1 if problems else 0

@@ -48,7 +48,7 @@ warnings.filterwarnings("ignore", "`torch.distributed.*deprecated", FutureWarnin
 
 @dataclass
 class Result:
-    """What a way of training came to.
+    """The result of training in one form: alone, by DDP or by FSDP2.
 
     Args:
         accuracy: on digits that were not seen, 0 to 1.

@@ -87,5 +87,5 @@ if folder is not None:
     print(f"wrote {folder / 'trace.json'} and {folder / 'memory.pickle'}")
 
 # A device that computes by itself has times of that; else operators ran by CPU kernels.
-if torch_outboard.ways.get_way(device) == "device" and busy == 0:
+if torch_outboard.placement.get_placement(device) == "device" and busy == 0:
     sys.exit("the profile has no time of the device")

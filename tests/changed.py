@@ -24,7 +24,8 @@ LAYERS: tuple[tuple[str, str], ...] = (
      "torture:runtime ocl:device_kernels/programs"),
     ("csrc/tensors/", "shared:tensors shared:device separate:tensors shared:transfer"),
     ("csrc/transfer/", "shared:transfer separate:transfer torture:transfer"),
-    ("csrc/dispatch/", "shared:dispatch separate:dispatch shared:turn ocl:device_kernels/ways"),
+    ("csrc/dispatch/", "shared:dispatch separate:dispatch shared:turn "
+     "ocl:device_kernels/test_placement.py"),
     ("csrc/cpu_kernels/", "shared:cpu_kernels separate:cpu_kernels shared:turn"),
     ("csrc/device_kernels/", DEVICE_KERNELS),
     ("csrc/random/", "shared:random shared:device ocl:device_kernels/creation"),

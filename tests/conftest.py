@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import platformdirs
 import pytest
 
 from tests.turns import is_its_turn, turn
-
-if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
-    import torch
-
 
 # The driver that the tests are written for where they ask for none in particular.
 HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none"}
@@ -29,12 +23,12 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "shared": {**HOST, "OUTBOARD_HOST_ACCESS": "shared"},
     "separate": {**HOST, "OUTBOARD_HOST_ACCESS": "separate"},
     "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
-    "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
-    "riscv": {"OUTBOARD_DRIVER": "riscv", "OUTBOARD_WAY": "device"},
+    "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device"},
+    "riscv": {"OUTBOARD_DRIVER": "riscv", "OUTBOARD_PLACEMENT": "device"},
     # Kernels of the driver `host`, by whatever clang there is.
-    "clang": {"OUTBOARD_DRIVER": "host", "OUTBOARD_WAY": "device"},
+    "clang": {"OUTBOARD_DRIVER": "host", "OUTBOARD_PLACEMENT": "device"},
     # `ocl` with the kernels that GPUs get (tests/device_kernels/gpu_driver.py).
-    "gpu": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
+    "gpu": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device"},
 }
 
 
@@ -135,22 +129,3 @@ def shares_memory(device: object) -> bool:
     import torch
 
     return torch.get_device_module(device).get_device_properties(device).host_access == "coherent"
-
-
-@pytest.fixture
-def savings(device: torch.device) -> Iterator[Callable[[dict[str, float] | None], None]]:
-    """Sets the table by which `auto` decides on the device, for a test; microseconds."""
-    import torch
-
-    from torch_outboard import _C, ways
-
-    def choose(table: dict[str, float] | None) -> None:
-        every_size = table and {name: [int(1000 * us)] * 32 for name, us in table.items()}
-        _C.set_way_savings(device.index, every_size)
-
-    before = _C.way_savings(device.index)
-    with ways.way("device", device):  # the first call loads kernels, and is not weighed
-        torch.ones(1, device=device).add(1)
-    with ways.way("auto", device):
-        yield choose
-    _C.set_way_savings(device.index, before or None)

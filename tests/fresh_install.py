@@ -28,7 +28,7 @@ assert (x + x).tolist() == [2.0, 2.0]
 
 import pathlib, sys
 import torch_outboard
-with torch_outboard.ways.way("device"):
+with torch_outboard.placement.use("device"):
     assert (x * 3).tolist() == [3.0, 3.0]
 package = pathlib.Path(torch_outboard.__file__).parent
 assert package.is_relative_to(sys.prefix), package

@@ -151,7 +151,7 @@ def sweep(dtype: str, *options: str) -> tuple[str, ...]:
 
 
 def device_sweep_stage(dtype: str) -> Stage:
-    arguments = sweep(dtype, "--driver", "ocl", "--way", "device")
+    arguments = sweep(dtype, "--driver", "ocl", "--placement", "device")
     return on_ocl(Stage(f"sweep-{dtype}-ocl-device", arguments))
 
 
@@ -262,7 +262,7 @@ def environment_of(stage: Stage) -> dict[str, str]:
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(left_out)},
         **({} if stage.clang or stage.driver != "host" else {"OUTBOARD_CLANG": "none"}),
-        **({"OUTBOARD_WAY": "device"} if stage.clang else {}),
+        **({"OUTBOARD_PLACEMENT": "device"} if stage.clang else {}),
         "OUTBOARD_DRIVER": stage.driver,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs())),
         "OMP_WAIT_POLICY": "PASSIVE",

@@ -25,14 +25,14 @@ def test_what_fails(device, monkeypatch):
         digits.Side("own", device, "device"),
         digits.Side("auto", device, "auto"),
     ]
-    by_way = [{"device": 0.9, "shared": 0.1, "copied": 0.0}, {"device": 0.0, "shared": 1.0}]
+    by_side = [{"device": 0.9, "host": 0.1, "copied": 0.0}, {"device": 0.0, "host": 1.0}]
     allowed = digits.ALLOWED_DIFFERENCE
 
-    def failures(shares=by_way, accuracies=(0.98, 0.98, 0.98), differences=(1e-6, 1e-6, 1e-6)):
+    def failures(shares=by_side, accuracies=(0.98, 0.98, 0.98), differences=(1e-6, 1e-6, 1e-6)):
         return digits.failures(sides, list(accuracies), list(differences), shares, 360)
 
     assert failures() == failures(differences=(1e-6, allowed / 2, 1e-6)) == []
-    (problem,) = failures(shares=[{"device": 0.0, "shared": 1.0}, by_way[1]])
+    (problem,) = failures(shares=[{"device": 0.0, "host": 1.0}, by_side[1]])
     assert "no operator launched a kernel" in problem
     assert failures(accuracies=(0.5, 0.5, 0.5)) == ["50.00% is below 97%"]
     found = failures(accuracies=(0.9, 0.98, 0.98))

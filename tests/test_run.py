@@ -34,7 +34,7 @@ def suite(monkeypatch, tmp_path):
 
 
 def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
-    monkeypatch.setenv("OUTBOARD_WAY", "host")
+    monkeypatch.setenv("OUTBOARD_PLACEMENT", "host")
     monkeypatch.setenv("OUTBOARD_TORTURE", "fail=copy_host_to_device")
     monkeypatch.setenv("OUTBOARD_DRIVER", "warp")
     code = "import os; print(sorted(n for n in os.environ if n.startswith('OUTBOARD_')))"
@@ -173,7 +173,7 @@ def test_the_tests_of_device_kernels_fail_without_a_device_that_compiles(tmp_pat
 
     if "pocl" not in ocl.describe().lower():
         pytest.skip("the OpenCL of this machine is not PoCL")
-    test = "tests/device_kernels/ways/test_ways.py::test_a_way_for_a_block"
+    test = "tests/device_kernels/test_placement.py::test_a_placement_for_a_block"
     command = [sys.executable, "-m", "pytest", "-q", "--configuration", "ocl", test]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")}
     result = subprocess.run(

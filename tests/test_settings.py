@@ -108,7 +108,8 @@ RAISES = """
     ("variable", "words"),
     [
         ("OUTBOARD_HOST_ACCESS", "OUTBOARD_HOST_ACCESS='x' is n"),
-        ("OUTBOARD_WYA", "OUTBOARD_WYA (did you mean OUTBOARD_WAY?)"),  # a warning otherwise
+        # A warning otherwise.
+        ("OUTBOARD_PLACMENT", "OUTBOARD_PLACMENT (did you mean OUTBOARD_PLACEMENT?)"),
     ],
 )
 def test_the_first_use_raises_and_not_the_import(variable: str, words: str):

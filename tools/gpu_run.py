@@ -63,7 +63,7 @@ STEPS = (
     *(
         Step(
             f"operator sweep, {dtype}",
-            f"{{python}} -m tests.opinfo.sweep --dtype {dtype} --driver ocl --way device "
+            f"{{python}} -m tests.opinfo.sweep --dtype {dtype} --driver ocl --placement device "
             "--jobs {jobs}",
             500,
         )

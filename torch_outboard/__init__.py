@@ -17,7 +17,7 @@ from torch_outboard.paths import cmake_path, include_paths, library_path
 if TYPE_CHECKING:
     from torch_outboard._C import Declined
     from torch_outboard.device.host_memory import as_cpu, from_cpu
-    from torch_outboard.dispatch import fallback, ways
+    from torch_outboard.dispatch import fallback, placement
     from torch_outboard.dispatch.model_prebuild import prebuild
     from torch_outboard.dispatch.operator_checks import opcheck
     from torch_outboard.dispatch.registrations import registering, registrations
@@ -39,12 +39,12 @@ __all__ = [
     "kernel",
     "library_path",
     "opcheck",
+    "placement",
     "prebuild",
     "registering",
     "registrations",
     "trace",
     "use_driver",
-    "ways",
 ]
 
 # Imported at the first access, so that `import torch` stays fast.
@@ -64,7 +64,7 @@ _LAZY = {
 
 _LAZY_MODULES = {
     "fallback": "torch_outboard.dispatch.fallback",
-    "ways": "torch_outboard.dispatch.ways",
+    "placement": "torch_outboard.dispatch.placement",
 }
 
 

@@ -46,9 +46,10 @@ TABLE = (
         "`ocl`",
     ),
     Setting(
-        "OUTBOARD_WAY",
+        "OUTBOARD_PLACEMENT",
         "choice",
-        "whether the kit's device kernels or its host kernels run an operator",
+        "where operators run: `auto` is the CPU's kernels on a CPU that shares the host's memory, "
+        "else device kernels",
         "`auto`",
         choices=("auto", "device", "host"),
     ),
@@ -92,8 +93,8 @@ TABLE = (
     Setting(
         "OUTBOARD_CACHE_DIR",
         "text",
-        "folder of compiled kernels and of what `tune` found; if it is set and empty, nothing is "
-        "kept, and PoCL compiles in a temporary folder that goes at exit",
+        "folder of compiled kernels; if it is set and empty, nothing is kept, and "
+        "PoCL compiles in a temporary folder that goes at exit",
         "`torch_outboard/programs` in the user's cache folder",
     ),
     Setting(
@@ -120,7 +121,7 @@ TABLE = (
         choices=("auto", "driver", "gloo"),
     ),
     Setting(
-        "OUTBOARD_FALLBACK_SHARED",
+        "OUTBOARD_FALLBACK_HOST",
         "choice",
         "policy for operators that run on the host in memory of the device",
         "`allow`",

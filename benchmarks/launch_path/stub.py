@@ -24,7 +24,7 @@ def settings(library: Path) -> dict[str, str]:
     """Environment variables of a process whose driver `ocl` is to use the stub."""
     return {
         "OUTBOARD_DRIVER": "ocl",
-        "OUTBOARD_WAY": "",
+        "OUTBOARD_PLACEMENT": "",
         "OUTBOARD_OCL_LIBRARY": str(library),
         "OUTBOARD_OCL_DEVICES": "",
         "OUTBOARD_OCL_MEMORY": "",

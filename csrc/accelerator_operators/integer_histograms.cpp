@@ -61,7 +61,7 @@ at::Tensor& count_integers_out(const at::Tensor& self, int64_t bins, const at::S
 void add(const char* name, c10::KernelFunction function) {
   RoutedKernel kernel;
   kernel.kernel = std::move(function);
-  kernel.way = Way::kShared;
+  kernel.placement = Placement::kHost;
   kernel.dtypes = 0;
   for (const c10::ScalarType dtype : kIntegers) {
     kernel.dtypes |= uint64_t{1} << static_cast<int>(dtype);

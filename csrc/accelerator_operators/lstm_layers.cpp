@@ -28,7 +28,7 @@
 #include "dispatch/fallback_policy.h"
 #include "dispatch/makers/yielding_library.h"
 #include "dispatch/router.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/programs/program.h"
 
 namespace outboard {
@@ -87,13 +87,14 @@ bool is_plain(const Tensor& input, TensorList hx, TensorList params, bool has_bi
   return true;
 }
 
-// Whether layers are one call each. Where only the device has that, they are weighed here.
+// Whether layers are one call each.
 bool takes_one_call(const Tensor& input) {
   if (!at::globalContext().userEnabledMkldnn() ||
       at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
     return false;
   }
-  return host_runs_layers(input) || (device_runs_layers(input) && weighs_for_device(input));
+  return host_runs_layers(input) ||
+         (device_runs_layers(input) && runs_on_device(input.device().index()));
 }
 
 Outputs layers(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
@@ -145,8 +146,7 @@ Outputs choose(const Tensor& input, TensorList hx, TensorList params, bool has_b
 }
 
 bool others_brought_kernels() {
-  const OperatorWays* ways = entry().ways.load(std::memory_order_acquire);
-  return ways != nullptr && ways->others;
+  return entry().device_kernels.load(std::memory_order_acquire) == DeviceKernels::kExternal;
 }
 
 // Below autograd.
@@ -190,7 +190,6 @@ Outputs lstm_with_autograd(const Tensor& input, TensorList hx, TensorList params
 void register_lstm_layers(torch::Library& autograd) {
   YieldingLibrary(autograd, c10::DispatchKey::AutogradPrivateUse1)
       .impl("lstm.input", TORCH_FN(lstm_with_autograd));
-  set_family(entry(), "recurrent_layer");
 }
 
 OUTBOARD_DIRECT("lstm.input", lstm_dense)

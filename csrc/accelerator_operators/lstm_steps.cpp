@@ -2,7 +2,7 @@
 // derivatives are PyTorch's own for these operators.
 //
 // A workspace is either oneDNN's, of bytes, or has the dtype of the values and holds what
-// torch_outboard/kernels/layers/recurrent_steps.cl says. The backward goes the way of its forward.
+// torch_outboard/kernels/layers/recurrent_steps.cl says. The backward runs where its forward ran.
 #include "accelerator_operators/lstm_steps.h"
 
 #include <ATen/Context.h>
@@ -19,9 +19,8 @@
 
 #include "dispatch/call_routed.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/measured_calls.h"
 #include "dispatch/router.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/program.h"
 
@@ -29,7 +28,6 @@ namespace outboard {
 namespace {
 
 using at::Tensor;
-using Part = MeasuredCalls::Part;
 using OptionalTensor = std::optional<Tensor>;
 using Layer = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using LayerGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -61,7 +59,7 @@ Layer forward(const Tensor& input, const Tensor& weight_ih, const Tensor& weight
               const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& hx, const Tensor& cx,
               bool reverse) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kSteps, "");
-  const DeviceWayScope scope;
+  const DevicePlacementScope scope;
   const int64_t steps = input.size(0), batch = input.size(1), hidden = weight_hh.size(1);
   const int64_t states = batch * hidden;
   const Tensor rows = input.reshape({steps * batch, input.size(2)});
@@ -77,8 +75,7 @@ Layer forward(const Tensor& input, const Tensor& weight_ih, const Tensor& weight
 }
 
 bool others_brought_kernels(const Operator& entry) {
-  const OperatorWays* ways = entry.ways.load(std::memory_order_acquire);
-  return ways != nullptr && ways->others;
+  return entry.device_kernels.load(std::memory_order_acquire) == DeviceKernels::kExternal;
 }
 
 using StepGradients = std::tuple<Tensor, Tensor, Tensor>;
@@ -129,7 +126,7 @@ StepGradients kernels_backward(const Tensor& workspace, const Tensor& weight,
 LayerGradients backward(const Tensor& input, const Tensor& weight_ih, const Tensor& weight_hh,
                         const OptionalTensor& grad_output, const OptionalTensor& grad_hy,
                         const OptionalTensor& grad_cy, bool reverse, const Tensor& workspace) {
-  const DeviceWayScope scope;
+  const DevicePlacementScope scope;
   const int64_t steps = input.size(0), batch = input.size(1), hidden = weight_hh.size(1);
   const int64_t states = batch * hidden;
   const auto by_steps = device_runs_layers(input) ? kernels_backward : composed_backward;
@@ -150,12 +147,6 @@ LayerGradients backward(const Tensor& input, const Tensor& weight_ih, const Tens
           std::move(grad_cx)};
 }
 
-MeasuredCalls* measured_calls(const Tensor& input, int64_t hidden) {
-  return MeasuredCalls::of("aten::mkldnn_rnn_layer",
-                           {input.device().index(), static_cast<int64_t>(input.scalar_type()),
-                            input.size(0), input.size(1), input.size(2), hidden});
-}
-
 Layer rnn_layer(const Tensor& input, const Tensor& weight0, const Tensor& weight1,
                 const Tensor& weight2, const Tensor& weight3, const Tensor& hx_, const Tensor& cx_,
                 bool reverse, at::IntArrayRef batch_sizes, int64_t mode, int64_t hidden_size,
@@ -166,30 +157,22 @@ Layer rnn_layer(const Tensor& input, const Tensor& weight0, const Tensor& weight
            tensor.sizes() == sizes;
   };
   static Operator& entry = router_entry("aten::mkldnn_rnn_layer");
-  const auto by_router = [&] {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer", "");
-    return CallRouted<decltype(rnn_layer)>::call(
-        entry, op, input, weight0, weight1, weight2, weight3, hx_, cx_, reverse, batch_sizes, mode,
-        hidden_size, num_layers, has_biases, bidirectional, batch_first, train);
-  };
   if (!others_brought_kernels(entry) && mode == kLstmMode && batch_sizes.empty() &&
       input.dim() == 3 && input.numel() > 0) {
     const int64_t batch = input.size(1), gates = 4 * hidden_size;
     if (has(weight0, {gates, input.size(2)}) && has(weight1, {gates, hidden_size}) &&
         has(weight2, {gates}) && has(weight3, {gates}) && has(hx_, {batch, hidden_size}) &&
         has(cx_, {batch, hidden_size}) && device_runs_layers(input)) {
-      const auto by_steps = [&] {
+      if (runs_on_device(input.device().index()) || !host_runs_layers(input)) {
         return forward(input, weight0, weight1, weight2, weight3, hx_, cx_, reverse);
-      };
-      if (!host_runs_layers(input)) return by_steps();
-      MeasuredCalls* calls = measured_calls(input, hidden_size);
-      const bool on_device = weighs_for_device(input, calls);
-      const auto run = [&] { return on_device ? by_steps() : by_router(); };
-      return calls != nullptr ? calls->run(Part::kForward, on_device, run) : run();
+      }
     }
   }
-  return by_router();
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer", "");
+  return CallRouted<decltype(rnn_layer)>::call(
+      entry, op, input, weight0, weight1, weight2, weight3, hx_, cx_, reverse, batch_sizes, mode,
+      hidden_size, num_layers, has_biases, bidirectional, batch_first, train);
 }
 
 LayerGradients rnn_layer_backward(const Tensor& input, const Tensor& weight1, const Tensor& weight2,
@@ -204,20 +187,15 @@ LayerGradients rnn_layer_backward(const Tensor& input, const Tensor& weight1, co
   static Operator& entry = router_entry("aten::mkldnn_rnn_layer_backward");
   const bool of_steps = !others_brought_kernels(entry) && workspace.defined() &&
                         workspace.scalar_type() == input.scalar_type();
-  const auto run = [&] {
-    if (of_steps)
-      return backward(input, weight1, weight2, grad_output, grad_hy, grad_cy, reverse, workspace);
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer_backward", "");
-    return CallRouted<decltype(rnn_layer_backward)>::call(
-        entry, op, input, weight1, weight2, weight3, weight4, hx_, cx_tmp, output, hy_, cy_,
-        grad_output, grad_hy, grad_cy, reverse, mode, hidden_size, num_layers, has_biases, train,
-        bidirectional, batch_sizes, batch_first, workspace);
-  };
-  MeasuredCalls* calls = mode == kLstmMode && input.dim() == 3 && device_runs_layers(input)
-                             ? measured_calls(input, hidden_size)
-                             : nullptr;
-  return calls != nullptr ? calls->run(Part::kBackward, of_steps, run) : run();
+  if (of_steps) {
+    return backward(input, weight1, weight2, grad_output, grad_hy, grad_cy, reverse, workspace);
+  }
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer_backward", "");
+  return CallRouted<decltype(rnn_layer_backward)>::call(
+      entry, op, input, weight1, weight2, weight3, weight4, hx_, cx_tmp, output, hy_, cy_,
+      grad_output, grad_hy, grad_cy, reverse, mode, hidden_size, num_layers, has_biases, train,
+      bidirectional, batch_sizes, batch_first, workspace);
 }
 
 }  // namespace
@@ -228,7 +206,7 @@ bool host_runs_layers(const Tensor& input) {
   static Operator& backward = router_entry("aten::mkldnn_rnn_layer_backward");
   return at::globalContext().hasMKLDNN() && computes(input.scalar_type()) &&
          shares_host_memory(device) && !current_stream_state(device).capturing.load() &&
-         is_allowed(layer, Way::kShared) && is_allowed(backward, Way::kShared);
+         is_allowed(layer, Placement::kHost) && is_allowed(backward, Placement::kHost);
 }
 
 bool device_runs_layers(const Tensor& input) {
@@ -239,18 +217,11 @@ bool device_runs_layers(const Tensor& input) {
                             : input.scalar_type() == at::kFloat ||
                                   input.scalar_type() == at::kHalf ||
                                   input.scalar_type() == at::kBFloat16;
-  if (!computed || !runs_code(device) || way_setting(device) == WaySetting::kHost) return false;
+  if (!computed || !runs_code(device) || placement_setting(device) == PlacementSetting::kHost)
+    return false;
   ensure_device_kernels();
   static Operator& steps = router_entry(kSteps);
   return steps.kernels.load(std::memory_order_acquire) != nullptr;
-}
-
-bool weighs_for_device(const Tensor& input, MeasuredCalls* calls) {
-  static Operator& layers = router_entry("aten::lstm.input");
-  const OperatorWays* ways = layers.ways.load(std::memory_order_acquire);
-  if (ways == nullptr) return false;
-  return calls != nullptr ? calls->takes_device_way(*ways, input.numel())
-                          : takes_device_way(*ways, input.device().index(), input.numel());
 }
 
 OUTBOARD_DIRECT("mkldnn_rnn_layer", rnn_layer)

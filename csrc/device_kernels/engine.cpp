@@ -60,7 +60,7 @@ void add_rows(const std::vector<Row>& rows) {
       RoutedKernel kernel;
       kernel.device_kernel = make_device_kernel(row, overload);
       kernel.source = kernel.device_kernel->calls_library() ? Source::kLibrary : Source::kKit;
-      kernel.way = Way::kDevice;
+      kernel.placement = Placement::kDevice;
       add_kernel(overload, std::move(kernel));
     }
   }

@@ -29,7 +29,7 @@ namespace outboard {
 //   alert     for a row whose result is one of several, since elements may be written more than
 //             once: the name under which PyTorch raises or warns of that where deterministic
 //             algorithms are asked for
-//   family    for the choice of the way; default: the name of the engine
+//   family    the kind of work, for listings; default: the name of the engine
 //
 // Derived classes have the constructor `(const Row&, const c10::FunctionSchema&)`, which raises
 // ValueError for a row that makes no sense.

@@ -12,8 +12,8 @@
 
 namespace outboard {
 
-// Runs `entry`'s operator on `args` by the way its entry says, from a kernel registered with
-// OUTBOARD_DIRECT that has no short way for these arguments. `Signature` is the function type of
+// Runs `entry`'s operator on `args` through the router, from a kernel registered with
+// OUTBOARD_DIRECT that does not take these arguments. `Signature` is the function type of
 // the overload in C++, for example at::Tensor(const at::Tensor&, const at::Scalar&).
 template <class Signature>
 struct CallRouted;

@@ -13,7 +13,8 @@
 namespace outboard {
 namespace {
 
-std::array<std::atomic<Policy>, kWays> g_policies = {Policy::kAllow, Policy::kAllow, Policy::kWarn};
+std::array<std::atomic<Policy>, kPlacements> g_policies = {Policy::kAllow, Policy::kAllow,
+                                                           Policy::kWarn};
 
 struct Listings {
   std::shared_mutex mutex;
@@ -44,7 +45,7 @@ std::atomic<AsksForPrinting> g_is_printing{nullptr};
 // Operators, without overloads, that a warning named.
 struct Warned {
   std::mutex mutex;
-  std::set<std::pair<std::string, Way>> names;
+  std::set<std::pair<std::string, Placement>> names;
 };
 
 Warned& warned_operators() {
@@ -52,28 +53,31 @@ Warned& warned_operators() {
   return *instance;
 }
 
-bool is_first_warning(const std::string& name, Way way) {
+bool is_first_warning(const std::string& name, Placement placement) {
   Warned& all = warned_operators();
   std::lock_guard<std::mutex> lock(all.mutex);
-  return all.names.emplace(without_overload(name), way).second;
+  return all.names.emplace(without_overload(name), placement).second;
 }
 
-const char* description(Way way) {
-  return way == Way::kShared ? "a host kernel on shared memory" : "a host kernel on copies";
+const char* description(Placement placement) {
+  return placement == Placement::kHost ? "a host kernel on shared memory"
+                                       : "a host kernel on copies";
 }
 
 }  // namespace
 
 void set_asks_for_printing(AsksForPrinting function) noexcept { g_is_printing.store(function); }
 
-Policy fallback_policy(Way way) { return g_policies[static_cast<int>(way)].load(); }
+Policy fallback_policy(Placement placement) {
+  return g_policies[static_cast<int>(placement)].load();
+}
 
-void set_fallback_policy(Way way, Policy policy) {
-  TORCH_CHECK_VALUE(way != Way::kDevice,
-                    "device kernels have no policy; ways with one are "
-                    "'shared' and 'copied'");
-  const Policy previous = g_policies[static_cast<int>(way)].exchange(policy);
-  if (way == Way::kShared) {
+void set_fallback_policy(Placement placement, Policy policy) {
+  TORCH_CHECK_VALUE(placement != Placement::kDevice,
+                    "device kernels have no policy; placements with one are "
+                    "'host' and 'copied'");
+  const Policy previous = g_policies[static_cast<int>(placement)].exchange(policy);
+  if (placement == Placement::kHost) {
     g_router_watchers +=
         static_cast<int>(policy != Policy::kAllow) - static_cast<int>(previous != Policy::kAllow);
   }
@@ -92,7 +96,7 @@ void set_fallback_listing(const std::string& name, Listing listing) {
     all.by_name[name] = listing;
   }
   g_any_listing.store(!all.by_name.empty(), std::memory_order_release);
-  // A denied operator must not take its short way.
+  // A denied operator must not run without the router.
   g_router_watchers += static_cast<int>(listing == Listing::kDenied) - static_cast<int>(was_denied);
 }
 
@@ -106,40 +110,42 @@ std::vector<std::string> fallback_listing(Listing listing) {
   return names;
 }
 
-void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceIndex device) {
+void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
+                    c10::DeviceIndex device) {
   const Listing listing = listing_of(entry.name);
   if (listing == Listing::kAllowed) return;
-  const Policy policy = fallback_policy(way);
+  const Policy policy = fallback_policy(placement);
   if (listing == Listing::kNone && C10_LIKELY(policy == Policy::kAllow)) return;
   const std::string type = dtype == at::ScalarType::Undefined ? "" : c10::str(" (", dtype, ")");
   if (listing == Listing::kDenied || policy == Policy::kError) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, entry.name, type, " was asked for on ", device_of(device),
-        ", which has no kernel of its own for it; it could run as ", description(way), ", but ",
+        ", which has no kernel of its own for it; it could run as ", description(placement),
+        ", but ",
         listing == Listing::kDenied
             ? std::string("the operator is denied")
-            : c10::str("the policy for '", way == Way::kShared ? "shared" : "copied",
+            : c10::str("the policy for '", placement == Placement::kHost ? "host" : "copied",
                        "' is 'error'"),
         "; allow it with torch_outboard.fallback.allow(\"", entry.name,
         "\") or bring a kernel with torch_outboard.kernel");
   }
-  std::atomic<bool>& warned = entry.warned[static_cast<int>(way)];
+  std::atomic<bool>& warned = entry.warned[static_cast<int>(placement)];
   if (warned.load(std::memory_order_relaxed)) return;
   // Whoever prints a tensor cares for its values alone, and other calls are still to be told of.
   const AsksForPrinting is_printing = g_is_printing.load();
   if (is_printing != nullptr && is_printing()) return;
   warned.store(true);
-  if (is_first_warning(entry.name, way)) {
-    TORCH_WARN(entry.name, type, " runs as ", description(way), " on ", device_of(device),
+  if (is_first_warning(entry.name, placement)) {
+    TORCH_WARN(entry.name, type, " runs as ", description(placement), " on ", device_of(device),
                ", which has no kernel of its own for it; this is said once per operator, and "
                "torch_outboard.fallback sets what may run so");
   }
 }
 
-bool is_allowed(const Operator& entry, Way way) {
+bool is_allowed(const Operator& entry, Placement placement) {
   const Listing listing = listing_of(entry.name);
   return listing == Listing::kAllowed ||
-         (listing == Listing::kNone && fallback_policy(way) != Policy::kError);
+         (listing == Listing::kNone && fallback_policy(placement) != Policy::kError);
 }
 
 void reset_fallback_warnings() {

@@ -1,5 +1,5 @@
-// What may run on the host: a policy per way, and lists of operators that are always allowed or
-// denied.
+// What may run on the host: a policy per placement, and lists of operators that are always allowed
+// or denied.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ enum class Policy : uint8_t {
 };
 
 // The policy of kShared (default: allow) or kCopied (default: warn). Process-wide.
-OUTBOARD_API Policy fallback_policy(Way way);
-OUTBOARD_API void set_fallback_policy(Way way, Policy policy);
+OUTBOARD_API Policy fallback_policy(Placement placement);
+OUTBOARD_API void set_fallback_policy(Placement placement, Policy policy);
 
 enum class Listing : uint8_t { kNone = 0, kAllowed = 1, kDenied = 2 };
 
@@ -27,12 +27,13 @@ enum class Listing : uint8_t { kNone = 0, kAllowed = 1, kDenied = 2 };
 OUTBOARD_API void set_fallback_listing(const std::string& name, Listing listing);
 OUTBOARD_API std::vector<std::string> fallback_listing(Listing listing);
 
-// Lets `entry` run by `way` on the host, warns, or raises NotImplementedError. `dtype` and `device`
-// are for the message.
-void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceIndex device);
+// Lets `entry` run by `placement` on the host, warns, or raises NotImplementedError. `dtype` and
+// `device` are for the message.
+void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
+                    c10::DeviceIndex device);
 
 // Whether check_fallback would let it.
-bool is_allowed(const Operator& entry, Way way);
+bool is_allowed(const Operator& entry, Placement placement);
 
 // Forgets which operators were warned about.
 OUTBOARD_API void reset_fallback_warnings();

@@ -305,7 +305,8 @@ void register_operators() {
   register_required_operators(kernels);
   all.required.insert(kernels.names().begin(), kernels.names().end());
   std::set<std::string> direct;
-  // Typed kernels first: an overload may have one for the short way and a routed one for the rest.
+  // Typed kernels first: an overload may have a typed one for some arguments and a routed one for
+  // the rest.
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
     if (row->make_direct == nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
@@ -320,7 +321,7 @@ void register_operators() {
     if (row->make_routed == nullptr) continue;
     RoutedKernel kernel;
     kernel.kernel = row->make_routed();
-    kernel.way = Way::kShared;
+    kernel.placement = Placement::kHost;
     add_kernel_to_entry(router_entry(name), std::move(kernel));
   }
   for (const char* name : kCompositesOnHost) {

@@ -9,7 +9,7 @@
 namespace outboard {
 namespace {
 
-using Key = std::tuple<const Operator*, at::ScalarType, Way, std::string>;
+using Key = std::tuple<const Operator*, at::ScalarType, Placement, std::string>;
 
 struct Report {
   std::mutex mutex;
@@ -63,8 +63,9 @@ void set_find_call_site(FindCallSite function) noexcept { g_find_call_site.store
 
 void set_call_listener(CallListener function) noexcept { g_call_listener.store(function); }
 
-ReportedCall::ReportedCall(const Operator& entry, at::ScalarType dtype, Way way) noexcept
-    : dtype_(dtype), way_(way) {
+ReportedCall::ReportedCall(const Operator& entry, at::ScalarType dtype,
+                           Placement placement) noexcept
+    : dtype_(dtype), placement_(placement) {
   if (C10_LIKELY(!reporting())) return;
   entry_ = &entry;
   exceptions_ = std::uncaught_exceptions();
@@ -75,17 +76,17 @@ ReportedCall::~ReportedCall() {
   if (C10_LIKELY(entry_ == nullptr)) return;
   if (std::uncaught_exceptions() > exceptions_) return;
   const auto spent = static_cast<uint64_t>(now() - start_);
-  if (const CallListener listener = g_call_listener.load()) listener(*entry_, way_);
+  if (const CallListener listener = g_call_listener.load()) listener(*entry_, placement_);
   std::string call_site;
   const FindCallSite find = g_find_call_site.load();
   if (g_call_sites.load() && find != nullptr) call_site = find();
   Report& all = report();
   std::lock_guard<std::mutex> lock(all.mutex);
-  ReportRow& row = all.rows[Key(entry_, dtype_, way_, call_site)];
+  ReportRow& row = all.rows[Key(entry_, dtype_, placement_, call_site)];
   if (row.calls == 0) {
     row.op = entry_->name;
     row.dtype = dtype_;
-    row.way = way_;
+    row.placement = placement_;
     row.call_site = std::move(call_site);
   }
   row.calls += 1;

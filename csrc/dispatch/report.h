@@ -1,4 +1,4 @@
-// The report: which operators ran, by which way, how often, how long, and what they moved.
+// The report: which operators ran, where, how often, how long, and what they moved.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -16,7 +16,7 @@ namespace outboard {
 struct ReportRow {
   std::string op;
   at::ScalarType dtype;
-  Way way;
+  Placement placement;
   std::string call_site;  // "file:line" of the innermost Python frame, if asked for
   uint64_t calls = 0;
   uint64_t copied_bytes = 0;  // between host and device
@@ -35,7 +35,7 @@ using FindCallSite = std::string (*)();
 OUTBOARD_API void set_find_call_site(FindCallSite function) noexcept;
 
 // Is told of every call that ended while a report is on; null for nobody. Called without a lock.
-using CallListener = void (*)(const Operator& entry, Way way) noexcept;
+using CallListener = void (*)(const Operator& entry, Placement placement) noexcept;
 OUTBOARD_API void set_call_listener(CallListener function) noexcept;
 
 inline std::atomic<int> g_reports{0};
@@ -44,19 +44,19 @@ inline bool reporting() noexcept { return g_reports.load(std::memory_order_relax
 // Counts one call while it lives, unless it raises: then no kernel ran. Free when no report is on.
 class ReportedCall {
  public:
-  ReportedCall(const Operator& entry, at::ScalarType dtype, Way way) noexcept;
+  ReportedCall(const Operator& entry, at::ScalarType dtype, Placement placement) noexcept;
   ~ReportedCall();
   ReportedCall(const ReportedCall&) = delete;
   ReportedCall& operator=(const ReportedCall&) = delete;
 
   void add_copied_bytes(uint64_t bytes) noexcept { copied_bytes_ += bytes; }
-  // The call did not take place this way.
+  // The call was not run so.
   void cancel() noexcept { entry_ = nullptr; }
 
  private:
   const Operator* entry_ = nullptr;
   at::ScalarType dtype_;
-  Way way_;
+  Placement placement_;
   uint64_t copied_bytes_ = 0;
   int64_t start_ = 0;
   int exceptions_ = 0;  // in flight at its start

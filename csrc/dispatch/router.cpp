@@ -16,7 +16,7 @@
 #include "dispatch/makers/stub_slots.h"
 #include "cpu_kernels/call/boxed_cpu_call.h"
 #include "dispatch/report.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/fork.h"
 #include "runtime/driver/driver_table.h"
@@ -48,7 +48,6 @@ Entries& entries() {
 struct Subject {
   c10::DeviceIndex device = -1;
   at::ScalarType dtype = at::ScalarType::Undefined;
-  int64_t elements = 0;
 
   bool see(const at::Tensor& tensor) {
     if (!tensor.defined()) return false;
@@ -56,12 +55,7 @@ struct Subject {
     if (!tensor.is_privateuseone()) return false;
     device = tensor.device().index();
     dtype = tensor.scalar_type();
-    elements = elements_of(tensor);
     return true;
-  }
-
-  static int64_t elements_of(const at::Tensor& tensor) {
-    return tensor.defined() && tensor.layout() == at::kStrided ? tensor.numel() : 0;
   }
 };
 
@@ -72,15 +66,9 @@ Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& s
     if (argument.isTensor()) {
       if (subject.see(argument.toTensor())) return subject;
     } else if (argument.isTensorList()) {
-      bool found = false;
       for (const at::Tensor& tensor : argument.toTensorList()) {
-        if (found) {
-          subject.elements += Subject::elements_of(tensor);
-        } else {
-          found = subject.see(tensor);
-        }
+        if (subject.see(tensor)) return subject;
       }
-      if (found) return subject;
     } else if (argument.isOptionalTensorList()) {
       for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
         if (tensor.has_value() && subject.see(*tensor)) return subject;
@@ -203,27 +191,22 @@ void own(BorrowedArguments* borrowed) {
   if (borrowed != nullptr) borrowed->own();
 }
 
-// Whether the kernel took the call. `device_way` is decided for the first of the kit's kernels that
-// needs it: a call counts once.
-bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const RoutedKernel& kernel,
-                       const Subject& subject, const c10::OperatorHandle& op,
-                       c10::DispatchKeySet keys, torch::jit::Stack* stack, bool borrowed) {
+// Whether the kernel took the call.
+bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
+                       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack, bool borrowed) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
   if (keys.has_any(kOtherLayoutKeys)) return false;
   if (device_kernel.calls_library()) {
-    if (InnerWayScope::current() == InnerWay::kHost) return false;
+    if (PlacementScope::current() == PlacementSetting::kHost) return false;
   } else if (!runs_code(subject.device)) {
     return false;
   }
   if (kernel.source == Source::kKit) {
-    if (!device_way.has_value()) {
-      device_way = takes_device_way(*entry.ways.load(std::memory_order_acquire), subject.device,
-                                    subject.elements);
-    }
-    if (!*device_way) return false;
+    if (!runs_on_device(subject.device)) return false;
     if (lacks_storage(*stack, op.schema().arguments().size())) return false;
   }
-  ReportedCall reported(entry, subject.dtype, Way::kDevice);
+  ReportedCall reported(entry, subject.dtype, Placement::kDevice);
   bool took = false;
   run_on_stream(*stack, op.schema().arguments().size(), subject.device,
                 [&] { took = device_kernel.run(op, keys, stack, subject.device, borrowed); });
@@ -259,7 +242,7 @@ bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& ke
   bool withdrawn = false;
   const bool took = call_unless_declined(stack, arguments, [&] {
     try {
-      ReportedCall reported(entry, subject.dtype, Way::kDevice);
+      ReportedCall reported(entry, subject.dtype, Placement::kDevice);
       // The out= form counts.
       if (kernel->follows) reported.cancel();
       run_on_stream(*stack, arguments, subject.device,
@@ -286,35 +269,19 @@ bool run_stub_kernel(Operator& entry, const Subject& subject, const c10::Operato
   return call_unless_declined(stack, arguments, [&] {
     // The out= form counts, and comes by here.
     if (run_composed(op, stack)) return true;
-    ReportedCall reported(entry, subject.dtype, Way::kDevice);
+    ReportedCall reported(entry, subject.dtype, Placement::kDevice);
     run_on_stream(*stack, arguments, subject.device, [&] { run_with_stubs(op, stack); });
     return true;
   });
 }
 
-// Under the lock. Readers may still hold what is replaced, so it is kept.
-void publish_ways_of(Operator& entry, const Kernels& kernels) {
-  OperatorWays ways = {};
-  const char* family = entry.family;
+DeviceKernels best_of(const Kernels& kernels) {
+  DeviceKernels best = DeviceKernels::kNone;
   for (const auto& kernel : kernels) {
-    ways.others |= kernel->source != Source::kKit;
-    if (kernel->source == Source::kKit && kernel->device_kernel != nullptr && family == nullptr) {
-      family = kernel->device_kernel->family();
-    }
+    if (kernel->source != Source::kKit) return DeviceKernels::kExternal;
+    if (kernel->device_kernel != nullptr) best = DeviceKernels::kBuiltIn;
   }
-  const OperatorWays* before = entry.ways.load(std::memory_order_acquire);
-  if (!ways.others && family == nullptr) {
-    entry.ways.store(nullptr, std::memory_order_release);
-    return;
-  }
-  // Before that no device was started, and none must be.
-  if (family != nullptr && g_device_kernels_loaded.load()) {
-    for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      ways.saved.push_back(savings_of(device, entry.plain, family));
-    }
-  }
-  if (before != nullptr && *before == ways) return;
-  entry.ways.store(new OperatorWays(std::move(ways)), std::memory_order_release);
+  return best;
 }
 
 // Replaces the snapshot; readers may still hold the old one, so it is never freed (some words each,
@@ -324,8 +291,8 @@ void replace_kernels(Operator& entry, Kernels kernels) {
     if (a->source != b->source) return static_cast<int>(a->source) > static_cast<int>(b->source);
     return a->follows < b->follows;
   });
-  // Whoever sees a new kernel sees its ways; whoever does not, needs none.
-  publish_ways_of(entry, kernels);
+  // First, so that a thread that sees a new kernel sees that there is one.
+  entry.device_kernels.store(best_of(kernels), std::memory_order_release);
   entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
 }
 
@@ -352,7 +319,7 @@ void add_followers(const Operator& entry, RoutedKernel& kernel) {
 
 }  // namespace
 
-Operator::Operator(std::string name_) : name(std::move(name_)), plain(operator_of(name)) {}
+Operator::Operator(std::string name_) : name(std::move(name_)) {}
 
 Operator& router_entry(const std::string& name) {
   Entries& all = entries();
@@ -360,18 +327,6 @@ Operator& router_entry(const std::string& name) {
   std::unique_ptr<Operator>& entry = all.by_name[name];
   if (entry == nullptr) entry = std::make_unique<Operator>(name);
   return *entry;
-}
-
-void publish_ways() {
-  Entries& all = entries();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  for (const auto& [name, entry] : all.by_name) publish_ways_of(*entry, kernels_of(*entry));
-}
-
-void set_family(Operator& entry, const char* family) {
-  std::lock_guard<std::mutex> lock(entries().mutex);
-  entry.family = family;
-  publish_ways_of(entry, kernels_of(entry));
 }
 
 std::vector<std::string> router_names() {
@@ -425,8 +380,8 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   check_fork();
   ensure_device_kernels();
   const Subject subject = subject_of(op.schema(), *stack);
-  const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
-  std::optional<bool> device_way;
+  const Placement host_placement =
+      shares_host_memory(subject.device) ? Placement::kHost : Placement::kCopied;
   // A stub's kernel has the rank of a maker's, behind those that were brought for the operator.
   bool stubs_asked = keys.has_any(kOtherLayoutKeys);
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
@@ -442,18 +397,20 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
       if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {
         const bool keep = borrowed != nullptr && borrowed->any();
-        if (run_device_kernel(device_way, entry, *kernel, subject, op, keys, stack, keep)) return;
+        if (run_device_kernel(entry, *kernel, subject, op, keys, stack, keep)) return;
         continue;
       }
       own(borrowed);
-      if (kernel->way == Way::kDevice && kernel->uses != nullptr) {
+      if (kernel->placement == Placement::kDevice && kernel->uses != nullptr) {
         if (run_brought_kernel(entry, kernel, subject, op, keys, stack)) return;
         continue;
       }
-      const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
-      if (way != Way::kDevice) check_fallback(entry, way, subject.dtype, subject.device);
-      ReportedCall reported(entry, subject.dtype, way);
-      if (way != Way::kDevice) {
+      const Placement placement =
+          kernel->placement == Placement::kDevice ? Placement::kDevice : host_placement;
+      if (placement != Placement::kDevice)
+        check_fallback(entry, placement, subject.dtype, subject.device);
+      ReportedCall reported(entry, subject.dtype, placement);
+      if (placement != Placement::kDevice) {
         kernel->kernel.callBoxed(op, keys, stack);
         return;
       }
@@ -464,8 +421,8 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   }
   if (!stubs_asked && run_stub_kernel(entry, subject, op, stack, borrowed)) return;
   own(borrowed);
-  check_fallback(entry, host_way, subject.dtype, subject.device);
-  ReportedCall reported(entry, subject.dtype, host_way);
+  check_fallback(entry, host_placement, subject.dtype, subject.device);
+  ReportedCall reported(entry, subject.dtype, host_placement);
   run_on_host(entry, op, keys, stack, subject.device, reported);
 }
 

@@ -18,19 +18,11 @@
 #include <vector>
 
 #include "dispatch/device_kernel.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
 
 namespace outboard {
-
-// How an operator runs.
-enum class Way : uint8_t {
-  kDevice = 0,  // a device kernel
-  kShared = 1,  // a host kernel, on memory that host and device share
-  kCopied = 2,  // a host kernel, on copies
-};
-constexpr int kWays = 3;
 
 // Who brought a kernel; a larger one wins, and among equals the later one. A call of the driver's
 // library stands below the kernels that its maker wrote for an operator.
@@ -50,12 +42,12 @@ struct Operator;
 // A kernel over device tensors.
 struct RoutedKernel {
   c10::KernelFunction kernel;
-  // Instead of `kernel`: one that may decline a call. One of the kit's runs only where ways.h says
-  // so.
+  // Instead of `kernel`: one that may decline a call. One of the kit's runs only where the device's
+  // placement (placement.h) is the device.
   std::shared_ptr<DeviceKernel> device_kernel;
   Source source = Source::kKit;
-  Way way = Way::kDevice;             // as reported
-  c10::DeviceIndex device = -1;       // -1: every device
+  Placement placement = Placement::kDevice;  // as reported
+  c10::DeviceIndex device = -1;              // -1: every device
   uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
   bool separate_memory_only = false;  // not on devices that share memory with the host
   // Of those that makers and users brought: the kit's stay. They may decline a call by throwing
@@ -71,20 +63,23 @@ struct RoutedKernel {
 struct CpuPlan;
 struct StubUses;
 
+// The best kernels of an operator beside the CPU's.
+enum class DeviceKernels : uint8_t {
+  kNone = 0,
+  kBuiltIn = 1,   // of the kit: run where the device's placement is the device
+  kExternal = 2,  // of hardware vendors and users: run wherever they match
+};
+
 struct Operator {
   explicit Operator(std::string name_);
 
-  const std::string name;   // "aten::add.Tensor"
-  const std::string plain;  // "aten::add", by which ways.h knows it
-  // Null where every call is a host kernel's: nobody brought another one. Else what decides.
-  std::atomic<const OperatorWays*> ways{nullptr};
-  // Of the kit's device kernels, for tables of savings; set by work on the device that is no row.
-  const char* family = nullptr;
+  const std::string name;  // "aten::add.Tensor"
+  std::atomic<DeviceKernels> device_kernels{DeviceKernels::kNone};
   // Snapshot of the rows, best first; replaced as a whole. Old ones are kept, but not the code of
   // kernels that were removed.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
-  // Per way: whether its use was warned about (fallback_policy.h).
-  std::atomic<bool> warned[kWays] = {};
+  // By placement: whether its use was warned about (fallback_policy.h).
+  std::atomic<bool> warned[kPlacements] = {};
   // How to bring the arguments to the host (cpu_kernels/call/boxed_cpu_call.h), made at the first
   // use.
   std::atomic<const CpuPlan*> cpu_plan{nullptr};
@@ -103,23 +98,20 @@ std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel 
 OUTBOARD_API void remove_kernel(const std::string& name,
                                 const std::shared_ptr<RoutedKernel>& kernel);
 
-// Counts reasons for which typed kernels must take the boxed way: the report is on, or a policy
-// other than the default for `kShared` is set.
+// Counts reasons for which typed kernels must call the router: the report is on, or a policy
+// other than the default for `kHost` is set.
 extern OUTBOARD_API std::atomic<int> g_router_watchers;
 
 // Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
 // shares memory with the host, nothing replaced the operator for such a call and nobody watches.
-// The caller still has to drain the current stream. `elements` as in ways.h.
-inline bool runs_plainly(const Operator& op, c10::DeviceIndex device, int64_t elements) {
+// The caller still has to drain the current stream.
+inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) {
   if (g_router_watchers.load(std::memory_order_relaxed) != 0) return false;
-  const OperatorWays* ways = op.ways.load(std::memory_order_acquire);
-  return (ways == nullptr || stays_on_host(*ways, device, elements)) && shares_host_memory(device);
+  const DeviceKernels known = op.device_kernels.load(std::memory_order_acquire);
+  if (known == DeviceKernels::kExternal) return false;
+  if (known == DeviceKernels::kBuiltIn && runs_on_device(device)) return false;
+  return shares_host_memory(device);
 }
-
-// Makes what is known of all operators anew, when tables of savings have changed.
-void publish_ways();
-// Says of work on the device that is no row in an entry, but asks takes_device_way, what it is.
-void set_family(Operator& entry, const char* family);
 
 // The kernels of an overload, best first.
 OUTBOARD_API std::vector<std::shared_ptr<RoutedKernel>> kernels_of(const std::string& name);
@@ -148,8 +140,8 @@ OUTBOARD_API bool reaches_router(const std::string& name);
 // matters who registered what; names that do not exist do not matter.
 OUTBOARD_API void find_raw_kernels(const std::vector<std::string>& names);
 
-// Runs an operator with its arguments on a stack, the way its entry says. While arguments are
-// borrowed, which they may be before and after, they stay below the results.
+// Runs an operator with its arguments on a stack, by the kernel that its entry chooses. While
+// arguments are borrowed, which they may be before and after, they stay below the results.
 class BorrowedArguments;
 OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,
                                     c10::DispatchKeySet keys, torch::jit::Stack* stack,
@@ -179,14 +171,14 @@ struct KernelRowRegistrar {
 #define OUTBOARD_ROW_1(unique, ...) OUTBOARD_ROW_2(unique, __VA_ARGS__)
 
 // A typed kernel over device tensors which the dispatcher calls directly; it works on every device
-// and every dtype by itself (falling back to call_routed where it has no short way).
+// and every dtype by itself (falling back to call_routed for arguments it does not take).
 #define OUTBOARD_DIRECT(op_name, function) \
   OUTBOARD_ROW_1(                          \
       __COUNTER__, op_name,                \
       []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); }, nullptr)
 
-// A kernel over device tensors that replaces the generic host way of one operator (because the CPU
-// kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
+// A kernel over device tensors that replaces the generic CPU fallback of one operator (because the
+// CPU kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
 // reports and makers' kernels apply.
 #define OUTBOARD_ROUTED(op_name, function)                                    \
   OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction { \

@@ -152,7 +152,7 @@ void leave(const at::RecordFunction&, at::ObserverContext* context) {
 }
 
 // The router has run a call: the innermost of this thread with that name.
-void note_way(const Operator& entry, Way way) noexcept {
+void note_placement(const Operator& entry, Placement placement) noexcept {
   const uint64_t running = g_running.load(std::memory_order_acquire);
   if (running == 0 || t_state.trace != running) return;
   Trace& all = trace();
@@ -162,7 +162,7 @@ void note_way(const Operator& entry, Way way) noexcept {
     if (*number < 0) return;
     TracedCall& call = all.calls[static_cast<size_t>(*number)];
     if (call.name != entry.name) continue;
-    call.way = way;
+    call.placement = placement;
     return;
   }
 }
@@ -177,8 +177,8 @@ void start_dispatch_trace() {
   all.calls.clear();
   all.dropped = 0;
   all.threads = 0;
-  set_call_listener(&note_way);
-  // Makes typed kernels take the way that reports.
+  set_call_listener(&note_placement);
+  // Makes typed kernels call the router, which reports.
   start_report(/*call_sites=*/false);
   all.callback =
       at::addGlobalCallback(at::RecordFunctionCallback(&enter, &leave).needsInputs(true));

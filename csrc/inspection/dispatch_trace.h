@@ -1,5 +1,5 @@
 // A trace of dispatch: every operator that is called through PyTorch's dispatcher, on all threads,
-// with the keys that its call had, and by which way the router ran it.
+// with the keys that its call had, and where the router ran it.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -22,9 +22,9 @@ struct TracedCall {
   std::vector<c10::DispatchKey> keys;
   // Of the first tensor among the arguments; undefined for none.
   at::ScalarType dtype = at::ScalarType::Undefined;
-  std::string device;        // "host:0"; "" for none
-  std::optional<Way> way;    // by which the router ran it
-  int64_t parent = -1;       // the call that it is a part of, by its number; -1 for none
+  std::string device;                  // "host:0"; "" for none
+  std::optional<Placement> placement;  // null: not by the router
+  int64_t parent = -1;                 // the call that it is a part of, by its number; -1 for none
   uint64_t thread = 0;       // a number of the thread, from 0 in the order of their first calls
   uint64_t nanoseconds = 0;  // in the calling thread; 0 while it runs
   bool raised = false;       // it ended with an exception

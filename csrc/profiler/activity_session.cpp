@@ -91,7 +91,8 @@ class ActivitySession final : public libkineto::IActivityProfilerSession {
       TORCH_WARN_ONCE(
           "the profile has no times of device '", c10::get_privateuse1_backend(),
           "': its operators ran by CPU kernels on memory that it shares with the host, and gave it "
-          "no work. Their time is CPU time; torch_outboard.ways says how to have device kernels");
+          "no work. Their time is CPU time; torch_outboard.placement says how to have device "
+          "kernels");
     }
   }
 

@@ -1,11 +1,10 @@
-// The operator tables on their way from Python to the engines, and the choice of ways.
+// Operator tables from Python to the engines, and placement.
 #include <pybind11/stl.h>
 
 #include "dispatch/router.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "device_kernels/engine.h"
 #include "device_kernels/expressions/expression.h"
-#include "device_kernels/product/product_blocks.h"
 #include "device_kernels/pointwise/pointwise_source.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
@@ -76,65 +75,28 @@ Row to_row(const py::dict& description) {
   return row;
 }
 
-constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of WaySetting
+constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of PlacementSetting
 
-void bind_ways(py::module_& m) {
-  m.def("way_setting", [](c10::DeviceIndex device) {
+void bind_placement(py::module_& m) {
+  m.def("placement_setting", [](c10::DeviceIndex device) {
     check_device_index(device);
-    return kSettingNames[static_cast<int>(way_setting(device))];
+    return kSettingNames[static_cast<int>(placement_setting(device))];
   });
-  m.def("set_way_setting", [](c10::DeviceIndex device, const std::string& name) {
-    const WaySetting setting = parse_name<WaySetting>(name, kSettingNames, "way");
+  m.def("set_placement_setting", [](c10::DeviceIndex device, const std::string& name) {
+    const PlacementSetting setting = parse_name<PlacementSetting>(name, kSettingNames, "placement");
     py::gil_scoped_release no_gil;
     if (device >= 0) check_device_index(device);
-    set_way_setting(device, setting);
-  });
-  // Nanoseconds by operator or family, 32 each (ways.h); None: no table.
-  m.def("set_way_savings", [](c10::DeviceIndex device, std::optional<SavingsTable> table) {
-    py::gil_scoped_release no_gil;
-    check_device_index(device);
-    set_way_savings(device, std::move(table));
-  });
-  m.def("way_savings", [](c10::DeviceIndex device) {
-    check_device_index(device);
-    return way_savings(device);
-  });
-  m.attr("WAY_PATIENCE") = kPatience;
-  m.attr("WAY_HOLD") = kHold;
-  // Whether calls of an overload have a choice; without one, typed host kernels ask nothing.
-  m.def("has_ways",
-        [](const std::string& name) { return router_entry(name).ways.load() != nullptr; });
-  // Decides, and so counts, as a call of an overload with a choice would.
-  m.def("takes_device_way", [](c10::DeviceIndex device, const std::string& name, int64_t elements) {
-    check_device_index(device);
-    const OperatorWays* ways = router_entry(name).ways.load();
-    return ways != nullptr && takes_device_way(*ways, device, elements);
-  });
-  m.def("put_program_on_side", [](c10::DeviceIndex device, const std::string& side) {
-    check_device_index(device);
-    TORCH_CHECK_VALUE(side == "host" || side == "device", "a program is on the side of the 'host' ",
-                      "or of the 'device', not of '", side, "'");
-    put_program_on_side(device, side == "host");
-  });
-  m.def("forget_side", [](c10::DeviceIndex device) {
-    check_device_index(device);
-    forget_side(device);
+    set_placement_setting(device, setting);
   });
   m.def("probe_compilers", &probe_compilers, NoGil());
-  m.def("operator_of", [](const std::string& overload) { return operator_of(overload); });
-}
-
-void bind_products(py::module_& m) {
-  m.def("product_blocks", [](c10::DeviceIndex device, at::ScalarType dtype) {
-    check_device_index(device);
-    const ProductBlocks blocks = product_blocks(device, dtype);
-    return py::make_tuple(blocks.rows, blocks.vectors, blocks.panels);
-  });
-  m.def("set_product_blocks",
-        [](c10::DeviceIndex device, at::ScalarType dtype, int rows, int vectors, int panels) {
-          check_device_index(device);
-          set_product_blocks(device, dtype, {rows, vectors, panels});
-        });
+  m.def(
+      "runs_on_device",
+      [](c10::DeviceIndex device) {
+        check_device_index(device);
+        ensure_device_kernels();
+        return runs_on_device(device);
+      },
+      NoGil());
 }
 
 // Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or
@@ -285,8 +247,7 @@ py::object evaluate_expression(const std::string& text,
 
 void bind_engines(py::module_& m) {
   m.def("evaluate_expression", &evaluate_expression, py::arg("text"), py::arg("values"));
-  bind_ways(m);
-  bind_products(m);
+  bind_placement(m);
   bind_programs(m);
   bind_private_folder(m);
   m.def("set_device_kernel_loader", [](py::function function) {
@@ -327,7 +288,7 @@ void bind_engines(py::module_& m) {
         RoutedKernel kernel;
         kernel.device_kernel = make_device_kernel(row, name);
         kernel.source = Source::kUser;
-        kernel.way = Way::kDevice;
+        kernel.placement = Placement::kDevice;
         kernel.device = device;
         kernel.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(kernel));

@@ -54,8 +54,8 @@ py::list rows() {
     if (row.dtype != at::ScalarType::Undefined) {
       dtype = py::str(c10::toString(row.dtype));
     }
-    all.append(py::make_tuple(row.op, dtype, kWayNames[static_cast<int>(row.way)], row.call_site,
-                              row.calls, row.copied_bytes, row.nanoseconds));
+    all.append(py::make_tuple(row.op, dtype, kPlacementNames[static_cast<int>(row.placement)],
+                              row.call_site, row.calls, row.copied_bytes, row.nanoseconds));
   }
   return all;
 }
@@ -65,12 +65,12 @@ py::list rows() {
 void bind_fallback(py::module_& m) {
   set_find_call_site(&find_call_site);
   set_asks_for_printing(&is_printing);
-  m.def("fallback_policy", [](const std::string& way) {
+  m.def("fallback_policy", [](const std::string& placement) {
     return kPolicyNames[static_cast<int>(
-        fallback_policy(parse_name<Way>(way, kWayNames, "way to run an operator")))];
+        fallback_policy(parse_name<Placement>(placement, kPlacementNames, "placement")))];
   });
-  m.def("set_fallback_policy", [](const std::string& way, const std::string& policy) {
-    set_fallback_policy(parse_name<Way>(way, kWayNames, "way to run an operator"),
+  m.def("set_fallback_policy", [](const std::string& placement, const std::string& policy) {
+    set_fallback_policy(parse_name<Placement>(placement, kPlacementNames, "placement"),
                         parse_name<Policy>(policy, kPolicyNames, "policy"));
   });
   m.def("set_fallback_listing", [](const std::string& name, const std::string& listing) {

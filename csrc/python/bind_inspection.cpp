@@ -19,8 +19,9 @@ py::object kernels_of_overload(const std::string& name) {
     py::object family = py::none();
     if (kernel->device_kernel != nullptr) family = py::str(kernel->device_kernel->family());
     rows.append(py::make_tuple(kSourceNames[static_cast<int>(kernel->source)],
-                               kWayNames[static_cast<int>(kernel->way)], family, kernel->device,
-                               kernel->dtypes, kernel->separate_memory_only, kernel->origin));
+                               kPlacementNames[static_cast<int>(kernel->placement)], family,
+                               kernel->device, kernel->dtypes, kernel->separate_memory_only,
+                               kernel->origin));
   }
   return std::move(rows);
 }
@@ -36,10 +37,11 @@ py::tuple stop_trace() {
   for (const TracedCall& call : calls) {
     std::vector<std::string> keys;
     for (const c10::DispatchKey key : call.keys) keys.emplace_back(c10::toString(key));
-    py::object dtype = py::none(), way = py::none();
+    py::object dtype = py::none(), placement = py::none();
     if (call.dtype != at::ScalarType::Undefined) dtype = py::str(c10::toString(call.dtype));
-    if (call.way.has_value()) way = py::str(kWayNames[static_cast<int>(*call.way)]);
-    rows.append(py::make_tuple(call.name, call.is_operator, keys, dtype, call.device, way,
+    if (call.placement.has_value())
+      placement = py::str(kPlacementNames[static_cast<int>(*call.placement)]);
+    rows.append(py::make_tuple(call.name, call.is_operator, keys, dtype, call.device, placement,
                                call.parent, call.thread, call.nanoseconds, call.raised));
   }
   return py::make_tuple(rows, dropped);

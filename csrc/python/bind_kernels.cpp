@@ -112,8 +112,8 @@ py::list kernels_by_rank(const std::string& name) {
       dtypes = names;
     }
     all.append(py::make_tuple(kSourceNames[static_cast<int>(kernel->source)],
-                              kWayNames[static_cast<int>(kernel->way)], kernel->origin, dtypes,
-                              kernel->device, kernel->raw, kernel->follows));
+                              kPlacementNames[static_cast<int>(kernel->placement)], kernel->origin,
+                              dtypes, kernel->device, kernel->raw, kernel->follows));
   }
   return all;
 }
@@ -138,7 +138,7 @@ void bind_kernels(py::module_& m) {
         row.kernel = c10::KernelFunction::makeFromBoxedFunctor(
             std::make_unique<PythonKernel>(std::move(function)));
         row.source = Source::kUser;
-        row.way = Way::kDevice;
+        row.placement = Placement::kDevice;
         row.device = device;
         row.dtypes = dtype_bits(dtypes);
         row.origin = origin;

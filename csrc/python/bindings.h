@@ -17,7 +17,7 @@ void bind_random(pybind11::module_& m);       // generators
 void bind_fallback(pybind11::module_& m);     // policies and reports of the router
 void bind_inspection(pybind11::module_& m);   // kernels of an operator, traces of dispatch
 void bind_kernels(pybind11::module_& m);      // kernels written in Python
-void bind_engines(pybind11::module_& m);      // operator tables, programs, ways
+void bind_engines(pybind11::module_& m);      // operator tables, programs, placement
 void bind_compiled(pybind11::module_& m);     // kernels of compiled graphs
 void bind_host_graphs(pybind11::module_& m);  // graphs compiled for the CPU
 void bind_captures(pybind11::module_& m);     // captured graphs that were compiled
@@ -26,9 +26,9 @@ void bind_distributed(pybind11::module_& m);  // the process group
 void bind_profiler(pybind11::module_& m);     // times of launches, history of memory
 void bind_storage(pybind11::module_& m);      // sharing storages with CPU, other processes, DLPack
 
-// Names of Source and of Way (dispatch/router.h), in their order.
+// Names of Source (dispatch/router.h) and of Placement, in their order.
 inline constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
-inline constexpr const char* kWayNames[] = {"device", "shared", "copied"};
+inline constexpr const char* kPlacementNames[] = {"device", "host", "copied"};
 
 // The value of an enum by its name; ValueError for another name, with the known ones.
 template <class Enum, size_t N>

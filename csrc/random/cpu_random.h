@@ -1,4 +1,4 @@
-// What the random operators of the host way share: the loop over chunks of draws, and tensors as
+// What the random operators on the CPU share: the loop over chunks of draws, and tensors as
 // host memory.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace outboard::random {
 // `tensor` with memory that the host can use for the time of `call`. Where memory is shared that is
 // the tensor itself: kernels here use sizes, strides and addresses only.
 inline at::Tensor on_host(CpuCall& call, const at::Tensor& tensor, Access access) {
-  if (call.way() != Way::kShared) return call.map(tensor, access);
+  if (call.placement() != Placement::kHost) return call.map(tensor, access);
   // A copy-on-write storage gets memory of its own here; addresses are taken later.
   if (access == Access::kWrite) tensor.mutable_data_ptr();
   return tensor;

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "autograd/backward_thread.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/memory/caching/caching_allocator.h"
 
 namespace outboard {

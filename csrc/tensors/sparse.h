@@ -1,4 +1,4 @@
-// Sparse tensors on the device: dense members on the device, operators by the generic host way.
+// Sparse tensors on the device: dense members on the device, operators by the CPU fallback.
 #pragma once
 
 #include <ATen/core/Tensor.h>

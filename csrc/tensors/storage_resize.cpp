@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "transfer/transfer.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/fork.h"

@@ -142,7 +142,7 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
   const bool suits_driver = plan && plan->suits_driver() && !overlapping;
 
   if (host == nullptr && stream_ordered(destination) && stream_ordered(source) &&
-      device_copies(device, destination.numel())) {
+      device_copies(device)) {
     const uint64_t to = address_to_write(destination);
     if (plan && plan->dense() && !overlapping) {
       enqueue_copy(stream, {device, to}, {device, address_to_read(source)}, *plan);

@@ -4,7 +4,7 @@
 
 #include "dispatch/report.h"
 #include "dispatch/router.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/programs/program.h"
 
 namespace outboard {
@@ -19,19 +19,16 @@ Operator& copy_entry() {
 
 }  // namespace
 
-void set_device_copy(DeviceCopy function) {
-  set_family(copy_entry(), "copy");
-  g_device_copy.store(function);
-}
+void set_device_copy(DeviceCopy function) { g_device_copy.store(function); }
 
-bool device_copies(c10::DeviceIndex device, int64_t elements) {
+bool device_copies(c10::DeviceIndex device) {
   if (g_device_copy.load(std::memory_order_relaxed) == nullptr || !runs_code(device)) return false;
   ensure_device_kernels();
-  return takes_device_way(*copy_entry().ways.load(std::memory_order_acquire), device, elements);
+  return runs_on_device(device);
 }
 
 bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
-  ReportedCall reported(copy_entry(), source.scalar_type(), Way::kDevice);
+  ReportedCall reported(copy_entry(), source.scalar_type(), Placement::kDevice);
   if (g_device_copy.load(std::memory_order_relaxed)(destination, source)) return true;
   reported.cancel();
   return false;

@@ -15,9 +15,9 @@ using DeviceCopy = bool (*)(const at::Tensor& destination, const at::Tensor& sou
 // Brought by the engine that does such copies.
 OUTBOARD_API void set_device_copy(DeviceCopy function);
 
-// Whether copies within `device` should be given to it: code runs there, and the way is the
-// device's.
-bool device_copies(c10::DeviceIndex device, int64_t elements);
+// Whether copies within `device` should be given to it: code runs there, and device
+// kernels run its operators.
+bool device_copies(c10::DeviceIndex device);
 
 // Does the copy, or declines.
 bool copy_on_device(const at::Tensor& destination, const at::Tensor& source);

@@ -11,7 +11,7 @@
 #include "transfer/copy.h"
 #include "tensors/empty.h"
 #include "dispatch/router.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
@@ -42,7 +42,7 @@ void fill_on_device(const at::Tensor& tensor, const at::Scalar& value) {
   static Operator& entry = router_entry("aten::fill_.Scalar");
   static const c10::OperatorHandle op =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::fill_", "Scalar");
-  const DeviceWayScope device_way;
+  const DevicePlacementScope device_placement;
   at::Tensor self = tensor;
   CallRouted<at::Tensor&(at::Tensor&, const at::Scalar&)>::call(entry, op, self, value);
 }
@@ -75,7 +75,7 @@ at::Tensor& zero_(at::Tensor& self) { return fill_scalar(self, 0); }
 void add(const char* name, c10::KernelFunction function) {
   RoutedKernel kernel;
   kernel.kernel = std::move(function);
-  kernel.way = Way::kDevice;
+  kernel.placement = Placement::kDevice;
   kernel.separate_memory_only = true;
   add_kernel_to_entry(router_entry(name), std::move(kernel));
 }

@@ -8,13 +8,13 @@
 namespace outboard {
 
 // Enqueues a driver fill of `tensor` with `value` on the device's current stream and returns true.
-// Returns false, having done nothing, where a host kernel is the better way: the device shares
+// Returns false, having done nothing, where a CPU kernel does it: the device shares
 // memory with the host, or the tensor has gaps. Raises as on CPU if the dtype cannot hold the
 // value.
 OUTBOARD_API bool fill_dense(const at::Tensor& tensor, const at::Scalar& value);
 
 // Fills `tensor`, which may be strided, on the device's queue where anything there can: for device
-// kernels, which do not wait for the host's way. Raises as on CPU if the dtype cannot hold the
+// kernels, which do not wait as a CPU kernel does. Raises as on CPU if the dtype cannot hold the
 // value.
 OUTBOARD_API void fill_on_device(const at::Tensor& tensor, const at::Scalar& value);
 

@@ -16,7 +16,7 @@ def main() -> int:
         y = torch.nn.functional.softmax(x.reshape(10, 100) @ torch.randn(100, 5, device="riscv"), 1)
         y.log().sum().backward()
     print(report)
-    return 0 if all(row.way == "device" for row in report.rows) else 1
+    return 0 if all(row.placement == "device" for row in report.rows) else 1
 
 
 if __name__ == "__main__":

@@ -125,6 +125,6 @@ boxes = torch.cat((corners, corners + torch.rand(200, 2)), 1)
 scores = torch.rand(200)
 with torch_outboard.fallback.report() as report:
     kept = example.nms(boxes.to(device), scores.to(device), 0.3)
-ways = {row.way for row in report.rows if row.op == "custom_example::nms"}
-print(f"nms keeps {len(kept)} of {len(boxes)} boxes; the way it ran: {', '.join(ways)}")
+placements = {row.placement for row in report.rows if row.op == "custom_example::nms"}
+print(f"nms keeps {len(kept)} of {len(boxes)} boxes; placement: {', '.join(placements)}")
 torch.testing.assert_close(kept.cpu(), example.nms(boxes, scores, 0.3))

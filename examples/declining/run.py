@@ -41,7 +41,7 @@ def show(title: str, x: torch.Tensor, expected: str) -> None:
     with fallback.policy(copied="allow"), fallback.report() as report:
         result = torch.relu(x.to(device))
     torch.testing.assert_close(result.cpu(), x.relu())
-    rows = {row.op: row.way for row in report.rows}
+    rows = {row.op: row.placement for row in report.rows}
     # The kernel in C++ asks clamp_min.
     inner = any(op.startswith("aten::clamp_min") for op in rows)
     by = served[0] if served else "C++" if inner else "the next"

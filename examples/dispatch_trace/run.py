@@ -1,4 +1,4 @@
-"""What does PyTorch call to run a layer and its backward pass, by which keys and which way?
+"""What does PyTorch call to run a layer and its backward pass, by which keys, and where?
 
 python examples/dispatch_trace/run.py
 """
@@ -16,6 +16,7 @@ with torch_outboard.trace() as trace, torch_outboard.fallback.policy(copied="all
 print(trace)
 
 products = [call for call in trace.walk() if call.name in ("aten::addmm", "aten::mm")]
-print(f"\n{len(products)} products of matrices, by {', '.join({str(c.way) for c in products})}")
+placements = {str(call.placement) for call in products}
+print(f"\n{len(products)} products of matrices, by {', '.join(placements)}")
 assert layer.weight.grad is not None
-assert all(call.way is not None for call in products)
+assert all(call.placement is not None for call in products)

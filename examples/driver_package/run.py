@@ -23,7 +23,7 @@ def main() -> int:
         subprocess.run(pip, check=True)
         paths = [str(target), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         environment = {
-            **{k: v for k, v in os.environ.items() if k != "OUTBOARD_WAY"},
+            **{k: v for k, v in os.environ.items() if k != "OUTBOARD_PLACEMENT"},
             "OUTBOARD_DRIVER": "mychip",
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         }

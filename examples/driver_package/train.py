@@ -38,7 +38,8 @@ def main() -> int:
     right = (found == label).float().mean().item()
     print(f"{right:.1%} of new points are told right by {device}")
     print(*sorted(line for line in str(report).splitlines() if "mm " in line), sep="\n")
-    print(", ".join(f"{way}: {share:.0%}" for way, share in report.share_by_way().items()))
+    shares = report.share_by_placement()
+    print(", ".join(f"{placement}: {share:.0%}" for placement, share in shares.items()))
     return 0 if right > 0.95 else 1
 
 

@@ -32,11 +32,11 @@ def attempt(title: str, call) -> str:
 
 matrix = torch.tensor([[3.0, 0.0], [4.0, 5.0]]).to(device)
 
-fallback.set_policy(shared="allow", copied="allow")
+fallback.set_policy(host="allow", copied="allow")
 attempt("policy 'allow'", lambda: torch.linalg.svdvals(matrix))
-with fallback.policy(shared="error", copied="error"):
+with fallback.policy(host="error", copied="error"):
     refused = attempt("policy 'error'", lambda: torch.linalg.svdvals(matrix))
-with fallback.policy(shared="error", copied="error", allow=["aten::_linalg_svd"]):
+with fallback.policy(host="error", copied="error", allow=["aten::_linalg_svd"]):
     attempt("policy 'error', allowed by a list", lambda: torch.linalg.svdvals(matrix))
 with fallback.policy(deny=["aten::_linalg_svd"]):
     denied = attempt("policy 'allow', denied by a list", lambda: torch.linalg.svdvals(matrix))

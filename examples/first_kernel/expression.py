@@ -13,4 +13,4 @@ with fallback.report() as report:
         x = torch.tensor([[-2.0, 3.0], [4.0, -8.0]], dtype=dtype).to(device)
         print(torch.nn.functional.leaky_relu(x.t(), 0.5).tolist())
 print(*sorted(line for line in str(report).splitlines() if "leaky_relu" in line), sep="\n")
-assert {row.way for row in report.rows if row.op == "aten::leaky_relu"} == {"device"}
+assert {row.placement for row in report.rows if row.op == "aten::leaky_relu"} == {"device"}

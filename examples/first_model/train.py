@@ -34,8 +34,8 @@ def main() -> int:
     with tempfile.NamedTemporaryFile(suffix=".pt") as file:
         torch.save(model.state_dict(), file.name)
         model.load_state_dict(torch.load(file.name, map_location=name, weights_only=True))
-    shares = report.share_by_way()
-    print(", ".join(f"{way}: {share:.0%}" for way, share in shares.items()))
+    shares = report.share_by_placement()
+    print(", ".join(f"{placement}: {share:.0%}" for placement, share in shares.items()))
     peak = torch.get_device_module(name).max_memory_allocated() / 2**20
     print(f"at most {peak:.1f} MiB in use on {name}")
     return 0 if losses[-1] < losses[0] / 4 else 1

@@ -40,8 +40,10 @@ print(f"loaded {order}: relu {y.tolist()}, gradient {x.grad.tolist()}")
 for row in report.rows:
     if row.op in ("aten::relu", "aten::silu"):
         kernel = torch_outboard.registrations(row.op)[0]
-        print(f"  {row.op:<10} {row.way:<7} {kernel.source}: {kernel.origin.rpartition('/')[2]}")
-assert {("aten::relu", "device"), ("aten::silu", "device")} <= {(r.op, r.way) for r in report.rows}
+        file = kernel.origin.rpartition("/")[2]
+        print(f"  {row.op:<10} {row.placement:<7} {kernel.source}: {file}")
+placements = {(row.op, row.placement) for row in report.rows}
+assert {("aten::relu", "device"), ("aten::silu", "device")} <= placements
 """
 
 

@@ -16,7 +16,7 @@ device = torch_outboard.device_name()
 x = torch.tensor([-2.0, 3.0]).to(device)
 
 
-# PyTorch's way: for all dtypes and devices, for as long as the process lives.
+# PyTorch's decorator: for all dtypes and devices, for as long as the process lives.
 @torch.library.impl("aten::softplus", "PrivateUse1")
 def softplus(self, beta=1, threshold=20):
     return torch.log1p(torch.exp(self * beta)) / beta
@@ -27,7 +27,7 @@ library = torch.library.Library("aten", "IMPL")
 library.impl("hardtanh", lambda self, low=-1, high=1: self.clamp(low, high), "PrivateUse1")
 
 
-# torch_outboard's way: for some dtypes and devices, and leaving calls to others.
+# torch_outboard's decorator: for some dtypes and devices, and leaving calls to others.
 @torch_outboard.kernel("aten::relu", dtypes=[torch.float32])
 def relu(self):
     if self.dim() > 1:
@@ -38,18 +38,18 @@ def relu(self):
 def show(title: str, op: str, call) -> str:
     with fallback.policy(copied="allow"), fallback.report() as report:
         result = call()
-    way = next(row.way for row in report.rows if row.op == op)
-    print(f"{title:<34} {[round(v, 4) for v in result.flatten().tolist()]}  {way}")
-    return way
+    placement = next(row.placement for row in report.rows if row.op == op)
+    print(f"{title:<34} {[round(v, 4) for v in result.flatten().tolist()]}  {placement}")
+    return placement
 
 
 functional = torch.nn.functional
-ways = [
+placements = [
     show("softplus, torch.library.impl", "aten::softplus", lambda: functional.softplus(x)),
     show("hardtanh, torch.library.Library", "aten::hardtanh", lambda: functional.hardtanh(x)),
     show("relu, torch_outboard.kernel", "aten::relu", lambda: torch.relu(x)),
 ]
-assert ways == ["device"] * 3, ways
+assert placements == ["device"] * 3, placements
 show("relu of float64, torch_outboard's", "aten::relu", lambda: torch.relu(x.double()))
 show("relu of a matrix, declined", "aten::relu", lambda: torch.relu(x[None]))
 library._destroy()

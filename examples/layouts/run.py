@@ -39,8 +39,8 @@ for layout in (torch.strided, torch.jagged):
         found = layer(nested).relu()
     for row, other in zip(found.unbind(), expected, strict=True):
         torch.testing.assert_close(row.cpu(), other)
-    ways = {row.way for row in report.rows}
-    print(f"nested, {layout}: on {found.device}, by {', '.join(sorted(ways))}")
+    placements = {row.placement for row in report.rows}
+    print(f"nested, {layout}: on {found.device}, by {', '.join(sorted(placements))}")
 
 # Quantized: integers with a scale and a zero point.
 x = torch.tensor([-1.0, 0.0, 0.25, 1.0])

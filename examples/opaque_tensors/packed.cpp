@@ -67,7 +67,7 @@ at::Tensor unpack(const at::Tensor& tensor) {
 
 bool is_packed(const at::Tensor& tensor) { return packed_of(tensor) != nullptr; }
 
-// ---- What PyTorch asks of such tensors. Dense ones take the way they took before.
+// ---- What PyTorch asks of such tensors. Dense ones are handled as before.
 
 at::Tensor to_dense(const at::Tensor& self, std::optional<at::ScalarType> dtype,
                     std::optional<bool>) {

@@ -37,7 +37,7 @@ def show(title: str, ran: str, result: torch.Tensor, expected: torch.Tensor) -> 
 def by_what(call) -> tuple[str, torch.Tensor]:
     with fallback.policy(copied="allow"), fallback.report() as report:
         result = call()
-    device_rows = [row.op for row in report.rows if row.way == "device" and ".out" in row.op]
+    device_rows = [row.op for row in report.rows if row.placement == "device" and ".out" in row.op]
     ran = [op for op in device_rows if op in ("aten::add.out", "aten::mul.out")]
     assert ran, report.rows
     return ran[0], result

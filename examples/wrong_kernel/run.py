@@ -11,7 +11,7 @@ import sys
 import torch
 
 import torch_outboard
-from torch_outboard import Launch, ways
+from torch_outboard import Launch, placement
 
 if os.environ.get("OUTBOARD_DRIVER") != "riscv" and "grind" not in os.environ.get(
     "OUTBOARD_OCL_LIBRARY", ""
@@ -31,6 +31,6 @@ torch_outboard.kernel(
     launches=Launch("far", "numel(out)"),
 )
 device = torch.device(torch_outboard.device_name())
-with ways.way("device"):
+with placement.use("device"):
     torch.ops.wrong.far(torch.ones(4, device=device))
     torch.get_device_module(device).synchronize()

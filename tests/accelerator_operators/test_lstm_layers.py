@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 import torch_outboard
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 
 LAYER = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 
@@ -21,7 +21,7 @@ def on_the_host(shares_memory: bool) -> Iterator[None]:
         pytest.skip("the host does not reach the device's memory, so layers are composed of cells")
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
-    with ways.way("host"):
+    with placement.use("host"):
         yield
 
 
@@ -33,8 +33,8 @@ def trained(layer: torch.nn.LSTM, sequence: torch.Tensor) -> list[torch.Tensor]:
     return [output, *states, *torch.autograd.grad(total, [sequence, *layer.parameters()])]
 
 
-def ways_taken(report: fallback.Report) -> dict[str, str]:
-    return {row.op: row.way for row in report.rows}
+def placements(report: fallback.Report) -> dict[str, str]:
+    return {row.op: row.placement for row in report.rows}
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_values_and_gradients(
     for want, got in zip(expected, actual, strict=True):
         assert got.stride() == want.stride()
         assert_close(got.cpu(), want)
-    assert {ways_taken(report)[op] for op in LAYER} == {"shared"}
-    assert "aten::_thnn_fused_lstm_cell" not in ways_taken(report)
+    assert {placements(report)[op] for op in LAYER} == {"host"}
+    assert "aten::_thnn_fused_lstm_cell" not in placements(report)
     for mode in (torch.no_grad, torch.inference_mode):
         with mode(), fallback.report() as report:
             actual = moved(sequence.to(device))[0].cpu()
         assert_close(actual, expected[0].detach())
-        assert LAYER[0] in ways_taken(report)
+        assert LAYER[0] in placements(report)
 
 
 def test_second_derivatives(device: torch.device) -> None:
@@ -99,7 +99,7 @@ def test_dropout_draws_as_between_composed_layers(device: torch.device) -> None:
 def is_composed(layer: torch.nn.LSTM, sequence: torch.Tensor) -> bool:
     with fallback.report() as report:
         layer(sequence)
-    return LAYER[0] not in ways_taken(report)
+    return LAYER[0] not in placements(report)
 
 
 def test_what_is_left_to_cells(device: torch.device) -> None:
@@ -160,7 +160,7 @@ def test_a_kernel_of_a_user_serves_calls_without_gradients(device: torch.device)
 
 
 def test_traced_programs_see_cells(device: torch.device) -> None:
-    """Which way layers run is not known before a traced program does."""
+    """Where layers run is not known before a traced program does."""
     from torch._functorch.aot_autograd import aot_function, make_boxed_func
 
     seen: set[str] = set()

@@ -44,10 +44,10 @@ def answers(*calls: tuple[str, ...], **env: str) -> list[Answer]:
 def test_help_and_wrong_arguments_start_no_device():
     found = answers(
         ("cache",),
-        *((name, "--help") for name in ("tune", "prebuild", "doctor", "devices")),
-        *((name, "--devices", "1") for name in ("tune", "prebuild")),
-        *((), ("tun",), ("--devices",)),
-        ("tune",),
+        *((name, "--help") for name in ("prebuild", "operators", "doctor", "devices")),
+        *((name, "--devices", "1") for name in ("prebuild", "operators")),
+        *((), ("prebuil",), ("--devices",)),
+        ("prebuild",),
         OUTBOARD_DRIVER="warp",
     )
     assert found[0].rich == []  # the module of another command is not imported
@@ -64,7 +64,7 @@ def test_help_and_wrong_arguments_start_no_device():
 
 
 def test_a_device_that_is_not_there_is_a_sentence():
-    calls = [("tune", "--device", "7"), ("prebuild", "--device", "-1")]
+    calls = [("operators", "--device", "7"), ("prebuild", "--device", "-1")]
     found = answers(*calls, OUTBOARD_DRIVER="host", OUTBOARD_HOST_DEVICES="2")
     for (*_, index), answer in zip(calls, found, strict=True):
         assert answer.status == 1, answer

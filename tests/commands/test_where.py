@@ -6,7 +6,7 @@ from tests.support import try_python
 from torch_outboard.commands.main import main
 
 
-def test_the_way_of_a_call_and_the_call(capsys, device):
+def test_the_path_of_a_call_and_the_call(capsys, device):
     assert main(["where", "add.Tensor", "--dtype", "float64", "--call"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1)")

@@ -59,7 +59,7 @@ def test_values_that_are_no_numbers(device: torch.device, value: float) -> None:
         compare(torch.full_like(host, value), device, window)
 
 
-def test_other_dtypes_and_layouts_take_the_boxed_way(device: torch.device) -> None:
+def test_other_dtypes_and_layouts_run_boxed(device: torch.device) -> None:
     window = (3, 2, 1, 1, False)
     host = torch.randint(-50, 50, (2, 3, 12, 14))
     for dtype in (torch.float64, torch.bfloat16, torch.int64):

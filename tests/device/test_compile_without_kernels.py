@@ -26,7 +26,7 @@ def test_graphs_run_operator_by_operator_with_one_warning():
                 result.sum().backward()
         print(sum("operator by operator" in str(warning.message) for warning in caught))
         """,
-        OUTBOARD_WAY="host",
+        OUTBOARD_PLACEMENT="host",
         OUTBOARD_HOST_ACCESS="separate",
     )
     assert printed.split() == ["1"]

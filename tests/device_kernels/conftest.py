@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.turns import number_of, turn
-from torch_outboard import _C, fallback, ways
+from torch_outboard import _C, fallback, placement
 
 FOLDER = Path(__file__).parent
 WHOLE = {"test_every_family.py"}  # what the slice must not lack
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def device_way(
+def device_placement(
     device: torch.device, pytestconfig: pytest.Config, request: pytest.FixtureRequest
 ) -> Iterator[None]:
     torch.manual_seed(number_of(request.node.nodeid) % 2**32)  # the same values in every run
@@ -45,7 +45,7 @@ def device_way(
         if pytestconfig.getoption("configuration") in ("ocl", "gpu", "clang"):
             pytest.fail("no device compiles code; `python -m torch_outboard doctor` says why")
         pytest.skip("the driver of this run compiles no code; use --configuration ocl")
-    with ways.way("device"), fallback.policy(copied="allow"):
+    with placement.use("device"), fallback.policy(copied="allow"):
         yield
 
 
@@ -59,10 +59,10 @@ def timed() -> Iterator[None]:
     _C.take_launch_times()
 
 
-def ways_of(report: fallback.Report) -> dict[str, str]:
-    """Operators of a report: "device" for those that took no other way on any dtype."""
-    ways: dict[str, str] = {}
+def placements_of(report: fallback.Report) -> dict[str, str]:
+    """Operators of a report: "device" for those that ran nowhere else on any dtype."""
+    placements: dict[str, str] = {}
     for row in report.rows:
-        if ways.get(row.op, "device") == "device":
-            ways[row.op] = row.way
-    return ways
+        if placements.get(row.op, "device") == "device":
+            placements[row.op] = row.placement
+    return placements

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_outboard import fallback
 
-# What moves data and prepares memory, by whatever way.
+# What moves data and prepares memory, at any placement.
 SUPPORT = {"aten::_copy_from", "aten::_to_copy", "aten::fill_.Scalar", "aten::zero_"}
 
 
@@ -50,7 +50,7 @@ def compare(
             assert_close(ours.detach().cpu(), theirs.detach(), equal_nan=True, **tolerances)
         else:
             assert ours == theirs
-    ran = {(row.op, row.dtype, row.way) for row in report.rows}
+    ran = {(row.op, row.dtype, row.placement) for row in report.rows}
     elsewhere = {row for row in ran if row[2] != "device" and row[0] not in support}
     assert not elsewhere, elsewhere
     return {op for op, _, _ in ran}
@@ -92,4 +92,4 @@ def gradcheck_on(device: torch.device, function: Callable[..., Any], *inputs: to
     leaves = [x.to(device, torch.float64).requires_grad_() for x in inputs]
     with fallback.report() as report:
         assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
-    assert any(row.way == "device" for row in report.rows)
+    assert any(row.placement == "device" for row in report.rows)

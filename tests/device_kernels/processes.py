@@ -19,11 +19,11 @@ def _program(code: str, settings: dict[str, str | None]) -> tuple[str, dict[str,
     kept = {name: value for name, value in settings.items() if name.startswith("OUTBOARD_")}
     others = {name: value for name, value in settings.items() if name not in kept}
     beginning = f"import os, sys\nsys.path.insert(0, {ROOT!r})\nos.environ.update({others!r})\n"
-    return beginning + textwrap.dedent(code), {"OUTBOARD_WAY": "device", **kept}
+    return beginning + textwrap.dedent(code), {"OUTBOARD_PLACEMENT": "device", **kept}
 
 
 def run_program(code: str, *arguments: str, timeout: float = 120, **settings: str | None) -> str:
-    """As `run_python`, with the tests importable and the way `device`."""
+    """As `run_python`, with the tests importable and the placement `device`."""
     code, environment = _program(code, settings)
     return run_python(code, *arguments, timeout=timeout, **environment)
 

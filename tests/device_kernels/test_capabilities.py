@@ -32,20 +32,20 @@ def test_without_float64(shares_memory):
             n = torch.arange(5).to(device) * 2.5
         torch.testing.assert_close(z.cpu(), ((1.0 - x) * 0.5 + 2).exp().clamp(0.1, 100.0) / 3)
         assert n.tolist() == [0, 2.5, 5, 7.5, 10]
-        print({row.way for row in report.rows})
+        print({row.placement for row in report.rows})
         assert "0." in str(z)
         wide = x.double().to(device)
         with fallback.report() as report:
             wider = wide * 2
             half = wide.half()
-        print({row.way for row in report.rows if row.op == "aten::mul.Tensor"})
+        print({row.placement for row in report.rows if row.op == "aten::mul.Tensor"})
         assert wider.tolist() == (x.double() * 2).tolist()
         assert half.tolist() == x.half().tolist()
         assert wide.t().clone().tolist() == x.tolist()
         """,
         OUTBOARD_OCL_MASK="float64",
     )
-    assert printed.splitlines() == ["{'device'}", str({"shared" if shares_memory else "copied"})]
+    assert printed.splitlines() == ["{'device'}", str({"host" if shares_memory else "copied"})]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask, acces
     printed = run_program(
         """
         import copy, torch, torch_outboard
-        from tests.device_kernels.ways.test_model_paths import MODELS, train
+        from tests.device_kernels.test_model_paths import MODELS, train
         from torch_outboard import fallback
 
         fallback.set_policy(copied="allow")
@@ -73,7 +73,7 @@ def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask, acces
         with fallback.report() as report:
             losses = train(on_device, [tensor.to(device) for tensor in batch], 2)
         torch.testing.assert_close(losses.cpu(), train(model, batch, 2))
-        print({row.way for row in report.rows}, sum(row.copied_bytes for row in report.rows))
+        print({row.placement for row in report.rows}, sum(row.copied_bytes for row in report.rows))
         """,
         OUTBOARD_OCL_MEMORY=memory,
         OUTBOARD_OCL_MASK=mask,

@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.device_kernels.on_device import SUPPORT, compare, with_strides
 from torch_outboard import fallback
+from torch_outboard.commands.sample_arguments import attempts, overload_of
 from torch_outboard.device import devices
 from torch_outboard.ops import tables
-from torch_outboard.tuning.sample_arguments import attempts, overload_of
 
 REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 # Of these only shapes and dtypes are known.
@@ -93,7 +93,7 @@ def launches(name: str, device: torch.device, strided: bool, compared: bool) -> 
                 result = operator(*given[0], **given[1])
         except REFUSED:
             continue
-        if not any(row.way == "device" and row.op == name for row in report.rows):
+        if not any(row.placement == "device" and row.op == name for row in report.rows):
             continue
         for theirs, ours in zip(tree_leaves(expected), tree_leaves(result), strict=True):
             if not isinstance(theirs, torch.Tensor):
@@ -151,7 +151,7 @@ def test_every_dtype(device, dtype):
         with fallback.report() as report:
             result = function(ours_x, ours_y)
         assert_close(result.cpu(), function(x, y))
-        assert any(row.op == name and row.way == "device" for row in report.rows), report
+        assert any(row.op == name and row.placement == "device" for row in report.rows), report
 
 
 def test_make_test_runs_all_of_this_file(request):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.opinfo.checks import attempt
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 
 ALERTS: dict[str, Callable[[torch.device], torch.Tensor]] = {
     "max_unpooling2d_forward_out": lambda device: torch.nn.functional.max_unpool2d(
@@ -28,13 +28,13 @@ ALERTS: dict[str, Callable[[torch.device], torch.Tensor]] = {
 
 
 @pytest.fixture(params=["device", "host"])
-def way(request: pytest.FixtureRequest) -> Iterator[str]:
-    with ways.way(request.param):
+def setting(request: pytest.FixtureRequest) -> Iterator[str]:
+    with placement.use(request.param):
         yield request.param
     torch.use_deterministic_algorithms(False)
 
 
-def test_alerts(device: torch.device, way: str) -> None:
+def test_alerts(device: torch.device, setting: str) -> None:
     for name, call in ALERTS.items():
         torch.use_deterministic_algorithms(False)
         without = call(device).cpu()
@@ -49,11 +49,11 @@ def test_alerts(device: torch.device, way: str) -> None:
         with fallback.report() as report, pytest.warns(UserWarning, match=name):
             result = call(device)
         torch.testing.assert_close(result.cpu(), without)
-        if way == "device":
-            assert all(row.way == "device" for row in report.rows)
+        if setting == "device":
+            assert all(row.placement == "device" for row in report.rows)
 
 
-def test_sums_at_places_are_deterministic(device: torch.device, way: str) -> None:
+def test_sums_at_places_are_deterministic(device: torch.device, setting: str) -> None:
     torch.use_deterministic_algorithms(True)
     places = torch.tensor([1, 1], device=device)
     result = torch.zeros(4, device=device).put_(places, torch.ones(2, device=device), True)

@@ -13,7 +13,7 @@ SLICE = {ARGUMENTS: 4, LAYOUTS: 2, REFUSALS: 4}
 
 @pytest.mark.by_turns(2)
 def test_some_entries() -> None:
-    worker = WorkerProcess("", "shared", way="device")
+    worker = WorkerProcess("", "shared", placement="device")
     try:
         for sweep, count in SLICE.items():
             names = worker.entries(sweep)

@@ -52,7 +52,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     os.environ |= {
         "OUTBOARD_DRIVER": "host",
-        "OUTBOARD_WAY": "device",
+        "OUTBOARD_PLACEMENT": "device",
         "OUTBOARD_CACHE_DIR": str(folder / "cache"),
     }
     import pytest

@@ -228,7 +228,7 @@ def find(device: torch.device) -> dict[str, set[str]]:
                         outs = [torch.empty_like(t).to(device) for t in results]
                         keywords = {**keywords, **dict(zip(names, outs, strict=True))}
                     slots.watch()
-                    # With a report typed kernels, which call stubs, take no short way.
+                    # With a report typed kernels, which call stubs, ask the router.
                     with suppress(Exception), torch.no_grad(), fallback.report():
                         form.redispatch(cpu, *on_device, **keywords)
                 slots.restore()

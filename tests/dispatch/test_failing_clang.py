@@ -1,4 +1,4 @@
-"""Ways of the driver `host` when its compiler fails: `auto` goes on, `device` raises."""
+"""Placements of the driver `host` when its compiler fails: `auto` goes on, `device` raises."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ case "$*" in
 esac
 """
 USE = """
-    import warnings, torch
-    from torch_outboard import ways
+    import os, warnings, torch
+    from torch_outboard import placement
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         x = torch.ones(3, device="host")
@@ -27,12 +27,16 @@ USE = """
         for warning in caught:
             if "compiler" in str(warning.message):
                 print(str(warning.message).partition("; ")[0])
-    with ways.way("device"):
+    with open(os.environ["OUTBOARD_CLANG"] + ".log") as log:
+        print(any("--version" not in line for line in log))
+    with placement.use("device"):
         try:
             x + x
         except RuntimeError as error:
             print(str(error).partition("; ")[0])
 """
+
+REFUSED = "device kernels were asked for by the placement 'device', and the compiler"
 
 
 @pytest.fixture
@@ -49,40 +53,21 @@ def settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_auto_goes_on_and_says_it_once_and_the_way_device_raises(settings):
-    *results, warning, error = run_python(USE, OUTBOARD_WAY="auto", **settings).splitlines()
+def test_auto_goes_on_and_says_it_once_and_device_raises(settings):
+    lines = run_python(USE, OUTBOARD_PLACEMENT="auto", **settings).splitlines()
+    *results, warning, compiled, error = lines
     assert results == ["[2.0, 2.0, 2.0]"] * 3
     assert "the compiler of host:0 (Host device (separate memory)) fails on a kernel" in warning
     assert "so all operators run on the host" in warning
-    assert error.startswith("device kernels were asked for by the way 'device', and the compiler")
     assert "out of luck" in warning
+    assert compiled == "True"
+    assert error.startswith(REFUSED)
     assert "out of luck" in error
 
 
-BEGIN_ON_HOST = """
-    import os, warnings, torch
-    import torch_outboard
-    from torch_outboard import _C
-
-    def commands():
-        return sum("--version" not in line for line in open(os.environ["OUTBOARD_CLANG"] + ".log"))
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        x = torch.ones(1 << 16, device="host")
-        print((x + x)[0].item(), commands())
-        table = _C.way_savings(0)
-        _C.set_way_savings(0, {name: [-10**7] * len(row) for name, row in table.items()})
-        for _ in range(4):
-            print((x + x)[0].item(), commands() > 0)
-    print(sum("all operators run on the host" in str(w.message) for w in caught))
-"""
-
-
-def test_a_program_that_begins_on_the_host_asks_for_its_first_device_kernel(settings):
-    """Where memory is shared, `auto` compiles nothing until it gives the device a call."""
-    shared = settings | {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_WAY": "auto"}
-    first, *results, said = run_python(BEGIN_ON_HOST, **shared).splitlines()
-    assert first == "2.0 0"
-    assert results[-1] == "2.0 True"
-    assert said == "1"
+def test_auto_compiles_nothing_where_memory_is_shared(settings):
+    shared = settings | {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_PLACEMENT": "auto"}
+    *results, compiled, error = run_python(USE, **shared).splitlines()
+    assert results == ["[2.0, 2.0, 2.0]"] * 3  # and no warning
+    assert compiled == "False"
+    assert error.startswith(REFUSED)

@@ -17,7 +17,7 @@ from torch_outboard import _C, fallback
 def untouched() -> Iterator[None]:
     """Every test starts with the default policies and leaves none of its own behind."""
     before = fallback.policies()
-    fallback.set_policy(shared="allow", copied="warn")
+    fallback.set_policy(host="allow", copied="warn")
     _C.reset_fallback_warnings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* runs as a host kernel on copies")
@@ -28,9 +28,9 @@ def untouched() -> Iterator[None]:
 
 
 @pytest.fixture
-def way(shares_memory: bool) -> str:
-    """By which way this device runs operators on the host."""
-    return "shared" if shares_memory else "copied"
+def placement(shares_memory: bool) -> str:
+    """Where this device runs operators that have no device kernel."""
+    return "host" if shares_memory else "copied"
 
 
 @pytest.fixture
@@ -44,24 +44,24 @@ DENIED = pytest.raises(NotImplementedError, match="the operator is denied")
 
 
 @pytest.mark.separate
-def test_error(x, way):
-    with fallback.policy(**{way: "error"}), pytest.raises(NotImplementedError) as caught:
+def test_error(x, placement):
+    with fallback.policy(**{placement: "error"}), pytest.raises(NotImplementedError) as caught:
         torch.erfinv(x)
     message = str(caught.value).splitlines()[0]
-    parts = ["aten::erfinv", "(Float)", "host:0", f"the policy for '{way}' is 'error'"]
+    parts = ["aten::erfinv", "(Float)", "host:0", f"the policy for '{placement}' is 'error'"]
     parts += ['torch_outboard.fallback.allow("aten::erfinv', "torch_outboard.kernel"]
     assert [part for part in parts if part not in message] == []
-    other = {"shared": "copied", "copied": "shared"}[way]
-    with fallback.policy(**{other: "error", way: "allow"}), warnings.catch_warnings():
+    other = {"host": "copied", "copied": "host"}[placement]
+    with fallback.policy(**{other: "error", placement: "allow"}), warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.erfinv(x)
 
 
 @pytest.mark.separate
-def test_warning_comes_once_per_operator(x, way):
+def test_warning_comes_once_per_operator(x, placement):
     uses = [(torch.erfinv, 1), (torch.erfinv, 0), (torch.erfc, 1)]
     uses += [(lambda x: torch.pow(x, x), 1), (lambda x: torch.pow(x, 2), 0)]  # two overloads
-    with fallback.policy(**{way: "warn"}):
+    with fallback.policy(**{placement: "warn"}):
         for function, expected in uses:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -71,10 +71,10 @@ def test_warning_comes_once_per_operator(x, way):
             assert len(messages) == expected, messages
 
 
-def test_printing_is_no_reason_for_a_warning(x, way):
+def test_printing_is_no_reason_for_a_warning(x, placement):
     tensors = [x, x.int(), x > 0, x * 1e6, x.to(torch.complex64), x.sum()]
     _C.reset_fallback_warnings()
-    with fallback.policy(**{way: "warn"}), warnings.catch_warnings(record=True) as caught:
+    with fallback.policy(**{placement: "warn"}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for tensor in tensors:
             str(tensor), repr(tensor), f"{tensor}"
@@ -83,17 +83,17 @@ def test_printing_is_no_reason_for_a_warning(x, way):
         assert any("aten::abs" in str(w.message) for w in caught)
 
 
-def test_warnings_that_are_errors(x, way):
+def test_warnings_that_are_errors(x, placement):
     """A filter may turn the warning into an exception; the device works on."""
-    with fallback.policy(**{way: "warn"}), warnings.catch_warnings():
+    with fallback.policy(**{placement: "warn"}), warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="runs as a host kernel"):
             torch.lgamma(x)
     torch.testing.assert_close(torch.exp(x).cpu(), x.cpu().exp())
 
 
-def test_copies_and_views_have_no_policy(device, way):
-    with fallback.policy(**{way: "error"}):
+def test_copies_and_views_have_no_policy(device, placement):
+    with fallback.policy(**{placement: "error"}):
         x = torch.arange(12.0).to(device)
         y = torch.empty(3, 4, device=device)
         y.copy_(x.view(3, 4))
@@ -103,19 +103,19 @@ def test_copies_and_views_have_no_policy(device, way):
 
 def test_policies_are_as_before_after_what_fails():
     unknown = pytest.raises(ValueError, match="is no policy; use one of 'allow', 'warn', 'error'")
-    for arguments in ({"shared": "never"}, {"copied": ""}):
+    for arguments in ({"host": "never"}, {"copied": ""}):
         with unknown:
             fallback.set_policy(**arguments)
-    with unknown, fallback.policy(shared="error", copied="nonsense", deny=["aten::add"]):
+    with unknown, fallback.policy(host="error", copied="nonsense", deny=["aten::add"]):
         pytest.fail("the block must not run")
     lists = {"deny": ["aten::add"], "allow": ["mul.Tensor"]}
-    with pytest.raises(KeyError), fallback.policy(shared="error", copied="error", **lists):
+    with pytest.raises(KeyError), fallback.policy(host="error", copied="error", **lists):
         raise KeyError
-    assert fallback.policies() == {"shared": "allow", "copied": "warn"}
+    assert fallback.policies() == {"host": "allow", "copied": "warn"}
 
 
-def test_blocks_nest(x, way):
-    with fallback.policy(**{way: "allow"}, deny=["erfinv"]):
+def test_blocks_nest(x, placement):
+    with fallback.policy(**{placement: "allow"}, deny=["erfinv"]):
         with fallback.policy(allow=["erfinv"]):
             torch.erfinv(x)
         with DENIED:
@@ -127,9 +127,9 @@ def test_blocks_nest(x, way):
 
 
 @pytest.mark.parametrize("name", ["aten::add.Tensor", "aten::add", "add", "add.Tensor"])
-def test_denied_operator(x, way, name):
-    """Also one for which the kit has a short way of its own."""
-    with fallback.policy(**{way: "allow"}, deny=[name]):
+def test_denied_operator(x, placement, name):
+    """Also one with a typed kernel, which does not ask the router otherwise."""
+    with fallback.policy(**{placement: "allow"}, deny=[name]):
         for use in (lambda: x + x, lambda: x + 1, lambda: torch.add(x, x, alpha=2)):
             with pytest.raises(NotImplementedError, match=r"aten::add\.Tensor.*denied"):
                 use()
@@ -157,19 +157,21 @@ EVERY_KIND = {
 
 
 @pytest.mark.separate
-def test_every_kind_of_kernel_can_be_denied(x, way):
+def test_every_kind_of_kernel_can_be_denied(x, placement):
     for name, use in EVERY_KIND.items():
-        with fallback.policy(**{way: "allow"}, deny=[name]), DENIED:
+        with fallback.policy(**{placement: "allow"}, deny=[name]), DENIED:
             use(x)
         use(x)
 
 
-def test_allowed_operators_and_overloads(x, way):
-    with fallback.policy(**{way: "error"}, allow=["aten::erfinv"]):
+def test_allowed_operators_and_overloads(x, placement):
+    with fallback.policy(**{placement: "error"}, allow=["aten::erfinv"]):
         torch.erfinv(x)
         with pytest.raises(NotImplementedError, match="aten::erfc"):
             torch.erfc(x)
-    with fallback.policy(**{way: "allow"}, deny=["aten::pow"], allow=["aten::pow.Tensor_Scalar"]):
+    with fallback.policy(
+        **{placement: "allow"}, deny=["aten::pow"], allow=["aten::pow.Tensor_Scalar"]
+    ):
         assert torch.pow(x, 2).tolist() == [1, 4, 9]
         with pytest.raises(NotImplementedError, match=r"aten::pow\.Tensor_Tensor"):
             torch.pow(x, x)
@@ -191,7 +193,7 @@ def test_lists_for_the_whole_process(x):
 def test_a_device_kernel_is_never_denied(x):
     with (
         torch_outboard.kernel("aten::neg")(lambda x: x),
-        fallback.policy(shared="error", copied="error", deny=["aten::neg"]),
+        fallback.policy(host="error", copied="error", deny=["aten::neg"]),
     ):
         torch.neg(x)
 
@@ -219,17 +221,17 @@ def test_environment_variables():
 
         print(fallback.policies(), _C.fallback_listing("allowed"), _C.fallback_listing("denied"))
         torch.ones(3).to("host")
-        fallback.set_policy(shared="allow")
+        fallback.set_policy(host="allow")
         torch.host.synchronize()
-        print(fallback.policies()["shared"])
+        print(fallback.policies()["host"])
         """,
-        OUTBOARD_FALLBACK_SHARED="warn",
+        OUTBOARD_FALLBACK_HOST="warn",
         OUTBOARD_FALLBACK_COPIED="error",
         OUTBOARD_FALLBACK_ALLOW="aten::erfinv, exp,",
         OUTBOARD_FALLBACK_DENY="mul.Tensor",
     )
     assert printed.splitlines() == [
-        "{'shared': 'warn', 'copied': 'error'} ['aten::erfinv', 'aten::exp'] ['aten::mul.Tensor']",
+        "{'host': 'warn', 'copied': 'error'} ['aten::erfinv', 'aten::exp'] ['aten::mul.Tensor']",
         "allow",
     ]
 
@@ -241,10 +243,10 @@ def rows_of(report: fallback.Report, op: str) -> list[fallback.Row]:
     return [row for row in report.rows if row.op == op]
 
 
-def test_report_counts_calls_that_return(x, way):
+def test_report_counts_calls_that_return(x, placement):
     with fallback.report() as before:
         pass
-    with fallback.policy(**{way: "allow"}), fallback.report() as report:
+    with fallback.policy(**{placement: "allow"}), fallback.report() as report:
         for _ in range(3):
             torch.erfinv(x)
         torch.erfinv(x.double())
@@ -252,47 +254,47 @@ def test_report_counts_calls_that_return(x, way):
             torch.mm(x, x)
         torch.mm(x.reshape(-1, 1), x.reshape(1, -1))
     single, double = sorted(rows_of(report, "aten::erfinv"), key=lambda row: -row.calls)
-    assert (single.calls, single.dtype, single.way) == (3, torch.float32, way)
-    assert (double.calls, double.dtype, double.way) == (1, torch.float64, way)
+    assert (single.calls, single.dtype, single.placement) == (3, torch.float32, placement)
+    assert (double.calls, double.dtype, double.placement) == (1, torch.float64, placement)
     assert single.seconds > 0
     assert [row.calls for row in rows_of(report, "aten::mm")] == [1]
     assert before.rows == []
-    assert set(before.share_by_way().values()) == {0}
+    assert set(before.share_by_placement().values()) == {0}
     assert len(str(before).splitlines()) == 1
 
 
 @pytest.mark.separate
-def test_report_counts_copied_bytes(device, way):
+def test_report_counts_copied_bytes(device, placement):
     x = torch.arange(1000.0).to(device)
-    with fallback.policy(**{way: "allow"}), fallback.report() as report:
+    with fallback.policy(**{placement: "allow"}), fallback.report() as report:
         torch.erfinv(x)
         x[:10].erfinv_()
     header, *lines = (line.split()[:4] for line in str(report).splitlines())
-    assert header == ["operator", "dtype", "way", "calls"]
-    assert ["aten::erfinv", "float32", way, "1"] in lines
+    assert header == ["operator", "dtype", "placement", "calls"]
+    assert ["aten::erfinv", "float32", placement, "1"] in lines
     (functional,) = rows_of(report, "aten::erfinv")
     (in_place,) = rows_of(report, "aten::erfinv_")
     found = functional.copied_bytes, in_place.copied_bytes
-    assert found == ((0, 0) if way == "shared" else (8000, 80))
+    assert found == ((0, 0) if placement == "host" else (8000, 80))
 
 
-def test_report_shares(x, way):
+def test_report_shares(x, placement):
     with (
-        fallback.policy(**{way: "allow"}),
+        fallback.policy(**{placement: "allow"}),
         torch_outboard.kernel("aten::neg")(lambda x: x),
         fallback.report() as report,
     ):
         torch.neg(x)
         for function in (torch.erfinv, torch.erfc, torch.erfc):
             function(x)
-    shares = report.share_by_way()
+    shares = report.share_by_placement()
     assert shares.pop("device") == 0.25
-    assert shares.pop(way) == 0.75
+    assert shares.pop(placement) == 0.75
     assert set(shares.values()) == {0}
 
 
-def test_report_shows_call_sites(x, way):
-    with fallback.policy(**{way: "allow"}), fallback.report(call_sites=True) as report:
+def test_report_shows_call_sites(x, placement):
+    with fallback.policy(**{placement: "allow"}), fallback.report(call_sites=True) as report:
         torch.erfinv(x)
         for _ in range(2):
             torch.nn.functional.gelu(x)
@@ -302,12 +304,12 @@ def test_report_shows_call_sites(x, way):
     assert (gelu.calls, gelu.call_site.startswith(f"{__file__}:")) == (2, True)
 
 
-def test_backward_passes_are_reported_and_denied(x, way):
+def test_backward_passes_are_reported_and_denied(x, placement):
     x.requires_grad_()
     y = torch.sin(x).sum()
-    with fallback.policy(**{way: "allow"}, deny=["aten::cos"]), DENIED:
+    with fallback.policy(**{placement: "allow"}, deny=["aten::cos"]), DENIED:
         y.backward()
-    with fallback.policy(**{way: "allow"}), fallback.report(call_sites=True) as report:
+    with fallback.policy(**{placement: "allow"}), fallback.report(call_sites=True) as report:
         torch.sin(x).sum().backward()
     assert rows_of(report, "aten::cos")[0].calls == 1
     torch.testing.assert_close(x.grad.cpu(), x.detach().cpu().cos())

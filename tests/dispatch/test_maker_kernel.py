@@ -38,16 +38,16 @@ def test_maker_kernel(tmp_path: Path):
     minimal = tmp_path / "libob_minimal.so"
     command = ["cc", "-std=c11", "-shared", "-fPIC", f"-I{torch_outboard.include_paths()[0]}"]
     subprocess.run([*command, MINIMAL, "-o", minimal], check=True)
-    for driver, access, way in (
-        ("host", "shared", "shared"),
+    for driver, access, placement in (
+        ("host", "shared", "host"),
         ("host", "separate", "copied"),
         (str(minimal), "", "copied"),
     ):
-        check(output, way, OUTBOARD_DRIVER=driver, OUTBOARD_HOST_ACCESS=access or None)
+        check(output, placement, OUTBOARD_DRIVER=driver, OUTBOARD_HOST_ACCESS=access or None)
 
 
-def check(output: Path, way: str, **env: str | None) -> None:
-    """The kernel runs, and what it does not serve goes on as before: `way`."""
+def check(output: Path, placement: str, **env: str | None) -> None:
+    """The kernel runs, and what it does not serve runs at `placement`, as before."""
     printed = run_python(
         """
         import sys
@@ -62,7 +62,7 @@ def check(output: Path, way: str, **env: str | None) -> None:
         with fallback.report() as report:
             y = torch.relu(x)
             torch.relu(x.detach().double())
-        print(y.tolist(), sorted((row.way, str(row.dtype)) for row in report.rows
+        print(y.tolist(), sorted((row.placement, str(row.dtype)) for row in report.rows
                                  if row.op == "aten::relu"))
         y.sum().backward()
         print(x.grad.tolist())
@@ -79,10 +79,10 @@ def check(output: Path, way: str, **env: str | None) -> None:
     )
     lines = printed.splitlines()
     assert lines[:2] == [
-        f"[0.0, 2.0] {sorted([('device', 'torch.float32'), (way, 'torch.float64')])}",
+        f"[0.0, 2.0] {sorted([('device', 'torch.float32'), (placement, 'torch.float64')])}",
         "[0.0, 1.0]",
     ]
-    if way == "shared":
+    if placement == "host":
         assert lines[2] == "[-1.0, 3.0]"
     else:
         assert re.match(

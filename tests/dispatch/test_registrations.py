@@ -26,8 +26,8 @@ def decline(*arguments):
     raise torch_outboard.Declined
 
 
-def ways(report: fallback.Report) -> dict[str, str]:
-    return {row.op: row.way for row in report.rows}
+def placements(report: fallback.Report) -> dict[str, str]:
+    return {row.op: row.placement for row in report.rows}
 
 
 # ---- Kernels of PyTorch's dispatcher
@@ -66,7 +66,7 @@ def test_a_second_one_wins(device, library):
         assert torch.erf(ones(device)).tolist() == [6, 6, 6]
         with fallback.report() as report:
             assert torch.erf(ones(device)).tolist() == [6, 6, 6]
-        assert ways(report)["aten::erf"] == "device"
+        assert placements(report)["aten::erf"] == "device"
     assert torch.erf(ones(device)).tolist() == [4, 4, 4]
 
 
@@ -79,7 +79,7 @@ def test_denying_refuses_what_it_declines(device, library):
     library.impl("erf", erf, "PrivateUse1")
     with fallback.policy(deny=["aten::erf"]):
         assert torch.erf(ones(device, 1)).tolist() == [4]
-        if torch_outboard.ways.get_way(device) != "device":
+        if torch_outboard.placement.get_placement(device) != "device":
             with pytest.raises(NotImplementedError, match="the operator is denied"):
                 torch.erf(ones(device))
 
@@ -130,8 +130,8 @@ ORDERS = """
     x = torch.ones(2, device=torch_outboard.device_name())
     with torch_outboard.fallback.report() as report:
         print(torch.relu(x).tolist(), (x * x).tolist())
-    ways = {row.op: row.way for row in report.rows}
-    print(ways["aten::relu"], ways["aten::mul.Tensor"])
+    placements = {row.op: row.placement for row in report.rows}
+    print(placements["aten::relu"], placements["aten::mul.Tensor"])
 """
 
 
@@ -287,8 +287,8 @@ def test_forms_follow_a_kernel_of_the_dispatcher(device):
         library.impl("add.out", fill_out(9), "PrivateUse1")
         with fallback.report() as report:
             assert (ones(device) + 1).tolist() == [9, 9, 9]
-        assert ways(report)["aten::add.out"] == "device"
-        assert "aten::add.Tensor" not in ways(report)
+        assert placements(report)["aten::add.out"] == "device"
+        assert "aten::add.Tensor" not in placements(report)
     # The first call afterwards finds that the kernel is gone.
     assert (ones(device) + 1).tolist() == [2, 2, 2]
 
@@ -301,7 +301,7 @@ def test_a_form_is_denied_where_its_out_form_has_gone(device):
             assert (x + 1).tolist() == [9, 9, 9]
     with fallback.policy(deny=["aten::add.Tensor"]):
         for _ in range(2):
-            if torch_outboard.ways.get_way(device) == "device":
+            if torch_outboard.placement.get_placement(device) == "device":
                 assert (x + 1).tolist() == [2, 2, 2]
             else:
                 with pytest.raises(NotImplementedError, match="the operator is denied"):

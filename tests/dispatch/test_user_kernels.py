@@ -342,8 +342,8 @@ def test_custom_operator_with_a_cpu_kernel(device, library, shares_memory):
         result = double(x)
     assert result.device == device
     assert result.tolist() == [0, 2, 4]
-    ways = {row.op: row.way for row in report.rows}
-    assert ways["outboard_tests::double"] == ("shared" if shares_memory else "copied")
+    placements = {row.op: row.placement for row in report.rows}
+    assert placements["outboard_tests::double"] == ("host" if shares_memory else "copied")
     denied = pytest.raises(NotImplementedError, match="outboard_tests::double")
     with torch_outboard.fallback.policy(deny=["outboard_tests::double"]), denied:
         double(x)

@@ -16,7 +16,7 @@ from tests.documents.blocks import ALL, ROOT, Block
 from torch_outboard.settings import KNOWN
 
 COMMANDS = [b for b in ALL if b.language == "sh" and b.relation == ""]
-MISSPELT = ("OUTBOARD_WAYS",)  # a document shows what is said of it
+MISSPELT = ("OUTBOARD_PLACMENT",)  # a document shows what is said of it
 MODULES = ("torch_outboard", "tests.", "benchmarks.", "tools.")
 
 

@@ -22,7 +22,7 @@ assert states["abs_stub"].endswith("stubs_example.so"), states["abs_stub"]
 assert states["max_pool2d_kernel"] == ""
 with torch_outboard.fallback.report() as report:
     x.abs()
-print({row.op: row.way for row in report.rows}["aten::abs.out"])
+print({row.op: row.placement for row in report.rows}["aten::abs.out"])
 kernel = torch_outboard.registrations("aten::abs")[0]
 print(kernel.source, kernel.origin.rpartition("/")[2])
 """

@@ -77,8 +77,8 @@ PRODUCTS = """
         with fallback.report() as report:
             got = call(*(x.to(device) for x in (a, b, c, v)))
         torch.testing.assert_close(got.cpu(), call(a, b, c, v), msg=lambda m: f"{name}: {m}")
-        ways = {row.way for row in report.rows if row.op.rstrip("_").endswith("mm")}
-        print(name, *sorted(ways))
+        placements = {row.placement for row in report.rows if row.op.rstrip("_").endswith("mm")}
+        print(name, *sorted(placements))
     free, total = torch.mychip.mem_get_info()
     assert 0 < free < total == 2**30, (free, total)
     try:
@@ -89,15 +89,15 @@ PRODUCTS = """
 
 
 def test_its_library_multiplies_what_it_can(mychip: Path) -> None:
-    def ways(**settings: str) -> dict[str, str]:
+    def placements(**settings: str) -> dict[str, str]:
         lines = run_python(
-            PRODUCTS, OUTBOARD_DRIVER=str(mychip), OUTBOARD_WAY=None, **settings
+            PRODUCTS, OUTBOARD_DRIVER=str(mychip), OUTBOARD_PLACEMENT=None, **settings
         ).splitlines()
-        return {name: way for name, _, way in (line.rpartition(" ") for line in lines)}
+        return {name: placed for name, _, placed in (line.rpartition(" ") for line in lines)}
 
-    by_library = ways()
-    assert {name for name, way in by_library.items() if way == "device"} == {
+    by_library = placements()
+    assert {name for name, placed in by_library.items() if placed == "device"} == {
         "bmm", "mm", "addmm", "added vector", "in place", "transposed", "one column",
         "NaN that is not read",
     }  # fmt: skip
-    assert set(ways(OUTBOARD_MYCHIP_PRODUCTS="host").values()) == {"copied"}
+    assert set(placements(OUTBOARD_MYCHIP_PRODUCTS="host").values()) == {"copied"}

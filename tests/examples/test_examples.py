@@ -12,12 +12,12 @@ from tests.support import kernels_run_on
 pytestmark = pytest.mark.by_turns(6)
 
 slow = pytest.mark.slow
-WAYS = {"shared": "shared", "separate": "copied", "ocl": "device"}
+PLACEMENTS = {"shared": "host", "separate": "copied", "ocl": "device"}
 MAKERS_FALLBACK = "  the maker's fallback runs fallback_example::third"
 MUST_DERIVE = "derivative for {}_example::{} is not implemented"
 CHECKS = "test_schema, test_autograd_registration, test_faketensor, test_aot_dispatch_dynamic"
 
-# Lines that an example prints, as regular expressions; {device} and {way} are those of the
+# Lines that an example prints, as regular expressions; {device} and {where} are those of the
 # configuration, {name} is the device's name.
 LINES = {
     "device_module": [
@@ -28,7 +28,7 @@ LINES = {
     "dispatch_trace": [
         ".*AutogradPrivateUse1 > PrivateUse1.*",
         ".*AddmmBackward0.*",
-        "2 products of matrices, by {way}",
+        "2 products of matrices, by {where}",
     ],
     "graph_transforms": [
         r"fake: \(1048576, 1048576\) on {device}",
@@ -48,7 +48,7 @@ LINES = {
     ],
     "layouts": [
         *(f"{name}: on {{device}}, its product on {{device}}" for name in ("coo", "csr", "bsr")),
-        *(rf"nested, torch\.{name}: on {{device}}, by {{way}}" for name in ("strided", "jagged")),
+        *(rf"nested, torch\.{name}: on {{device}}, by {{where}}" for name in ("strided", "jagged")),
         r"quantized: \[0, 10, 12, 20\] on {device}",
         r"sum: \[-1\.0, 0\.0, 0\.4, 2\.0\]",
     ],
@@ -78,7 +78,7 @@ COMPILED = {
     "custom_operators": [
         *(f"custom_example::{n} +{CHECKS} *" for n in ("hypotenuse", "swish", "limit", "cube")),
         MUST_DERIVE.format("custom", "hypotenuse"),
-        ".*the way it ran: device",
+        "nms keeps .* boxes; .*: device",
     ],
     "declining": ["a long vector                the next"],
     "fallback": [MAKERS_FALLBACK],
@@ -112,7 +112,7 @@ CASES = [
 def test_example(name: str, configuration: str) -> None:
     printed = run(ROOT / "examples" / name / "run.py", configuration)
     driver = "ocl" if configuration == "ocl" else "host"
-    of_run = {"name": driver, "device": f"{driver}:0", "way": WAYS[configuration]}
+    of_run = {"name": driver, "device": f"{driver}:0", "where": PLACEMENTS[configuration]}
     patterns = [line.format(**of_run) for line in (LINES | COMPILED)[name]]
     found = iter(printed.splitlines())
     for pattern in patterns:  # in this order, others between them

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_outboard import ways
+from torch_outboard import placement
 
 pytestmark = [pytest.mark.by_turns(6), pytest.mark.separate]
 
@@ -21,7 +21,7 @@ def test_example(device, shares_memory, tmp_path):
     command = [sys.executable, str(EXAMPLE), "--folder", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    if ways.get_way(device) == "device":
+    if placement.get_placement(device) == "device":
         assert "(aten::convolution_backward)" in result.stdout
     if not shares_memory:
         assert "Memcpy DtoH" in result.stdout

@@ -238,7 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     environment = {
         "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
-        "OUTBOARD_WAY": os.environ.get("OUTBOARD_WAY", "device"),
+        "OUTBOARD_PLACEMENT": os.environ.get("OUTBOARD_PLACEMENT", "device"),
     }
     if options.driver:
         environment["OUTBOARD_DRIVER"] = options.driver

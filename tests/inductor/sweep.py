@@ -58,7 +58,7 @@ def worker(options: argparse.Namespace) -> Worker:
     if options.driver:
         environment["OUTBOARD_DRIVER"] = options.driver
     if options.driver != "host":  # which may compile no kernels
-        environment["OUTBOARD_WAY"] = os.environ.get("OUTBOARD_WAY", "device")
+        environment["OUTBOARD_PLACEMENT"] = os.environ.get("OUTBOARD_PLACEMENT", "device")
     command = ["-m", "tests.inductor.sweep", "--work"]
     command += ["--dtype", options.dtype, "--samples", str(options.samples)]
     command += ["--dynamic"] if options.dynamic else []
@@ -80,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.work:
         work(options.dtype, options.dynamic, options.samples)
         return 0
-    way = os.environ.get("OUTBOARD_WAY", "") if options.driver == "host" else ""
-    words = [options.dtype, options.driver, way, "dynamic" if options.dynamic else ""]
+    placement = os.environ.get("OUTBOARD_PLACEMENT", "") if options.driver == "host" else ""
+    words = [options.dtype, options.driver, placement, "dynamic" if options.dynamic else ""]
     path = options.results / f"{'-'.join(word for word in words if word)}.jsonl"
     about = f"{fingerprint()}, {options.samples} samples"
     kept = known(path) if options.resume or options.entry else {}

@@ -33,7 +33,7 @@ def check(function, *arguments, **options):
 
 
 def run(code: str) -> list[str]:
-    lines = run_python(HEAD + code, OUTBOARD_WAY="host", timeout=280).splitlines()
+    lines = run_python(HEAD + code, OUTBOARD_PLACEMENT="host", timeout=280).splitlines()
     if lines == ["separate"]:
         pytest.skip("the host does not reach the device's memory")
     return lines

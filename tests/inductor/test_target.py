@@ -74,7 +74,7 @@ def test_reductions_by_work_groups_of_several_sizes(device, tmp_path: Path, lane
     if device.type != "ocl":
         pytest.skip("the driver of GPUs' forms wraps the driver 'ocl'")
     printed = run_python(
-        REDUCTIONS, str(lanes), timeout=300, OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device",
+        REDUCTIONS, str(lanes), timeout=300, OUTBOARD_DRIVER="ocl", OUTBOARD_PLACEMENT="device",
         TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
         OUTBOARD_CACHE_DIR=str(tmp_path / "programs"), PYTHONPATH=str(ROOT),
     )  # fmt: skip

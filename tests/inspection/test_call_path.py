@@ -1,4 +1,4 @@
-"""The way of a call is what a trace of the call sees."""
+"""The path of a call is what a trace of the call sees."""
 
 from __future__ import annotations
 

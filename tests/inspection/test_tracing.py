@@ -1,4 +1,4 @@
-"""A trace of dispatch has every operator, what it called, by which keys and which way."""
+"""A trace of dispatch has every operator, what it called, by which keys and where it ran."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_parts_stand_in_what_they_are_parts_of(device, shares_memory):
     (linear,) = mine.parts
     assert linear.name == "aten::linear"
     assert linear.keys == ("AutogradPrivateUse1",)
-    assert linear.way is None
+    assert linear.placement is None
     names = [part.name for part in linear.parts]
     assert names[0] == "aten::t"
     product = next(part for part in linear.parts if part.name in ("aten::mm", "aten::matmul"))
     product = next(call for call in product.walk() if call.name == "aten::mm")
     assert product.keys == ("AutogradPrivateUse1", "PrivateUse1")
-    assert product.way in ("device", "shared" if shares_memory else "copied")
+    assert product.placement in ("device", "host" if shares_memory else "copied")
     assert (product.dtype, product.device) == (torch.float32, str(device))
     assert linear.seconds >= product.seconds > 0
 
@@ -120,7 +120,7 @@ def test_a_report_counts_beside_a_trace(device):
         with torch_outboard.trace() as trace:
             torch.neg(x)
         torch.neg(x)
-    assert [call.way for call in trace.walk() if call.name == "aten::neg"] == [
-        row.way for row in report.rows if row.op == "aten::neg"
+    assert [call.placement for call in trace.walk() if call.name == "aten::neg"] == [
+        row.placement for row in report.rows if row.op == "aten::neg"
     ]
     assert [row.calls for row in report.rows if row.op == "aten::neg"] == [2]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.conftest import program_way, pytest_generate_tests, same_as_on_cpu
+from tests.programs.conftest import program_placement, pytest_generate_tests, same_as_on_cpu
 
-__all__ = ["program_way", "pytest_generate_tests", "same_as_on_cpu"]
+__all__ = ["program_placement", "pytest_generate_tests", "same_as_on_cpu"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

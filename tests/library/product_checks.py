@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import torch_outboard
 from tests.library.library import Mode, calls
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.complex64)
 
@@ -227,10 +227,10 @@ def test_work_is_counted(device: torch.device) -> None:
 
 
 def test_before_the_kit_and_after_users(device: torch.device) -> None:
-    """The setting of ways does not concern a library; a kernel for the operator comes first."""
+    """The placement does not concern a library; a kernel for the operator comes first."""
     a, b = numbers(4, 4), numbers(4, 4)
-    for way in ("host", "auto", "device"):
-        with ways.way(way, device):
+    for name in ("host", "auto", "device"):
+        with placement.use(name, device):
             assert same(device, torch.mm, a, b)["products"] == 1
 
     @torch_outboard.kernel("aten::mm", dtypes=[torch.float32])

@@ -24,7 +24,7 @@ ROOT = FOLDER.parents[1]
 DEVICES = {
     "shared": (host, {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "count"}),
     "separate": (host, {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": "count"}),
-    "ocl": (ocl, {"OUTBOARD_WAY": "device"}),
+    "ocl": (ocl, {"OUTBOARD_PLACEMENT": "device"}),
 }
 
 

@@ -63,7 +63,7 @@ def test_import_torch_is_enough_and_starts_nothing():
     run_python(
         """
         import sys, torch
-        heavy = [m for m in ("rich", "torch_outboard.commands", "torch_outboard.tuning",
+        heavy = [m for m in ("rich", "torch_outboard.commands",
                              "torch_outboard.ops", "torch_outboard.dispatch",
                              "torch_outboard.device.host_memory",
                              "torch_outboard.device.sharing") if m in sys.modules]
@@ -288,7 +288,7 @@ NOT_LOADED = """
 import importlib, torch_outboard
 for use in ("torch_outboard.device_name()", "torch_outboard.fallback.report().__enter__()",
             "torch_outboard.from_cpu(torch.ones(2))",
-            "torch_outboard.ways.way('host').__enter__()",
+            "torch_outboard.placement.use('host').__enter__()",
             "importlib.import_module('torch_outboard.device.streams')._C.current_stream(0)",
             "torch_outboard._C.current_stream(0)"):
     try:

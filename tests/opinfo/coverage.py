@@ -1,6 +1,6 @@
 """Counts what device kernels ran in operator sweeps: names by family, entries without the host.
 
-    python -m tests.opinfo.sweep --driver ocl --way device --dtype float32
+    python -m tests.opinfo.sweep --driver ocl --placement device --dtype float32
     python -m tests.opinfo.coverage [--dtype float32 ...]
 
 It reads the journals of the sweeps, by default of every dtype, which hold what was observed: an
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"left out, since it is about other sources: {path.name}")
         wanted.remove(path)
     if not wanted:
-        print(f"no sweep of the way 'device' has left a journal in {options.folder}; run one first")
+        print(f"no sweep of device kernels has left a journal in {options.folder}; run one first")
         return 1
     console = Console()
     sweeps = Table("dtype", "entries CPU runs", "right", "excluded", "right without a host kernel")
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(table)
     console.print(
         f"{len(observed)} overloads with their dtypes launched device kernels; "
-        f"{len(observed & also_on_host)} of them took the host's way in other calls"
+        f"{len(observed & also_on_host)} of them ran on the host in other calls"
     )
     if options.host:
         hosts = Table("operator on the host", "entries")

@@ -28,7 +28,8 @@ class Exclusion:
         largest: the greatest absolute difference of values that is hidden.
         dtypes: names of dtypes; empty for all on which the check runs.
         access: "shared", "separate" or "" for both.
-        way: "device" where it is about device kernels alone, "host" about the host's, else "".
+        placement: "device" where it is about device kernels alone, "host" about CPU kernels, else
+            "".
         unsafe: the check is not run, since PyTorch itself may end the process in it; only for
             "backward".
         on_this_cpu: whether the reason holds for a dtype on the processor at hand, by the dtype's
@@ -43,15 +44,15 @@ class Exclusion:
     dtypes: tuple[str, ...] = ()
     access: str = ""
     unsafe: bool = False
-    way: str = ""
+    placement: str = ""
     on_this_cpu: Callable[[str], bool] | None = None
 
-    def applies(self, entry: str, dtype: str, access: str, way: str = "") -> bool:
+    def applies(self, entry: str, dtype: str, access: str, placement: str = "") -> bool:
         return (
             self.entry == entry
             and (not self.dtypes or dtype in self.dtypes)
             and self.access in ("", access)
-            and self.way in ("", "device" if way == "device" else "host")
+            and self.placement in ("", "device" if placement == "device" else "host")
             and (self.on_this_cpu is None or self.on_this_cpu(dtype))
         )
 
@@ -163,14 +164,15 @@ HALVES = ("float16", "bfloat16")
 
 EXCLUSIONS: tuple[Exclusion, ...] = (
     *listed("nn.functional.conv1d nn.functional.conv_transpose1d", LAYOUTS, META_IS_ROW_MAJOR,
-            "transposed", way="device"),
+            "transposed", placement="device"),
     *listed("nn.functional.pad.replicate nn.functional.pad.replicate_negative", LAYOUTS,
-            META_IS_ROW_MAJOR, "channels_last", way="device"),
-    Exclusion("ldexp", "layout", CPU_IS_ROW_MAJOR, "transposed", way="device"),
+            META_IS_ROW_MAJOR, "channels_last", placement="device"),
+    Exclusion("ldexp", "layout", CPU_IS_ROW_MAJOR, "transposed", placement="device"),
     *listed("fft.fft fft.fft2 fft.fftn fft.hfft fft.hfft2 fft.hfftn fft.ifft2 fft.ifftn fft.irfft "
             "fft.irfft2 fft.irfftn", ("gradient layout",), BY_STRIDES_OF_ZERO, "expanded",
-            way="device"),
-    *listed("nn.functional.conv_transpose3d", LAYOUTS, BY_BACKEND, "channels_last", way="device"),
+            placement="device"),
+    *listed("nn.functional.conv_transpose3d", LAYOUTS, BY_BACKEND, "channels_last",
+            placement="device"),
     Exclusion("histc", "dtypes", COUNTS_INTEGERS, "u?int[0-9]+: does not raise"),
     *listed("nn.functional.rrelu", ("dtypes", "backward dtypes"), DRAWS_IN_HALF,
             "float16: does not raise"),
@@ -186,21 +188,21 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(f"{LOSS}.chunked", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=HALVES),
     # By device kernels these gradients agree in bfloat16.
     Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=HALVES,
-              way="host"),
+              placement="host"),
     Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=("float16",),
-              way="device"),
+              placement="device"),
     Exclusion("nn.functional.normalize", "backward", GRADIENT_OF_A_CONSTANT, dtypes=("bfloat16",),
-              way="device"),
-    Exclusion("cov", "backward", CPU_CANCELS, dtypes=("bfloat16",), way="device", largest=1e-4,
-              on_this_cpu=runs_by_onednn),
+              placement="device"),
+    Exclusion("cov", "backward", CPU_CANCELS, dtypes=("bfloat16",), placement="device",
+              largest=1e-4, on_this_cpu=runs_by_onednn),
     Exclusion("linalg.householder_product", "backward", CANCELS, dtypes=("complex64",),
-              way="device"),
+              placement="device"),
     *listed("_segment_reduce.lengths _segment_reduce.offsets", ("backward",), CPU_OVERFLOWS,
-            dtypes=("float16",), way="device"),
+            dtypes=("float16",), placement="device"),
     *listed("special.bessel_j0 special.bessel_y1", ("forward",), CPU_IS_INACCURATE, "values: ",
-            largest=8e-7, dtypes=("float64",), way="device"),
+            largest=8e-7, dtypes=("float64",), placement="device"),
     *listed("special.bessel_j0 special.bessel_y1", ("out",), CPU_IS_INACCURATE,
-            "[a-z]+ out: values: ", largest=8e-7, dtypes=("float64",), way="device"),
+            "[a-z]+ out: values: ", largest=8e-7, dtypes=("float64",), placement="device"),
 )  # fmt: skip
 
 
@@ -211,5 +213,5 @@ def exclusions_of(dtype: str) -> tuple[Exclusion, ...]:
     return exclusions.EXCLUSIONS if dtype == "arguments" else EXCLUSIONS
 
 
-def exclusions_for(entry: str, dtype: str, access: str, way: str = "") -> list[Exclusion]:
-    return [e for e in exclusions_of(dtype) if e.applies(entry, dtype, access, way)]
+def exclusions_for(entry: str, dtype: str, access: str, placement: str = "") -> list[Exclusion]:
+    return [e for e in exclusions_of(dtype) if e.applies(entry, dtype, access, placement)]

@@ -2,10 +2,10 @@
 
     python -m tests.opinfo.gradcheck [--samples 2] [entries...]
 
-Every entry of the operator database that has a gradient is called by the way `device`: gradients
-have to agree with differences of results, as they have to on CPU with the same samples. Samples
-that fail there are left out. A family counts an entry if one of its kernels served a call, forward
-or backward. Exit status: 0 if no entry fails and every differentiable family was seen.
+Every entry of the operator database that has a gradient is called with the placement `device`:
+gradients have to agree with differences of results, as they have to on CPU with the same samples.
+Samples that fail there are left out. A family counts an entry if one of its kernels served a call,
+forward or backward. Exit status: 0 if no entry fails and every differentiable family was seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_map
 import torch_outboard
 from tests.opinfo.checks import CPU, differentiable, gradients, prepare, spread
 from tests.opinfo.comparison import first_line
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 from torch_outboard.ops import tables
 
 if TYPE_CHECKING:  # it imports Dynamo
@@ -105,7 +105,7 @@ def check_entry(op: OpInfo, device: torch.device, count: int) -> tuple[set[str],
         except RuntimeError:  # also GradcheckError
             continue
         checked += 1
-        with ways.way("device"):
+        with placement.use("device"):
             try:
                 differentiated = check_sample(op, sample, device)
             except Exception as error:
@@ -123,7 +123,7 @@ def check_entry(op: OpInfo, device: torch.device, count: int) -> tuple[set[str],
         families |= {
             known[row.op]
             for row in report.rows
-            if row.way == "device" and row.dtype in COMPUTED and row.op in known
+            if row.placement == "device" and row.dtype in COMPUTED and row.op in known
         }
     return families, checked
 

@@ -1,6 +1,6 @@
 """Compares shapes, strides and dtypes of results and of gradients, for arguments of every layout.
 
-    python -m tests.opinfo.layouts --driver ocl --way device --jobs 2
+    python -m tests.opinfo.layouts --driver ocl --placement device --jobs 2
     python -m tests.opinfo.layouts --entry nn.functional.group_norm
 
 Each entry of the operator database runs on CPU, on the device and on meta tensors, with the same

@@ -115,7 +115,7 @@ def on_device_summary(answers: Sequence[Answer]) -> str:
     return (
         f"{len(set(map(operator_name, overloads)))} operators ({len(overloads)} overloads, "
         f"{len(on_device)} with their dtypes) launched device kernels; {len(on_device & on_host)} "
-        f"of the last took the host's way, too; {native_entries(answers)} entries are right "
+        f"of the last ran on the host, too; {native_entries(answers)} entries are right "
         "without a host kernel"
     )
 
@@ -178,18 +178,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one entry")
     parser.add_argument("--entry", action="append", help="only this entry; may be repeated")
     parser.add_argument("--driver", default="", help="default: as the environment says, else host")
-    parser.add_argument("--way", choices=("auto", "device", "host"), default="")
+    parser.add_argument("--placement", choices=("auto", "device", "host"), default="")
     parser.add_argument("--resume", action="store_true", help="go on from a stopped sweep")
     options = parser.parse_args(argv)
 
     turn = ""
     if options.dtype == TURN:
-        turn = options.turn or f"{options.driver} {options.way} {turns.turn()}".strip()
+        turn = options.turn or f"{options.driver} {options.placement} {turns.turn()}".strip()
         print(f'turn "{turn}"', flush=True)
 
     def make_worker() -> WorkerProcess:
         return WorkerProcess(
-            options.device, options.access, options.timeout, options.driver, options.way, turn
+            options.device, options.access, options.timeout, options.driver, options.placement, turn
         )
 
     lister = make_worker()
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"exclusions of entries that are not there: {', '.join(sorted(gone))}")
     if options.entry and (unknown := set(options.entry) - set(every)):
         parser.error(f"no entry takes {options.dtype} and is named {', '.join(sorted(unknown))}")
-    extra = [word for word in (options.device, options.driver, options.way) if word]
+    extra = [word for word in (options.device, options.driver, options.placement) if word]
     stem = "-".join([options.dtype, options.access, *extra])
     journal = Journal(FOLDER / f"{stem}.jsonl", options.resume, options.entry or ())
     finished = {answer.entry for answer in journal.answers}
@@ -217,8 +217,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 where = f"{first['check']} of sample {first['sample']}"
                 print(f"FAILED {name}: {where}: {first['reason']}", flush=True)
         elif options.entry:
-            ways = f"{answer.ran}" if options.way else ""
-            print(f"{answer.entry}: {answer.status} {ways}", flush=True)
+            ran_at = f"{answer.ran}" if options.placement else ""
+            print(f"{answer.entry}: {answer.status} {ran_at}", flush=True)
         if len(journal.answers) % 25 == 0:
             right, runnable = score(journal.answers)
             print(f"[{len(journal.answers)}/{len(every)}] {right}/{runnable} right", flush=True)
@@ -228,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     right, runnable = score(answers)
     print(f"{options.dtype}, {options.access}: {right} of {runnable} entries right")
     print(totals(answers))
-    if options.way == "device":
+    if options.placement == "device":
         print(on_device_summary(answers))
     if journal.kept:
         (FOLDER / f"{stem}.json").write_text(json.dumps([asdict(a) for a in answers], indent=1))

@@ -21,7 +21,9 @@ nn.functional.scaled_dot_product_attention"""
 @pytest.fixture(scope="module")
 def worker() -> Iterator[WorkerProcess]:
     access = os.environ.get("OUTBOARD_HOST_ACCESS") or "shared"
-    process = WorkerProcess("", access, timeout=240, way=os.environ.get("OUTBOARD_WAY", ""))
+    process = WorkerProcess(
+        "", access, timeout=240, placement=os.environ.get("OUTBOARD_PLACEMENT", "")
+    )
     yield process
     process.close()
 

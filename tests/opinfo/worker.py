@@ -49,8 +49,7 @@ class Answer:
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
         warned_otherwise: calls that warned more or less often than on CPU, if that was counted.
-        ran: rows of operator, dtype and way, "device", "shared" or "copied", where that was
-            counted.
+        ran: rows of operator, dtype and placement, where that was counted.
         notes: what is worth knowing about PyTorch and no failure.
         dtype: in which it was checked; "" if in none or several.
     """
@@ -75,7 +74,7 @@ class Answer:
 
     def served(self, on_device: bool) -> set[tuple[str, str]]:
         """Operators with the dtypes on which device kernels, or host kernels, served calls."""
-        return {(op, dtype) for op, dtype, way in self.ran if (way == "device") == on_device}
+        return {(op, dtype) for op, dtype, placed in self.ran if (placed == "device") == on_device}
 
 
 class WorkerProcess:
@@ -86,7 +85,7 @@ class WorkerProcess:
         access: how the host driver's memory is reached, "shared" or "separate".
         timeout: seconds that one entry may take.
         driver: which driver to run on; "" is the one of the environment, else `host`.
-        way: which way operators take, "device" or "host"; "" is the one of the environment. With
+        placement: of operators, "device" or "host"; "" is the one of the environment. With
             "device" the answers say which operators launched device kernels.
         turn: the name of the turn, for that.
     """
@@ -97,19 +96,19 @@ class WorkerProcess:
         access: str,
         timeout: float = 300.0,
         driver: str = "",
-        way: str = "",
+        placement: str = "",
         turn: str = "",
     ) -> None:
         self.timeout = timeout
         # In it the worker notes which call it makes next.
         self._mark = tempfile.NamedTemporaryFile("r")  # noqa: SIM115, lives as long as this object
-        settings = {"device": device, "access": access, "driver": driver, "way": way}
+        settings = {"device": device, "access": access, "driver": driver, "placement": placement}
         settings |= {"mark": self._mark.name, "turn": turn}
         environment = {
             "OMP_NUM_THREADS": "1",
             "OUTBOARD_HOST_ACCESS": access,
             "OUTBOARD_DRIVER": driver or os.environ.get("OUTBOARD_DRIVER", "host"),
-            "OUTBOARD_WAY": way,
+            "OUTBOARD_PLACEMENT": placement,
             # glibc fills fresh memory, when it is told to, but not what comes from this cache.
             "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
         }
@@ -199,13 +198,13 @@ def serve(settings: dict[str, str]) -> None:
                 return Answer(name, "not runnable")
             turn, which = divmod(number_of(f"{settings['turn']} {name}"), len(of_sweep))
             limits, dtype = Limits(turn=turn), of_sweep[which]
-        exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
+        exclusions = exclusions_for(name, dtype, settings["access"], settings["placement"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
 
         def left_out(check: str, number: int, label: str) -> bool:
             return number in without or any(e.hides(check, label) for e in unsafe)
 
-        with counted(settings["way"] == "device") as ran:
+        with counted(settings["placement"] == "device") as ran:
             if dtype == ARGUMENTS:
                 result = check_arguments(name, device, left_out, mark)
             elif dtype in (REFUSALS, LAYOUTS):
@@ -255,7 +254,7 @@ def serve(settings: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def counted(wanted: bool) -> Iterator[set[tuple[str, str, str]]]:
-    """What ran inside the block, by operator, dtype and way, if that is wanted."""
+    """What ran inside the block, by operator, dtype and placement, if that is wanted."""
     ran: set[tuple[str, str, str]] = set()
     if not wanted:
         yield ran
@@ -264,7 +263,7 @@ def counted(wanted: bool) -> Iterator[set[tuple[str, str, str]]]:
 
     with fallback.report() as report:
         yield ran
-    ran |= {(row.op, str(row.dtype).removeprefix("torch."), row.way) for row in report.rows}
+    ran |= {(row.op, str(row.dtype).removeprefix("torch."), row.placement) for row in report.rows}
 
 
 def limit_memory() -> None:

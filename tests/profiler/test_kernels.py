@@ -11,7 +11,7 @@ import torch
 
 from tests.device_kernels.processes import run_program
 from tests.profiler.traces import named, of_category, profiled, trace_of
-from torch_outboard import _C, ways
+from torch_outboard import _C, placement
 
 SPIN = """
 __kernel void spin(OB_POINTER(int, result), uint rounds) {
@@ -24,10 +24,10 @@ __kernel void spin(OB_POINTER(int, result), uint rounds) {
 
 
 @pytest.fixture(autouse=True)
-def _device_way(device):
+def _device_placement(device):
     if not _C.runs_code(device.index):
         pytest.skip("the device runs no kernels")
-    with ways.way("device"):
+    with placement.use("device"):
         yield
 
 

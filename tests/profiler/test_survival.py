@@ -165,7 +165,7 @@ def test_profiles_of_a_process():
     assert printed.splitlines()[-1] == "end"
 
 
-def test_profile_of_the_way_host_says_why_it_has_no_times():
+def test_a_profile_of_cpu_kernels_says_why_it_has_no_times():
     result = try_program(
         START
         + """

@@ -1,4 +1,4 @@
-"""Fixtures of the programs: the ways of the device to run them in, and the comparison with CPU."""
+"""Fixtures of the programs: their placements, and the comparison with CPU."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import torch
 
 import torch_outboard
 from tests.programs.comparison import RELATIVE, Program, Step, compare
-from torch_outboard import _C, fallback, ways
+from torch_outboard import _C, fallback, placement
 
-# Drivers that compile; for others there is one way only.
+# Drivers that compile; others have no device kernels.
 COMPILING = {"ocl"}
 
-# Tests that run both ways by default on drivers that compile. Others go the host's way on the
-# driver `host`.
-BOTH_WAYS = {"tests.programs.test_training"}
+# Tests that run at both placements by default on drivers that compile. Others run on the host with
+# the driver `host`.
+AT_BOTH = {"tests.programs.test_training"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "program_way" in metafunc.fixturenames:
+    if "program_placement" in metafunc.fixturenames:
         compiles = torch_outboard.device_name() in COMPILING
-        repeats = compiles and metafunc.module.__name__ not in BOTH_WAYS
+        repeats = compiles and metafunc.module.__name__ not in AT_BOTH
         slow = [pytest.mark.slow] if repeats else []
         choices = [pytest.param("device")] if compiles else []
         choices.append(pytest.param("host", marks=slow))
-        metafunc.parametrize("program_way", choices, scope="function", indirect=True)
+        metafunc.parametrize("program_placement", choices, scope="function", indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def program_way(request: pytest.FixtureRequest, device: torch.device) -> Iterator[str]:
-    """The way that the operators of a test take: "device" where the device compiles, and "host"."""
+def program_placement(request: pytest.FixtureRequest, device: torch.device) -> Iterator[str]:
+    """Where operators of a test run: on the "device" where it compiles, and on the "host"."""
     if request.param == "device":
         assert _C.runs_code(device.index), "the device compiles no code, or its compiler fails"
-    with ways.way(request.param), fallback.policy(copied="allow"):
+    with placement.use(request.param), fallback.policy(copied="allow"):
         yield request.param
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads(device: torch.device, program_way: str) -> Iterator[None]:
+def as_many_threads(device: torch.device, program_placement: str) -> Iterator[None]:
     """Gives this thread as many as the device's backward thread has, by which sums are cut.
 
     That one begins with the number that any thread has set before, a loader's as well.
@@ -58,7 +58,7 @@ SameAsOnCpu = Callable[..., list[Step]]
 
 
 @pytest.fixture
-def same_as_on_cpu(device: torch.device, program_way: str) -> SameAsOnCpu:
+def same_as_on_cpu(device: torch.device, program_placement: str) -> SameAsOnCpu:
     """Compares a program with CPU: `same_as_on_cpu(program)`.
 
     The host's kernels are CPU's own, so their results are the same bits. A program says
@@ -67,6 +67,6 @@ def same_as_on_cpu(device: torch.device, program_way: str) -> SameAsOnCpu:
     """
 
     def run(program: Program, *, bitwise: bool = True, relative: float = RELATIVE) -> list[Step]:
-        return compare(program, device, bitwise and program_way == "host", relative)
+        return compare(program, device, bitwise and program_placement == "host", relative)
 
     return run

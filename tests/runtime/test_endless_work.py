@@ -64,7 +64,7 @@ def told(wait):
         print(error, flush=True)
 """
 SETTINGS = {
-    "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
+    "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device"},
     "host": {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none", "OUTBOARD_TORTURE": "count"},
 }
 CODE = {"ocl": KERNEL, "host": LATE}

@@ -174,7 +174,7 @@ print("ends")
                 "OUTBOARD_FALLBACK_COPIED": "allow",
             },
         ),
-        ("ocl", {"OUTBOARD_WAY": "device"}),
+        ("ocl", {"OUTBOARD_PLACEMENT": "device"}),
     ],
 )
 def test_exit_while_a_daemon_thread_trains(driver: str, settings: dict[str, str]) -> None:

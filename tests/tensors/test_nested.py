@@ -118,7 +118,7 @@ def test_gradients(device, layout):
 def test_gradients_where_nothing_may_run_on_the_host(device):
     """Autograd asks for sizes where an exception would end the process."""
     x = nested(device, STRIDED, requires_grad=True)
-    with fallback.policy(shared="error", copied="error"):
+    with fallback.policy(host="error", copied="error"):
         assert (x.unbind()[0].requires_grad, x.dim()) == (True, 3)
 
 

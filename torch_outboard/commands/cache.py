@@ -24,9 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clear", action="store_true", help="remove the compiled kernels; they are compiled again"
     )
-    parser.add_argument(
-        "--clear-tuning", action="store_true", help="remove what `tune` measured as well"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,18 +43,14 @@ def run(options: argparse.Namespace) -> int:
         return 1
     failed = 0
     files = _C.list_private_folder(folder, shared)
-    kinds = (
-        ("kernels", [f for f in files if _C.is_disk_cache_file(f[0])], options.clear),
-        ("tuning", [f for f in files if is_tuning_file(f[0])], options.clear_tuning),
-    )
-    for title, found, clear in kinds:
-        if clear:
-            kept = [f for f in found if not _C.remove_private_file(folder, f[0], shared)]
-            failed += len(kept)
-            gone = len(found) - len(kept)
-            print(f"{title:<9} {_count(gone)}, {_bytes(_size(found) - _size(kept))} removed")
-        else:
-            print(f"{title:<9} {_count(len(found))}, {_bytes(_size(found))}")
+    found = [f for f in files if _C.is_disk_cache_file(f[0])]
+    if options.clear:
+        kept = [f for f in found if not _C.remove_private_file(folder, f[0], shared)]
+        failed = len(kept)
+        gone = len(found) - len(kept)
+        print(f"kernels   {_count(gone)}, {_bytes(_size(found) - _size(kept))} removed")
+    else:
+        print(f"kernels   {_count(len(found))}, {_bytes(_size(found))}")
     failed_folders = _pocl(folder, options.clear)
     print(f"limit     {_bytes(limit) if limit else 'none'} ({CACHE_LIMIT_VARIABLE})")
     if shared:
@@ -65,11 +58,6 @@ def run(options: argparse.Namespace) -> int:
     if failed:
         print(f"{_count(failed)} could not be removed", file=sys.stderr)
     return min(failed + failed_folders, 1)
-
-
-def is_tuning_file(name: str) -> bool:
-    """Whether a file of the folder is one of `tuning_file`, or was about to become one."""
-    return name.startswith("ways-") and (name.endswith(".json") or ".json." in name)
 
 
 def pocl_folder(folder: str) -> str:

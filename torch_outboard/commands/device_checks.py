@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_outboard import _C
-from torch_outboard.dispatch import ways
+from torch_outboard.dispatch import placement
 
 # Bytes of the copies: one, more than a page and not a multiple of anything, more than a megabyte.
 SIZES = (1, 4099, (1 << 20) + 5)
@@ -72,7 +72,7 @@ def _timed(device: torch.device, what: str, function: Callable[[torch.device], N
     start = time.perf_counter()
     try:
         # Copies and fills by the driver, not by kernels whose compiler is another matter.
-        with ways.way("host", device):
+        with placement.use("host", device):
             function(device)
         problem = ""
     except _Difference as error:

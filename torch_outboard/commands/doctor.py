@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         _print_row("problem", problem)
         return 1
     _print_row("devices", str(torch.get_device_module(state.name).device_count()))
-    _print_ways()
+    _print_placements()
     _print_libraries()
     return devices.run(options) or _check_devices()
 
@@ -80,17 +80,18 @@ def _check_devices() -> int:
     return 1 if failed else 0
 
 
-def _print_ways() -> None:
-    """What way each device's operators take that runs code."""
+def _print_placements() -> None:
+    """Where operators of each device run that compiles kernels."""
     from torch_outboard import _C
-    from torch_outboard.dispatch import ways
-    from torch_outboard.tuning import tuning_file
+    from torch_outboard.dispatch import placement
 
     for index in range(_C.device_count()):
-        if _C.runs_code(index):
-            tuning = tuning_file.load(index)
-            measured = f"as measured on {tuning.date}" if tuning else "not measured: run `tune`"
-            _print_row(f"way of {index}", f"{ways.get_way(index)} ({measured})")
+        if not _C.runs_code(index):
+            continue
+        setting = placement.get_placement(index)
+        if setting == "auto":
+            setting += ", which means " + ("device" if placement.runs_on_device(index) else "host")
+        _print_row(f"placement of {index}", setting)
 
 
 def _print_libraries() -> None:

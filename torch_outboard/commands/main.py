@@ -16,20 +16,17 @@ from torch_outboard.state import state
 COMMANDS = {
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
-    "tune": (
-        "measure which kernels are faster, the device's or the host's, and let way `auto` use that"
-    ),
     "prebuild": "compile kernels ahead of their use and keep them on disk",
     "stubs": "list the stubs behind PyTorch's operators, and whose kernels are in them",
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list every operator of PyTorch, whether the device needs a kernel, and what runs",
     "schemas": "compare what is registered here with the operators of another PyTorch",
-    "where": "show the way of a call: dispatch keys, router, kernel, with their files",
-    "trace": "run a program and show which operators it called, by which keys and ways",
+    "where": "show the path of a call: dispatch keys, router, kernel, with their files",
+    "trace": "run a program and show which operators it called, by which keys and where",
 }
 
 # Commands that run only where there is the device of their option `--device`.
-ON_DEVICE = ("tune", "prebuild", "operators", "where")
+ON_DEVICE = ("prebuild", "operators", "where")
 
 
 class _CommandParser(argparse.ArgumentParser):

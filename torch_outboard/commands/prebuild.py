@@ -1,9 +1,9 @@
 """`python -m torch_outboard prebuild`: compiles kernels ahead of their use.
 
 Without `--record` every operator of the tables is called for each dtype, on contiguous and on
-strided tensors, until its device kernel has run; `out=` forms share the programs of the others. The
-representative calls of way tuning come on top, in float32. With it a program of the user's runs as
-it is, and everything that it compiles is kept: no more and no less than what that program needs.
+strided tensors, until its device kernel has run; `out=` forms share the programs of the others.
+With it a program of the user's runs as it is, and everything that it compiles is kept: no more and
+no less than what that program needs.
 """
 
 from __future__ import annotations
@@ -20,33 +20,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import torch_outboard
 from torch_outboard import _C
-from torch_outboard.dispatch import fallback, ways
+from torch_outboard.commands.sample_arguments import attempts, overload_of
+from torch_outboard.dispatch import fallback, placement
 from torch_outboard.ops import program_cache, tables
-from torch_outboard.tuning.representative_calls import COPY, Call
-from torch_outboard.tuning.representative_calls import families as representative_calls
-from torch_outboard.tuning.sample_arguments import attempts, overload_of
 from torch_outboard.variables import CACHE_FOLDER_VARIABLE
 
 # What an operator raises that got arguments it does not take; the next attempt may fit.
 REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
+# Copies within a device have no definition in the tables: their family, and their overload.
+COPY = "copy"
 COPIES = "aten::_copy_from"
 # Jobs between two moments at which everything is written: what a stopped run keeps.
 SAVED_TOGETHER = 32
-# Elements of the representative calls.
-ELEMENTS = 1 << 14
 
 
 @dataclass(frozen=True)
 class Job:
-    """A call to make: an overload, conversions if it is the copy family's, or a given call."""
+    """A call to make: an overload, or conversions if it is the copy family's."""
 
     family: str
     overload: str
     dtype: torch.dtype = torch.float32
     strided: bool = False
-    call: Call | None = None
 
 
 @dataclass
@@ -66,10 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operator", action="append", default=[], help="only this overload, as in aten::add.Tensor"
     )
     parser.add_argument(
-        "--way",
-        choices=ways.WAYS,
+        "--placement",
+        choices=placement.PLACEMENTS,
         default="",
-        help="way of the operators (default: device; with --record as the environment says)",
+        help="placement of the operators (default: device; with --record as the environment says)",
     )
     parser.add_argument(
         "--record",
@@ -98,14 +95,14 @@ def run(options: argparse.Namespace) -> int:
         return 1
     before = _C.program_counts()
     if options.record is not None:
-        code = record(options.record, options.way)
+        code = record(options.record, options.placement)
     else:
         try:
             jobs = jobs_of(dtypes_of(options.dtype), options.family, options.operator)
         except ValueError as error:
             console.print(str(error))
             return 1
-        with ways.way(options.way or "device", device), fallback.policy(copied="allow"):
+        with placement.use(options.placement or "device", device), fallback.policy(copied="allow"):
             result = build(jobs, device, console)
         console.print(f"{result.launched} of {len(jobs)} calls launched a device kernel")
         if result.missed:
@@ -119,18 +116,18 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.record is not None and not built + loaded:
         console.print(
-            f"the program launched no device kernel (way of {device}: {ways.get_way(device)}); "
-            "with --way device it takes all there are"
+            f"the program launched no device kernel (placement of {device}: "
+            f"{placement.get_placement(device)}); with --placement device it takes all there are"
         )
     return code
 
 
-def record(command: list[str], way: str) -> int:
+def record(command: list[str], where: str) -> int:
     """Runs a Python program in this process, as `python command...` would; its exit status."""
     if not command:
         raise SystemExit("prebuild --record needs a program: --record train.py --epochs 1")
-    if way:
-        ways.set_way(way)
+    if where:
+        placement.set_placement(where)
     arguments, sys.argv = sys.argv, list(command)
     try:
         runpy.run_path(command[0], run_name="__main__")
@@ -174,8 +171,6 @@ def jobs_of(
         for overload, family in overloads.items()
         for strided in (False, True)
     ]
-    for family, calls in representative_calls().items():
-        jobs += [Job(family, call.overload, call=call) for call in calls]
     return [
         job
         for job in jobs
@@ -221,10 +216,6 @@ def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
 
 def _perform(job: Job, device: torch.device) -> bool:
     """Does a job; whether a device kernel ran."""
-    if job.call is not None:
-        with fallback.report() as report:
-            job.call.prepare(device, ELEMENTS)()
-        return any(row.way == "device" and row.op == job.call.kernel for row in report.rows)
     return _convert(job, device) if job.family == COPY else _call(job, device)
 
 
@@ -237,7 +228,7 @@ def _call(job: Job, device: torch.device) -> bool:
                 operator(*positional, **keywords)
             except REFUSED:
                 continue
-        if any(row.way == "device" and row.op == job.overload for row in report.rows):
+        if any(row.placement == "device" and row.op == job.overload for row in report.rows):
             return True
     return False
 
@@ -250,4 +241,4 @@ def _convert(job: Job, device: torch.device) -> bool:
         for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool):
             x.to(dtype).contiguous()
         x.contiguous()
-    return any(row.way == "device" for row in report.rows)
+    return any(row.placement == "device" for row in report.rows)

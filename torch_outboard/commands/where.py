@@ -1,4 +1,4 @@
-"""`python -m torch_outboard where aten::add.Tensor`: the way of a call, with file names.
+"""`python -m torch_outboard where aten::add.Tensor`: the path of a call, with file names.
 
 python -m torch_outboard where aten::add.Tensor --dtype float16 --under autocast
 python -m torch_outboard where aten::linear --call
@@ -14,11 +14,11 @@ import torch
 
 from torch_outboard.columns import columns
 from torch_outboard.commands import extensions
+from torch_outboard.commands.sample_arguments import attempts
 from torch_outboard.dispatch import fallback
 from torch_outboard.inspection.call_path import LAYOUTS, MODES, Step, call_path, example
 from torch_outboard.inspection.tracing import trace
 from torch_outboard.state import state
-from torch_outboard.tuning.sample_arguments import attempts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,1 +1,1 @@
-"""What users decide about how operators run: policies, ways, and kernels of their own."""
+"""What users decide about how operators run: policies, placement, and kernels of their own."""

@@ -1,11 +1,11 @@
 """Which operators may run on the host, and what ran where.
 
-An operator runs by one of three ways: `device` (a device kernel), `shared` (a host kernel on memory
-that host and device share, without copies) or `copied` (a host kernel on copies). The policies of
-the last two decide whether that is fine (`"allow"`), worth a warning once per operator (`"warn"`)
-or an error (`"error"`, `NotImplementedError`). By default `shared` is allowed and `copied` warns.
+An operator has one of three placements: `device` (a device kernel), `host` (a CPU kernel on memory
+that host and device share) or `copied` (a CPU kernel on copies). The policies of the last two are
+`"allow"`, `"warn"` (once per operator) or `"error"` (`NotImplementedError`). By default `host` is
+allowed and `copied` warns.
 
-The environment sets the start: `OUTBOARD_FALLBACK_SHARED`, `OUTBOARD_FALLBACK_COPIED` (a policy
+The environment sets the start: `OUTBOARD_FALLBACK_HOST`, `OUTBOARD_FALLBACK_COPIED` (a policy
 each), `OUTBOARD_FALLBACK_ALLOW` and `OUTBOARD_FALLBACK_DENY` (operator names, separated by commas).
 """
 
@@ -25,29 +25,29 @@ from torch_outboard.variables import (
     FALLBACK_ALLOW_VARIABLE,
     FALLBACK_COPIED_VARIABLE,
     FALLBACK_DENY_VARIABLE,
-    FALLBACK_SHARED_VARIABLE,
+    FALLBACK_HOST_VARIABLE,
 )
 
 __all__ = ["Report", "Row", "allow", "deny", "policies", "policy", "report", "set_policy", "unlist"]
 
-_WAYS = ("shared", "copied")
+_PLACEMENTS = ("host", "copied")
 
 
 def policies() -> dict[str, str]:
-    """The policy of each way that has one, for example `{"shared": "allow", "copied": "warn"}`."""
-    return {way: _C.fallback_policy(way) for way in _WAYS}
+    """The policies by placement, for example `{"host": "allow", "copied": "warn"}`."""
+    return {placement: _C.fallback_policy(placement) for placement in _PLACEMENTS}
 
 
-def set_policy(*, shared: str | None = None, copied: str | None = None) -> None:
-    """Sets the policy of a way for the whole process: `"allow"`, `"warn"` or `"error"`.
+def set_policy(*, host: str | None = None, copied: str | None = None) -> None:
+    """Sets the policy of a placement for the whole process: `"allow"`, `"warn"` or `"error"`.
 
     Raises:
         ValueError: if a policy is none of these.
     """
     notice()
-    for way, value in (("shared", shared), ("copied", copied)):
+    for placement, value in (("host", host), ("copied", copied)):
         if value is not None:
-            _C.set_fallback_policy(way, value)
+            _C.set_fallback_policy(placement, value)
 
 
 def _qualified(name: str) -> str:
@@ -109,12 +109,12 @@ def unlist(*names: str) -> None:
 @contextmanager
 def policy(
     *,
-    shared: str | None = None,
+    host: str | None = None,
     copied: str | None = None,
     allow: Iterable[str] = (),
     deny: Iterable[str] = (),
 ) -> Iterator[None]:
-    """Sets policies and lists for a `with` block, in all threads, and puts the old ones back."""
+    """Sets policies and lists for a `with` block, in all threads, and restores them at its end."""
     before = policies()
     listed = dict.fromkeys(_C.fallback_listing("allowed"), "allowed")
     listed |= dict.fromkeys(_C.fallback_listing("denied"), "denied")
@@ -122,7 +122,7 @@ def policy(
     wanted = [(_qualified(name), "allowed") for name in allow]
     wanted += [(_deniable(name), "denied") for name in deny]
     try:
-        set_policy(shared=shared, copied=copied)
+        set_policy(host=host, copied=copied)
         for name, listing in wanted:
             _C.set_fallback_listing(name, listing)
         yield
@@ -134,11 +134,11 @@ def policy(
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a report: an operator on a dtype by a way, and what that cost in all calls."""
+    """One line of a report: an operator on a dtype at a placement, and what its calls cost."""
 
     op: str
     dtype: torch.dtype | None
-    way: str
+    placement: str
     calls: int
     copied_bytes: int
     seconds: float
@@ -151,20 +151,20 @@ class Report:
 
     rows: list[Row] = field(default_factory=list)
 
-    def share_by_way(self) -> dict[str, float]:
-        """The share of calls that each way served, between 0 and 1."""
-        calls = {"device": 0, "shared": 0, "copied": 0}
+    def share_by_placement(self) -> dict[str, float]:
+        """The share of calls at each placement, between 0 and 1."""
+        calls = {"device": 0, "host": 0, "copied": 0}
         for row in self.rows:
-            calls[row.way] += row.calls
+            calls[row.placement] += row.calls
         total = sum(calls.values())
-        return {way: count / total if total else 0.0 for way, count in calls.items()}
+        return {place: count / total if total else 0.0 for place, count in calls.items()}
 
     def __str__(self) -> str:
-        cells = [("operator", "dtype", "way", "calls", "copied", "ms", "")]
+        cells = [("operator", "dtype", "placement", "calls", "copied", "ms", "")]
         for row in sorted(self.rows, key=lambda r: -r.seconds):
             dtype = str(row.dtype).removeprefix("torch.") if row.dtype else "-"
             numbers = (str(row.calls), str(row.copied_bytes), f"{row.seconds * 1e3:.3f}")
-            cells.append((row.op, dtype, row.way, *numbers, row.call_site))
+            cells.append((row.op, dtype, row.placement, *numbers, row.call_site))
         return columns(cells, right=(3, 4, 5))
 
 
@@ -209,8 +209,8 @@ def report(*, call_sites: bool = False) -> Iterator[Report]:
     finally:
         _C.stop_report()
         result.rows = [
-            Row(op, DTYPES.get(dtype or ""), way, calls, copied, nanoseconds * 1e-9, site)
-            for op, dtype, way, site, calls, copied, nanoseconds in _C.report_rows()
+            Row(op, DTYPES.get(dtype or ""), placement, calls, copied, nanoseconds * 1e-9, site)
+            for op, dtype, placement, site, calls, copied, nanoseconds in _C.report_rows()
         ]
 
 
@@ -221,7 +221,7 @@ def configure_from_environment() -> None:
         ValueError: if a policy is unknown.
     """
     set_policy(
-        shared=cast("str | None", settings.read(FALLBACK_SHARED_VARIABLE)),
+        host=cast("str | None", settings.read(FALLBACK_HOST_VARIABLE)),
         copied=cast("str | None", settings.read(FALLBACK_COPIED_VARIABLE)),
     )
     for variable, change in ((FALLBACK_ALLOW_VARIABLE, allow), (FALLBACK_DENY_VARIABLE, deny)):

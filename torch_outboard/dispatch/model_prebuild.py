@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from torch_outboard import _C
 from torch_outboard.device.devices import synchronize
-from torch_outboard.dispatch import ways
+from torch_outboard.dispatch import placement
 from torch_outboard.state import state
 
 __all__ = ["Prebuilt", "prebuild"]
@@ -57,7 +57,7 @@ def prebuild(
     before = _C.program_counts()
     with (
         torch.random.fork_rng([device.index], device_type=state.name),
-        ways.way("device", device),
+        placement.use("device", device),
         torch.set_grad_enabled(backward),
     ):
         called = copy.deepcopy(model).to(device) if isinstance(model, nn.Module) else model

@@ -104,30 +104,23 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
                 yield part
 
 
-def suits(
-    graph: torch.fx.GraphModule,
-    inputs: Sequence[Any],
-    with_draws: bool = False,
-    with_graphs: bool = False,
-) -> bool:
+def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     """Whether code for the CPU gives what the device gives, in one memory.
 
-    Args:
-        with_draws: whether it may call functions and operators of the device for random numbers.
-        with_graphs: whether there may be graphs within, such as the branches of `cond`.
+    It may call functions and operators of the device for random numbers, and have graphs within,
+    such as the branches of `cond`.
     """
     if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
     if _results_of_cpu(graph):
         return False
     return all(
-        _node_suits(graph, node, graphs=with_graphs) or (with_draws and _can_draw(node))
-        for node in graph.graph.nodes
+        _node_suits(graph, node, calls=False) or _can_draw(node) for node in graph.graph.nodes
     )
 
 
 def _can_draw(node: torch.fx.Node) -> bool:
-    """Whether a node draws in a way that code for the CPU has a function, or a call, for."""
+    """Whether a node draws by what code for the CPU has a function, or a call, for."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False
@@ -137,23 +130,21 @@ def _can_draw(node: torch.fx.Node) -> bool:
 
 
 def _suits_with_calls(graph: torch.fx.GraphModule) -> bool:
-    """The same where code for the CPU may call the device in between, and with graphs within."""
+    """The same where code for the CPU may call the device in between."""
     return _suits_within(graph, calls=True)
 
 
 def _suits_within(graph: torch.fx.GraphModule, calls: bool) -> bool:
-    return all(_node_suits(graph, node, calls, graphs=True) for node in graph.graph.nodes)
+    return all(_node_suits(graph, node, calls) for node in graph.graph.nodes)
 
 
-def _node_suits(
-    graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool = False, graphs: bool = False
-) -> bool:
+def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool) -> bool:
     target = node.target
     if node.op == "get_attr":
         owner, name = _place_of(graph, str(target))
         constant = getattr(owner, name, None)
         if isinstance(constant, torch.fx.GraphModule):
-            return graphs and _suits_within(constant, calls)
+            return _suits_within(constant, calls)
         return is_ours(constant) or (calls and isinstance(constant, torch.Tensor))
     if node.op != "call_function":
         return True
@@ -162,7 +153,7 @@ def _node_suits(
             return True
         return is_cpus(target) or (calls and runs_on_device(target))
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return graphs and target.name() in _GRAPHS_IN_GRAPHS
+        return target.name() in _GRAPHS_IN_GRAPHS
     return _is_python(target)
 
 

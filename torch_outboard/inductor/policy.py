@@ -9,33 +9,38 @@ from torch_outboard import _C
 from torch_outboard.state import state
 
 
-@cache
-def way_of_graphs(device: int) -> str:
-    """ "kernels" of the device, "host" for Inductor's C++ code on shared memory, "eager", or
-    "measured", which is whatever is fastest (ways/choice.py).
+def placement_of_graphs(device: int) -> str:
+    """Where compiled graphs of a device run.
 
-    Warns once of "eager".
+    Returns:
+        "device" for device kernels, "host" for Inductor's C++ code on shared memory, or "eager",
+        which warns once.
     """
     if not _C.runs_code(device):
         why = "its driver has no compiler for kernels"
-    elif _C.way_setting(device) == "host":
-        why = "OUTBOARD_WAY, or torch_outboard.ways, keeps its operators on the host"
-    elif _C.way_setting(device) == "device" or not _C.shares_host_memory(device):
-        return "kernels"
+    elif _C.placement_setting(device) == "host":
+        why = "OUTBOARD_PLACEMENT, or torch_outboard.placement, keeps its operators on the host"
+    elif _C.placement_setting(device) == "auto" and _C.compiler_failure(device) is not None:
+        why = "its compiler fails on a kernel that does nothing"
     else:
-        return "kernels" if _problem_of_compiler() else "measured"
+        return "device"
     if not _C.shares_host_memory(device):
         why += " and the host does not share its memory"
     elif problem := _problem_of_compiler():
         why += f" and Inductor finds no C++ compiler ({problem})"
     else:
         return "host"
+    _warn_of_eager(device, why)
+    return "eager"
+
+
+@cache
+def _warn_of_eager(device: int, why: str) -> None:
     warnings.warn(
         f"torch.compile runs graphs of {state.name}:{device} operator by operator, because {why}; "
         "results are the same, and nothing is fused",
-        stacklevel=2,
+        stacklevel=3,
     )
-    return "eager"
 
 
 @cache

@@ -155,6 +155,7 @@ def set_options_of_graphs() -> None:
     from torch._inductor import config
     from torch._inductor.virtualized import V
 
+    from torch_outboard.inductor import kept_host_graph
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.lowerings import (
         complex_numbers,
@@ -166,9 +167,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.passes.in_order import InOrder
     from torch_outboard.inductor.passes.known_indices import repeat_by_views
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
-    from torch_outboard.inductor.policy import way_of_graphs
-    from torch_outboard.inductor.ways import kept_host_graph
-    from torch_outboard.inductor.ways.step import compiling_by_choice
+    from torch_outboard.inductor.policy import placement_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
 
     original = module.compile_fx
@@ -201,8 +200,8 @@ def set_options_of_graphs() -> None:
                 *arguments,
                 **_for_host(module, compile_step, patches, rest),
             )
-        ways = set(map(way_of_graphs, devices))
-        if ways == {"host"}:
+        placements = set(map(placement_of_graphs, devices))
+        if placements == {"host"}:
             compile_step = kept_host_graph.compiling_for_host
             return original(
                 model_,
@@ -210,13 +209,9 @@ def set_options_of_graphs() -> None:
                 *arguments,
                 **_for_host(module, compile_step, patches, rest),
             )
-        if ways - {"kernels", "measured"}:
+        if placements != {"device"}:
             return aot_eager(model_, example_inputs_)
         captured = patches.get("triton.cudagraphs", config.triton.cudagraphs)
-        if ways == {"measured"} and not captured:  # code for the CPU cannot be captured
-            step = rest.get("inner_compile", module.compile_fx_inner)
-            if not hasattr(step, "compiles_by_choice"):
-                rest = {**rest, "inner_compile": compiling_by_choice(step)}
         rest = _with_steps_of_the_device(module, rest)
         for name, value in SETTINGS.items():
             if getattr(config, name) != value:

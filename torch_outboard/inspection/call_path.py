@@ -1,4 +1,4 @@
-"""The way of a call: through dispatch keys, the router, and to a kernel."""
+"""The path of a call: through dispatch keys, the router, and to a kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from torch_outboard import _C
-from torch_outboard.dispatch import fallback, ways
+from torch_outboard.dispatch import fallback, placement
 from torch_outboard.dispatch.registrations import notice
 from torch_outboard.inspection import dispatcher, keys
 from torch_outboard.inspection.origins import brought_by, shortened
@@ -101,7 +101,7 @@ def example(device: torch.device, dtype: torch.dtype, layout: str = "strided") -
 
 
 def call_path(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> CallPath:
-    """The way of a call of an overload whose first tensor is `x`.
+    """The path of a call of an overload whose first tensor is `x`.
 
     Args:
         name: `"aten::add.Tensor"`.
@@ -185,9 +185,11 @@ def _asked(name: str, x: torch.Tensor) -> list[Step]:
     shared = _C.shares_host_memory(index)
     steps = []
     rows = iter(table_rows().get(name, ()))
-    for source, way, family, device, dtypes, separate_only, origin in _C.router_kernels(name) or ():
+    for source, placed, family, device, dtypes, separate_only, origin in (
+        _C.router_kernels(name) or ()
+    ):
         row = next(rows, None) if source == "kit" and family is not None else None
-        what = f"device kernel, engine {row.engine}" if row else f"kernel ({way})"
+        what = f"device kernel, engine {row.engine}" if row else f"kernel ({placed})"
         if family is not None and row is None:
             what = f"kernel of the family {family}"
         if x.layout != torch.strided and source == "kit":
@@ -199,7 +201,7 @@ def _asked(name: str, x: torch.Tensor) -> list[Step]:
         elif row is not None:
             what += _when(index)
         steps.append(Step(source, what, row.file if row else shortened(origin)))
-    return [*steps, _host(name, x, "shared" if shared else "copied")]
+    return [*steps, _host(name, x, "host" if shared else "copied")]
 
 
 def _serves(dtypes: int, dtype: torch.dtype) -> bool:
@@ -210,19 +212,17 @@ def _when(index: int) -> str:
     """When the kit's device kernels run on a device."""
     if not _C.runs_code(index):
         return "; the device runs no code"
-    setting = ways.get_way(index)
-    return {"host": "; not by the way 'host'", "auto": "; where `auto` finds it faster"}.get(
-        setting, ""
-    )
+    setting = placement.get_placement(index)
+    return "" if placement.runs_on_device(index) else f"; not by the placement '{setting}'"
 
 
-def _host(name: str, x: torch.Tensor, way: str) -> Step:
+def _host(name: str, x: torch.Tensor, placed: str) -> Step:
     """The host's kernel, which is the last that is asked."""
     own = next((k for k in keys.keys_of(x) if keys.is_backend(k)), "PrivateUse1")
     key = own.replace("PrivateUse1", "CPU")
     entry = dispatcher.entries(name).get(key)
     if entry is None:
         return Step("host", "no CPU kernel: the call raises NotImplementedError", "")
-    where = "the device's memory" if way == "shared" else "copies"
-    policy = fallback.policies()[way]
+    where = "the device's memory" if placed == "host" else "copies"
+    policy = fallback.policies()[placed]
     return Step("host", f"{key} kernel on {where}; policy '{policy}'", shortened(entry.place))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from torch_outboard import _C
-from torch_outboard.dispatch import ways
+from torch_outboard.dispatch import placement
 from torch_outboard.dispatch.registrations import notice
 from torch_outboard.inspection import dispatcher
 from torch_outboard.inspection.native_functions import structured_groups
@@ -149,7 +149,7 @@ def _runs(name: str, device: int) -> tuple[str, str, str, str]:
     kernels = _C.router_kernels(name) if by == "kit" else None
     if kernels is None:
         return "own code", "", by, place
-    for source, way, family, index, _, separate_only, origin in kernels:
+    for source, placed, family, index, _, separate_only, origin in kernels:
         if index not in (-1, device) or (separate_only and _C.shares_host_memory(device)):
             continue
         if source in ("maker", "user"):
@@ -158,7 +158,7 @@ def _runs(name: str, device: int) -> tuple[str, str, str, str]:
         if source == "library":
             return "library call", family or "", source, ""
         if family is None:
-            return ("own code" if way == "device" else "typed host kernel"), "", "kit", place
+            return ("own code" if placed == "device" else "typed host kernel"), "", "kit", place
         if _takes_device_kernels(device):
             row = table_rows()[name][0]
             return "device kernel", row.engine, "kit", row.file
@@ -178,4 +178,4 @@ def _stubs() -> Mapping[str, str]:
 
 
 def _takes_device_kernels(device: int) -> bool:
-    return _C.runs_code(device) and ways.get_way(device) != "host"
+    return _C.runs_code(device) and placement.get_placement(device) != "host"

@@ -1,7 +1,7 @@
 """A trace of dispatch: which operators a program calls, by which keys, and what they call.
 
 PyTorch's own needs a debug build. This one records what PyTorch tells any observer of operators,
-on all threads, those of backward passes included, and adds by which way the router ran them.
+on all threads, those of backward passes included, and adds where the router ran them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Call:
     # With kernels, in the order in which the call met them; empty for what is no operator. The last
     # one computed, or called the parts.
     keys: tuple[str, ...]
-    way: str | None  # "device", "shared" or "copied"; None where the router was not asked
+    placement: str | None  # "device", "host" or "copied"; None where the router was not asked
     dtype: torch.dtype | None  # of the first tensor argument
     device: str  # of the same; "" if there is none
     thread: int  # from 0, in the order of their first calls
@@ -61,7 +61,7 @@ class Trace:
             yield from call.walk()
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("call", "keys", "way", "dtype", "device", "us")]
+        rows: list[tuple[str, ...]] = [("call", "keys", "placement", "dtype", "device", "us")]
         threads = {call.thread for call in self.calls}
         for call in self.calls:
             rows += _lines(call, 0, f"[{call.thread}] " if len(threads) > 1 else "")
@@ -73,7 +73,7 @@ def _lines(call: Call, depth: int, thread: str) -> Iterator[tuple[str, ...]]:
     name = thread + "  " * depth + call.name + (" (raised)" if call.raised else "")
     dtype = str(call.dtype).removeprefix("torch.") if call.dtype else ""
     met = " > ".join(call.keys)
-    yield name, met, call.way or "", dtype, call.device, f"{call.seconds * 1e6:.0f}"
+    yield name, met, call.placement or "", dtype, call.device, f"{call.seconds * 1e6:.0f}"
     for part in call.parts:
         yield from _lines(part, depth + 1, thread)
 
@@ -110,14 +110,32 @@ def _tree(recorded: list[_Recorded]) -> list[Call]:
     entries: dict[str, Mapping[str, dispatcher.Entry]] = {}
     calls: list[Call] = []
     roots: list[Call] = []
-    for name, is_operator, met, dtype, device, way, parent, thread, nanoseconds, raised in recorded:
+    for (
+        name,
+        is_operator,
+        met,
+        dtype,
+        device,
+        placement,
+        parent,
+        thread,
+        nanoseconds,
+        raised,
+    ) in recorded:
         kernels: tuple[str, ...] = ()
         if is_operator:
             if name not in entries:
                 entries[name] = dispatcher.entries(name)
             kernels = tuple(e.key for e in keys.path(met, entries[name]) if not e.fallthrough)
         call = Call(
-            name, kernels, way, DTYPES.get(dtype or ""), device, thread, nanoseconds * 1e-9, raised
+            name,
+            kernels,
+            placement,
+            DTYPES.get(dtype or ""),
+            device,
+            thread,
+            nanoseconds * 1e-9,
+            raised,
         )
         calls.append(call)
         (calls[parent].parts if parent >= 0 else roots).append(call)

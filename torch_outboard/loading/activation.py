@@ -24,8 +24,8 @@ from torch_outboard.paths import PACKAGE
 from torch_outboard.state import state
 from torch_outboard.variables import (
     DRIVER_VARIABLE,
+    PLACEMENT_VARIABLE,
     TORTURE_VARIABLE,
-    WAY_VARIABLE,
 )
 
 # What PyTorch calls the slot while nobody has taken it.
@@ -145,10 +145,10 @@ def _apply_settings() -> None:
             from torch_outboard.dispatch import fallback
 
             fallback.configure_from_environment()
-        if os.environ.get(WAY_VARIABLE):
-            from torch_outboard.dispatch import ways
+        if os.environ.get(PLACEMENT_VARIABLE):
+            from torch_outboard.dispatch import placement
 
-            ways.configure_from_environment()
+            placement.configure_from_environment()
     except ValueError as error:
         state.wrong_setting = str(error)
 
@@ -166,9 +166,7 @@ def _load_device_kernels() -> None:
     """Hands the operator tables over; the router calls this at the first use of a device."""
     from torch_outboard import _C
     from torch_outboard.ops import program_cache, tables
-    from torch_outboard.tuning import tuning_file
 
     program_cache.configure()
-    tuning_file.apply_all()
     _C.probe_compilers()
     tables.hand_over()

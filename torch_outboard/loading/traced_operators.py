@@ -13,7 +13,7 @@ def trace_as_composed() -> None:
     """Keeps `aten::lstm.input` composed for whoever traces it, as on devices without a kernel.
 
     Tracing asks the dispatcher's keys, and takes what has a kernel for an operator to be kept.
-    Which way layers run is not known before the traced program does.
+    Where layers run is not known before the traced program does.
     """
     lstm = torch.ops.aten.lstm.input
 

@@ -1,4 +1,4 @@
-// The generic host way: any operator with a CPU kernel, run boxed on device tensors.
+// The CPU fallback: any operator with a CPU kernel, run boxed on device tensors.
 #pragma once
 
 #include "dispatch/report.h"

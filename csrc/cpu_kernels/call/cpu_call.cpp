@@ -33,7 +33,7 @@ ob_address address_of(const c10::Storage& storage) {
 
 CpuCall::CpuCall(c10::DeviceIndex device)
     : device_(device),
-      way_(shares_host_memory(device) ? Way::kShared : Way::kCopied),
+      placement_(shares_host_memory(device) ? Placement::kHost : Placement::kCopied),
       stream_(current_stream_state(device)),
       memory_(stream_) {
   drain(stream_);
@@ -76,7 +76,7 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
     return view->host;
   }
   if (C10_UNLIKELY(tensor.is_quantized())) return map_quantized(tensor, access);
-  if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
+  if (placement_ == Placement::kHost && find_storage(tensor.storage()) == nullptr) {
     const CpuAlias& alias = aliases_.emplace_back(tensor, access);
     const c10::Storage& host = alias.tensor().storage();
     storages_.push_back({tensor.storage(), host, host.data(), host.nbytes()});
@@ -85,7 +85,7 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   }
   StorageView& storage = storage_view(tensor.storage(), access);
   at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
-  if (way_ == Way::kCopied) {
+  if (placement_ == Placement::kCopied) {
     const auto [begin, end] = byte_span(tensor);
     bring_to_host(storage, begin, end);
   }
@@ -105,7 +105,7 @@ CpuCall::StorageView* CpuCall::find_storage(const c10::Storage& storage) {
 
 // A copy-on-write storage of which kernels only read so far gets memory of its own.
 void CpuCall::will_write(StorageView& view) {
-  if (way_ != Way::kShared || view.host.data() != view.mapped_data) return;
+  if (placement_ != Placement::kHost || view.host.data() != view.mapped_data) return;
   void* memory = view.device.mutable_data();
   if (memory == view.mapped_data) return;
   view.host.set_data_ptr_noswap(pointer_into(view.device, c10::Device(c10::kCPU)));
@@ -118,7 +118,7 @@ CpuCall::StorageView& CpuCall::storage_view(const c10::Storage& storage, Access 
     return *known;
   }
   c10::Storage host;
-  if (way_ == Way::kShared) {
+  if (placement_ == Placement::kHost) {
     host = cpu_storage_over(storage, access);
   } else {
     // The pages of a large allocation come into being when touched: only what is used costs.
@@ -162,7 +162,7 @@ c10::DataPtr CpuCall::copy_to_new_memory(const c10::Storage& host) {
   const size_t bytes = host.nbytes();
   c10::DataPtr pointer = caching_allocator()->allocate_on(stream_, bytes);
   if (bytes == 0) return pointer;
-  if (way_ == Way::kShared) {
+  if (placement_ == Placement::kHost) {
     // Only now is nothing done to this memory any more.
     drain(stream_);
     std::memcpy(pointer.get(), host.data(), bytes);
@@ -183,7 +183,7 @@ c10::DataPtr CpuCall::copy_to_new_memory(const c10::Storage& host) {
 c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
   const c10::Device device = device_of(device_);
   if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
-  if (way_ == Way::kShared) {
+  if (placement_ == Placement::kHost) {
     if (is_device_memory(host.data_ptr())) return pointer_into(host, device);
     if (adopts_host_memory(device_)) return adopt_memory(host, stream_);
   }
@@ -209,7 +209,7 @@ c10::Storage CpuCall::device_storage(const at::Tensor& host) {
 
 at::Tensor CpuCall::result(at::Tensor host) {
   if (!host.defined() || !host.is_cpu()) return host;
-  if (way_ == Way::kShared && turn_into_device(host, device_)) return host;
+  if (placement_ == Placement::kHost && turn_into_device(host, device_)) return host;
   if (const TensorView* view = by_host_tensor_.find(tensors_, host.unsafeGetTensorImpl())) {
     return view->device;
   }
@@ -231,12 +231,12 @@ void CpuCall::return_resized_storage(StorageView& view) {
   const size_t bytes = view.host.nbytes();
   c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
   c10::DataPtr pointer;
-  if (way_ == Way::kShared && view.host.data() == view.mapped_data) {
+  if (placement_ == Placement::kHost && view.host.data() == view.mapped_data) {
     // Smaller, in the memory that the device's storage owns.
     device->set_nbytes(bytes);
     return;
   }
-  if (way_ == Way::kShared && is_cpu_kernel_memory(view.host.data_ptr())) {
+  if (placement_ == Placement::kHost && is_cpu_kernel_memory(view.host.data_ptr())) {
     pointer = renamed(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
                       device_of(device_));
     // CPU tensors over this storage are done with; they must not dangle.
@@ -284,7 +284,7 @@ void CpuCall::finish() {
     view.resized = view.host.data() != view.mapped_data || view.host.nbytes() != view.mapped_bytes;
     if (view.resized) return_resized_storage(view);
   }
-  if (way_ == Way::kCopied) copy_back();
+  if (placement_ == Placement::kCopied) copy_back();
   if (copies_pending_) {
     drain(stream_);
     copies_pending_ = false;

@@ -37,7 +37,7 @@ class OUTBOARD_API CpuCall {
   CpuCall& operator=(const CpuCall&) = delete;
 
   // kShared or kCopied.
-  Way way() const noexcept { return way_; }
+  Placement placement() const noexcept { return placement_; }
 
   // The CPU tensor standing for `tensor`; undefined tensors and tensors of other devices come back
   // as they are. Conj and neg bits are kept.
@@ -119,7 +119,7 @@ class OUTBOARD_API CpuCall {
   void copy_back();
 
   c10::DeviceIndex device_;
-  Way way_;
+  Placement placement_;
   bool copies_pending_ = false;
   StreamState& stream_;
   CpuKernelMemory memory_;

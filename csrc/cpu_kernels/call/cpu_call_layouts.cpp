@@ -25,7 +25,7 @@ at::Tensor CpuCall::map_nested(const at::Tensor& tensor, Access access) {
 
 at::Tensor CpuCall::map_quantized(const at::Tensor& tensor, Access access) {
   StorageView& storage = storage_view(tensor.storage(), access);
-  if (way_ == Way::kCopied) bring_to_host(storage, 0, tensor.storage().nbytes());
+  if (placement_ == Placement::kCopied) bring_to_host(storage, 0, tensor.storage().nbytes());
   at::Tensor host =
       quantized_over(storage.host, c10::DispatchKeySet(c10::DispatchKey::QuantizedCPU), tensor);
   tensors_.push_back({tensor, host, access});

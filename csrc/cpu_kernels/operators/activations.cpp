@@ -23,7 +23,7 @@
 namespace outboard::cpu_kernels {
 
 OUTBOARD_POINTWISE(elu_out, "elu", "elu_", "elu.out")
-// Functional only: PyTorch's CPU kernel leaves a given strided output unwritten, and the boxed way
+// Functional only: PyTorch's CPU kernel leaves a given strided output unwritten, and the fallback
 // does whatever the CPU does.
 OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_gelu_out_cpu>, "gelu")
 OUTBOARD_POINTWISE(hardsigmoid_out, "hardsigmoid", "hardsigmoid_", "hardsigmoid.out")

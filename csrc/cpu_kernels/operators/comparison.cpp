@@ -25,7 +25,7 @@ struct ScalarPredicate {
   static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
     const Arguments arguments(self);
     if (arguments.on_one_device() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       const at::Tensor number = scalar_as(other, arguments.dtype());
       if (number.defined()) {
         StreamState& stream = current_stream_state(arguments.device());
@@ -53,7 +53,7 @@ template <OverloadName name>
 at::Tensor relu(const at::Tensor& self) {
   const Arguments arguments(self);
   if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
-      runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+      runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
     StreamState& stream = current_stream_state(arguments.device());
     PointwiseFunctional<at::native::structured_clamp_min_out> op(stream);
     if (run_pointwise<OutputDtype::kCommon>(op, stream, arguments, self, at::Scalar(0))) {
@@ -67,7 +67,7 @@ template <OverloadName name>
 at::Tensor& relu_(at::Tensor& self) {
   const Arguments arguments(self);
   if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
-      runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+      runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
     StreamState& stream = current_stream_state(arguments.device());
     PointwiseInto<at::native::structured_clamp_min_out, true> op(self);
     if (run_pointwise<OutputDtype::kCommon>(op, stream, arguments, self, at::Scalar(0))) {

@@ -20,8 +20,7 @@ constexpr size_t kClearedAtOnce = size_t{128} << 10;
 at::Tensor& zero_(at::Tensor& self) {
   const Arguments arguments(self);
   Operator& entry = TypedOverload<"zero_">::entry();
-  if (!arguments.on_one_device() ||
-      !runs_plainly(entry, arguments.device(), arguments.elements())) {
+  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
     return TypedOverload<"zero_">::routed<at::Tensor&, at::Tensor&>(self);
   }
   drain(current_stream_state(arguments.device()));
@@ -35,8 +34,7 @@ at::Tensor& zero_(at::Tensor& self) {
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   const Arguments arguments(self);
   Operator& entry = TypedOverload<"fill_.Scalar">::entry();
-  if (!arguments.on_one_device() ||
-      !runs_plainly(entry, arguments.device(), arguments.elements())) {
+  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
     return TypedOverload<"fill_.Scalar">::routed<at::Tensor&, at::Tensor&, const at::Scalar&>(
         self, value);
   }
@@ -54,11 +52,10 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
   const Arguments arguments(condition, self, other);
   Operator& entry = TypedOverload<"where.self">::entry();
   if (arguments.on_one_device() && condition.scalar_type() == at::kBool &&
-      self.scalar_type() == other.scalar_type() &&
-      runs_plainly(entry, arguments.device(), arguments.elements())) {
+      self.scalar_type() == other.scalar_type() && runs_plainly(entry, arguments.device())) {
     drain(current_stream_state(arguments.device()));
     const DeviceScope scope(arguments.device());
-    const HostWayScope host_way;
+    const HostPlacementScope host_placement;
     return at::native::where(condition, self, other);
   }
   return TypedOverload<"where.self">::routed<at::Tensor, const at::Tensor&, const at::Tensor&,

@@ -158,7 +158,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
   const Arguments arguments(self);
   Planes planes;
   if (arguments.on_one_device() &&
-      runs_plainly(TypedOverload<kName>::entry(), arguments.device(), arguments.elements()) &&
+      runs_plainly(TypedOverload<kName>::entry(), arguments.device()) &&
       self.scalar_type() == at::kFloat && (self.dim() == 3 || self.dim() == 4) &&
       self.numel() > 0 && self.is_contiguous() &&
       self.suggest_memory_format() == at::MemoryFormat::Contiguous &&

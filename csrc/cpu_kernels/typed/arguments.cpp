@@ -83,7 +83,7 @@ at::Tensor scalar_as(const at::Scalar& scalar, at::ScalarType dtype) {
   if (scalar.isComplex()) return number_tensor(dtype, scalar.toComplexDouble());
   if (scalar.isFloatingPoint()) return number_tensor(dtype, scalar.toDouble());
   if (scalar.isBoolean()) return number_tensor(dtype, scalar.toBool());
-  // Unsigned numbers beyond int64 are rare enough for the long way.
+  // Unsigned numbers beyond int64 are rare enough for the router.
   if (scalar.type() != at::ScalarType::Long) return {};
   return number_tensor(dtype, scalar.toLong());
 }

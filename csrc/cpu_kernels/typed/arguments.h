@@ -1,4 +1,4 @@
-// What the typed kernels ask about their arguments before they take the short way.
+// What the typed kernels ask about their arguments before they run without the router.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace outboard::cpu_kernels {
 
-// Walks over the arguments of a call once. The short way is open when every tensor lies on one
+// Walks over the arguments of a call once. A typed kernel may run when every tensor lies on one
 // device of ours; one CPU scalar (a Python number, usually) is allowed where the operator reads it
 // through TensorIterator.
 class Arguments {
@@ -28,8 +28,6 @@ class Arguments {
   c10::TensorImpl* scalar() const noexcept { return scalar_; }
   // Of the first tensor on the device.
   at::ScalarType dtype() const noexcept { return dtype_; }
-  // Of the first tensor on the device, or of all tensors in a first list.
-  int64_t elements() const noexcept { return elements_; }
   // Every tensor on the device has this dtype.
   bool one_dtype() const noexcept { return one_dtype_; }
 
@@ -42,7 +40,6 @@ class Arguments {
       if (device_ < 0) {
         device_ = index;
         dtype_ = dtype;
-        elements_ = impl->numel();
       } else {
         foreign_ |= device_ != index;
         one_dtype_ &= dtype_ == dtype;
@@ -58,18 +55,13 @@ class Arguments {
     if (tensor.has_value()) look_at(*tensor);
   }
   void look_at(at::TensorList tensors) noexcept {
-    const bool first = device_ < 0;
     for (const at::Tensor& tensor : tensors) look_at(tensor);
-    if (!first) return;
-    elements_ = 0;
-    for (const at::Tensor& tensor : tensors) elements_ += tensor.defined() ? tensor.numel() : 0;
   }
   template <class T>
   void look_at(const T&) noexcept {}
 
   c10::DeviceIndex device_ = -1;
   at::ScalarType dtype_ = at::ScalarType::Undefined;
-  int64_t elements_ = 0;
   c10::TensorImpl* scalar_ = nullptr;
   bool foreign_ = false;
   bool one_dtype_ = true;

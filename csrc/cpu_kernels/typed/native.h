@@ -8,7 +8,7 @@
 
 #include "cpu_kernels/typed/arguments.h"
 #include "cpu_kernels/typed/typed_overload.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/driver/device.h"
 #include "runtime/streams/stream.h"
 
@@ -23,10 +23,10 @@ struct NativeKernel<Return(Args...)> {
   static Return run(Args... args) {
     const Arguments arguments(args...);
     if (arguments.on_one_device() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       drain(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
-      const HostWayScope host_way;
+      const HostPlacementScope host_placement;
       return function(std::forward<Args>(args)...);
     }
     return TypedOverload<name>::template routed<Return, Args...>(std::forward<Args>(args)...);

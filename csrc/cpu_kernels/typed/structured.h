@@ -2,12 +2,12 @@
 //
 // A structured operator is a class: `meta` checks the arguments and asks for outputs of some size,
 // `impl` computes. PyTorch generates the code around the classes for its own devices; here it is
-// for ours, as templates over the class of the CPU. Two ways:
+// for ours, as templates over the class of the CPU. Two forms:
 //
 // * PointwiseKernels: operators that are a TensorIterator. `meta` and `impl` run on the device
 //   tensors themselves; `impl` ends in a DispatchStub whose slot for our devices is the CPU kernel
 //   (stubs.cpp), which sees pointers only. TensorIterator does not convert dtypes for devices other
-//   than the CPU, so calls that need a conversion take the long way.
+//   than the CPU, so calls that need a conversion go through the router.
 // * AliasedKernels: all others. `meta` and `impl` run on CPU tensors over the same memory; outputs
 //   are allocated on the device.
 #pragma once
@@ -204,7 +204,7 @@ struct PointwiseSignature {
   static at::Tensor functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(first, rest...);
     if (arguments.on_one_device_but_a_scalar() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       PointwiseFunctional<Impl> op(stream);
       if (run_pointwise<output>(op, stream, arguments, first, rest...)) {
@@ -219,7 +219,7 @@ struct PointwiseSignature {
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(self, rest...);
     if (arguments.on_one_device_but_a_scalar() && self.is_privateuseone() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       PointwiseInto<Impl, true> op(self);
       if (run_pointwise<output>(op, stream, arguments, self, rest...)) {
@@ -236,7 +236,7 @@ struct PointwiseSignature {
                          at::Tensor& out) {
     const Arguments arguments(first, rest..., out);
     if (arguments.on_one_device_but_a_scalar() && out.is_privateuseone() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       PointwiseInto<Impl, false> op(out);
       if (run_pointwise<output>(op, stream, arguments, first, rest...)) {
@@ -362,7 +362,7 @@ struct AliasedSignature {
   static Results<at::Tensor> functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(first, rest...);
     if (arguments.on_one_device() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const CpuKernelMemory memory(stream);
@@ -380,12 +380,12 @@ struct AliasedSignature {
   }
 
   // Aliases have storages of their own, which hides from an operator that arguments overlap: the
-  // long way keeps them together, and the operator raises as on CPU.
+  // router keeps them together, and the operator raises as on CPU.
   template <OverloadName name>
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(self, rest...);
     if (arguments.on_one_device() && !shares_storage(self, rest...) &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const CpuKernelMemory memory(stream);
@@ -400,13 +400,13 @@ struct AliasedSignature {
   }
 
   // One output. Where it shares storage with an input, resizing would pull the memory away under
-  // the input's alias: the long way keeps such storages together.
+  // the input's alias: the router keeps such storages together.
   template <OverloadName name>
   static at::Tensor& out(FirstArgument first, dispatcher_argument_t<Rest>... rest,
                          at::Tensor& out) {
     const Arguments arguments(first, rest..., out);
     if (arguments.on_one_device() && !shares_storage(out, first, rest...) &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device(), arguments.elements())) {
+        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const CpuKernelMemory memory(stream);
@@ -457,8 +457,8 @@ template <class Impl>
 using AliasedKernels = typename MemberFunction<decltype(&Impl::meta)>::template apply<
     AliasedBinder<Impl>::template type>;
 
-// Where the CPU's kernels cannot be called through their stubs, the pointwise operators go the way
-// of all others.
+// Where the CPU's kernels cannot be called through their stubs, the pointwise operators run
+// as all others.
 #ifdef OUTBOARD_CPU_STUBS
 template <class Impl, OutputDtype output = OutputDtype::kCommon>
 using PointwiseKernels = typename MemberFunction<decltype(&Impl::meta)>::template apply<
@@ -496,6 +496,6 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
   OUTBOARD_STRUCTURED(AliasedKernels<at::native::structured_##impl>, __VA_ARGS__)
 #define OUTBOARD_ALIASED_OUT_OF_PLACE(impl, ...) \
   OUTBOARD_STRUCTURED_OUT_OF_PLACE(AliasedKernels<at::native::structured_##impl>, __VA_ARGS__)
-// For operators with several outputs, whose out= overload is left to the boxed way.
+// For operators with several outputs, whose out= overload is left to the router.
 #define OUTBOARD_ALIASED_FUNCTIONAL(impl, name) \
   OUTBOARD_STRUCTURED_FUNCTIONAL(AliasedKernels<at::native::structured_##impl>, name)

@@ -1,5 +1,5 @@
-// An operator overload known at compile time: its router entry, its handle, and the short way of
-// getting back to the router.
+// An operator overload known at compile time: its router entry, its handle, and the call of the
+// router for arguments that its typed kernel does not take.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -38,7 +38,7 @@ struct TypedOverload {
     return found;
   }
 
-  // The long way: boxed, through the router.
+  // Boxed, through the router.
   template <class Return, class... Args>
   static Return routed(Args... args) {
     return CallRouted<Return(Args...)>::call(entry(), handle(), std::forward<Args>(args)...);

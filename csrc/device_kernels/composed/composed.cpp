@@ -241,7 +241,7 @@ void ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
 void ComposedKernel::raise_half_done() const {
   TORCH_CHECK(false, "the composed kernel of ", overload_.name(),
               " declined a call after it had written to an argument, which has a wrong value now; "
-              "its body has to ask before it writes. Use the way 'host' for this operator");
+              "its body has to ask before it writes. Use the placement 'host' for this operator");
 }
 
 // False: the call is declined. `wrote`: memory of a value, if it is watched.

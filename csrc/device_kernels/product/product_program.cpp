@@ -114,7 +114,7 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
                                            const std::string& source) {
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
   static auto* programs = new KernelTable<Key, const ProductProgram*>;
-  const ProductBlocks blocks = product_blocks(device, product_value_dtype(dtype));
+  const ProductBlocks blocks = product_blocks(device);
   const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
   return *programs->find(key,
                          [&] { return new ProductProgram(device, dtype, wide, blocks, source); });

@@ -2,7 +2,7 @@
 // have the steps, in this order.
 #include "device_kernels/template/template_call.h"
 
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "runtime/programs/kernel_faults.h"
 #include "transfer/copy.h"
 
@@ -38,7 +38,7 @@ bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!prepare(call, *stack)) return false;
   alert();
   call.tensors.resize(tensors_.size());
-  const DeviceWayScope device_way;
+  const DevicePlacementScope device_placement;
   const bool sized_by_reads = !reads_.empty();
   if (!sized_by_reads && !make_results(call, *stack)) return false;
   make_operands_dense(call);

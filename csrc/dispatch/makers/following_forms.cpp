@@ -94,7 +94,7 @@ RoutedKernel following_kernel(const Operator& out, const RoutedKernel& kernel) {
   RoutedKernel row;
   row.kernel = c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FollowingKernel>(out));
   row.source = kernel.source;
-  row.way = Way::kDevice;
+  row.placement = Placement::kDevice;
   row.device = kernel.device;
   row.dtypes = kernel.dtypes;
   row.origin = kernel.origin;

@@ -76,7 +76,7 @@ void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,
   row.origin = origin;
   row.kernel = std::move(kernel);
   row.source = Source::kMaker;
-  row.way = Way::kDevice;
+  row.placement = Placement::kDevice;
   row.device = scope.device;
   if (scope.dtypes.size() != 0) {
     row.dtypes = 0;

@@ -55,7 +55,7 @@ std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op) {
   row.origin = place_of(kernel.debug());
   row.raw = true;
   row.source = is_python(row.origin) ? Source::kUser : Source::kMaker;
-  row.way = own ? Way::kDevice : Way::kCopied;
+  row.placement = own ? Placement::kDevice : Placement::kCopied;
   row.kernel =
       c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<RawKernel>(std::move(kernel)));
   return row;

@@ -21,7 +21,7 @@
 
 #include "device_kernels/convolution/fused_convolution.h"
 #include "device_kernels/product/fused_product.h"
-#include "dispatch/ways.h"
+#include "dispatch/placement.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/kernel_faults.h"
@@ -254,11 +254,18 @@ PyMethodDef empty_strided_definition = {
     "empty_strided(arg0: int, arg1: tuple[int, ...], arg2: tuple[int, ...], arg3: torch.dtype) "
     "-> torch.Tensor"};
 
-// Calls what was compiled to kernels so that the operators that it calls take the device's way,
-// too.
-py::object call_on_device(const py::object& compiled, const py::object& inputs) {
-  const DeviceWayScope device_way;
-  return compiled(inputs);
+// What the code of a graph finds and restores: device and placement of the calling thread.
+using BeforeGraph = std::pair<c10::DeviceIndex, int>;
+
+BeforeGraph enter_graph(c10::DeviceIndex device) {
+  const c10::DeviceIndex previous = exchange_device(device);
+  return {previous,
+          static_cast<int>(std::exchange(PlacementScope::current(), PlacementSetting::kDevice))};
+}
+
+void leave_graph(const BeforeGraph& before) {
+  PlacementScope::current() = static_cast<PlacementSetting>(before.second);
+  exchange_device(before.first);
 }
 
 }  // namespace
@@ -266,7 +273,8 @@ py::object call_on_device(const py::object& compiled, const py::object& inputs) 
 void bind_compiled(py::module_& m) {
   m.attr("empty_strided") =
       py::reinterpret_steal<py::object>(PyCFunction_New(&empty_strided_definition, nullptr));
-  m.def("call_on_device", &call_on_device);
+  m.def("enter_graph", &enter_graph);
+  m.def("leave_graph", &leave_graph);
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def(py::init([](std::string source, std::string options) {
              return std::make_shared<GraphProgram>(

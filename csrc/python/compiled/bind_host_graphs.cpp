@@ -201,7 +201,7 @@ void HostGraphCalls::give_back(Lent& lent) noexcept {
 py::object HostGraphCalls::host_input(size_t place, PyObject* input, CpuCall& call, Loan& loan) {
   if (!THPVariable_Check(input)) return py::reinterpret_borrow<py::object>(input);
   const at::Tensor& tensor = THPVariable_Unpack(input);
-  if (call.way() != Way::kShared || !is_plain(tensor, device_)) {
+  if (call.placement() != Placement::kHost || !is_plain(tensor, device_)) {
     return py::cast(call.map(tensor, access(place)));
   }
   const bool alone = is_alone(tensor);
@@ -224,8 +224,8 @@ py::object HostGraphCalls::host_input(size_t place, PyObject* input, CpuCall& ca
 py::object HostGraphCalls::device_result(PyObject* result, CpuCall& call, Loan& loan) {
   if (THPVariable_Check(result)) {
     const at::Tensor& host = THPVariable_Unpack(result);
-    if (call.way() == Way::kShared && Py_REFCNT(result) == 1 && THPVariable_CheckExact(result) &&
-        turn_into_device(host, device_)) {
+    if (call.placement() == Placement::kHost && Py_REFCNT(result) == 1 &&
+        THPVariable_CheckExact(result) && turn_into_device(host, device_)) {
       return py::reinterpret_borrow<py::object>(result);
     }
     if (host.defined() && host.is_cpu() && host.has_storage()) {

@@ -314,7 +314,8 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
                     const std::string& options) {
   check_fork();
   TORCH_CHECK_NOT_IMPLEMENTED(runs_code(device), "kernel ", name, " was asked for on ",
-                              device_of(device), ", and its driver runs no code; use the host way");
+                              device_of(device),
+                              ", and its driver runs no code; use the placement 'host'");
   const ProgramName program_name(device, source, options);
   Programs& all = programs();
   Program* program = nullptr;

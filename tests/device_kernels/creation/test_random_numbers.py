@@ -1,4 +1,4 @@
-"""Random numbers by device kernels: those of the host way, from the same seed.
+"""Random numbers by device kernels: the same as on the host, from the same seed.
 
 tests/random compares the host's with references.
 """
@@ -15,28 +15,28 @@ from torch.testing import assert_close
 
 import torch_outboard
 from tests.support import run_python
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 
 Drawn = Callable[[], torch.Tensor | tuple]
 
 
-def by_both_ways(function: Drawn) -> list[list[torch.Tensor]]:
+def at_both_placements(function: Drawn) -> list[list[torch.Tensor]]:
     """What `function` gives by the host and by the device, and numbers drawn afterwards."""
     results = []
-    for way in ("host", "device"):
-        with ways.way(way), fallback.report() as report:
+    for name in ("host", "device"):
+        with placement.use(name), fallback.report() as report:
             torch.manual_seed(5)
             value = function()
             leaves = list(value) if isinstance(value, tuple) else [value]
             leaves.append(torch.empty(3, device=leaves[0].device).uniform_())
         results.append([leaf.cpu() for leaf in leaves])
-    assert {row.way for row in report.rows} == {"device"}, report.rows
+    assert {row.placement for row in report.rows} == {"device"}, report.rows
     return results
 
 
 def same(function: Drawn) -> torch.Tensor:
     """Asserts that both give the same bit by bit, with the same strides, and returns it."""
-    host, device = by_both_ways(function)
+    host, device = at_both_placements(function)
     for theirs, ours in zip(host, device, strict=True):
         assert theirs.stride() == ours.stride()
         assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
@@ -44,7 +44,7 @@ def same(function: Drawn) -> torch.Tensor:
 
 
 def close(function: Drawn, **tolerances: float) -> None:
-    for theirs, ours in zip(*by_both_ways(function), strict=True):
+    for theirs, ours in zip(*at_both_placements(function), strict=True):
         assert_close(ours, theirs, **tolerances)
 
 
@@ -126,7 +126,7 @@ def test_random_slopes(device):
     with fallback.report() as report:
         out = F.rrelu(values, 0.1, 0.3)
     assert_close(out, F.leaky_relu(values, 0.2))
-    assert {row.way for row in report.rows} == {"device"}
+    assert {row.placement for row in report.rows} == {"device"}
 
 
 def test_layouts_and_generators(device):
@@ -234,16 +234,16 @@ def test_without_float64():
     """A device without it leaves them to the host, with the same numbers."""
     program = """
         import torch, torch_outboard
-        from torch_outboard import fallback, ways
+        from torch_outboard import fallback, placement
         device = torch.device(torch_outboard.device_name(), 0)
         rate = torch.full((500,), 25.0, device=device)
         torch.manual_seed(1)
-        with ways.way("device"), fallback.report() as report:
+        with placement.use("device"), fallback.report() as report:
             drawn = torch.poisson(rate)
-        print({row.op: row.way for row in report.rows}["aten::poisson"], drawn.sum().item())
+        print({row.op: row.placement for row in report.rows}["aten::poisson"], drawn.sum().item())
     """
-    way, total = run_python(program).split()
+    placed, total = run_python(program).split()
     masked, masked_total = run_python(program, OUTBOARD_OCL_MASK="float64").split()
-    assert way == "device"
+    assert placed == "device"
     assert masked != "device"
     assert total == masked_total

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.device_kernels.conftest import ways_of
+from tests.device_kernels.conftest import placements_of
 from tests.device_kernels.on_device import assert_as_on_cpu, compare, with_gradients
 from torch_outboard import fallback
 
@@ -161,6 +161,6 @@ def test_elements_beyond_32_bits(device):
         assert (doubled[0].item(), doubled[-1].item()) == (2, 10)
         places = torch.tensor([count - 1, 0, count - 2], device=device)
         assert torch.gather(large, 0, places).tolist() == [5, 1, 5]
-    ways = ways_of(report)
+    placements = placements_of(report)
     for name in ("add_.Tensor", "sum", "amax", "add.Tensor", "gather"):
-        assert ways[f"aten::{name}"] == "device"
+        assert placements[f"aten::{name}"] == "device"

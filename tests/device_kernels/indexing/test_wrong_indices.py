@@ -50,7 +50,7 @@ def test_right_indices_run_on_the_device(device):
                 right = right and torch.allclose(
                     there.double(), here.double(), rtol=1e-4, atol=1e-5
                 )
-            if not right or not any(row.way == "device" for row in report.rows):
+            if not right or not any(row.placement == "device" for row in report.rows):
                 wrong.append(f"{probe.name} of {dtype}")
     # What is on the CPU anyway.
     assert set(wrong) <= {f"{name} of torch.int64" for name in ("packed sequences", "tensor_split")}

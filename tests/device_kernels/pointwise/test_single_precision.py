@@ -27,7 +27,7 @@ def arguments(seed: int) -> torch.Tensor:
 def check(device, operator, *values, units):
     with fallback.report() as report:
         found = operator(*(value.to(device) for value in values)).cpu()
-    assert {row.way for row in report.rows if row.op != "aten::_copy_from"} == {"device"}
+    assert {row.placement for row in report.rows if row.op != "aten::_copy_from"} == {"device"}
     exact, expected = operator(*(value.double() for value in values)), operator(*values)
     # NaN, infinities and zeros with their signs.
     known = ~(torch.isfinite(expected) & (expected != 0))

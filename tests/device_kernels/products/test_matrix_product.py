@@ -19,7 +19,7 @@ def check(function, *tensors: torch.Tensor, device: torch.device, **options: flo
     """`function(*tensors)` by device kernels against CPU."""
     expected = function(*tensors)
     operands = [with_strides(tensor, device) for tensor in tensors]
-    with fallback.policy(shared="error", copied="error"):
+    with fallback.policy(host="error", copied="error"):
         actual = function(*operands)
     assert actual.device.type == device.type
     torch.testing.assert_close(actual.cpu(), expected, **options)

@@ -12,7 +12,7 @@ import torch
 from torch.testing import assert_close
 
 import torch_outboard
-from torch_outboard import fallback, ways
+from torch_outboard import fallback, placement
 
 CELLS = {
     torch.nn.LSTM: ("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl"),
@@ -52,17 +52,17 @@ def test_training(device, kind, hidden, bias, dtype):
     # Else layers of LSTM are not composed.
     with fallback.report() as report, torch.backends.mkldnn.flags(enabled=False):
         check(device, layer, torch.randn(5, 4, 6, dtype=dtype))
-    taken = {row.op: row.way for row in report.rows}
+    taken = {row.op: row.placement for row in report.rows}
     assert {taken[op] for op in CELLS[kind]} == {"device"}
 
 
-def gradients_by_ways(layer, sequence, *ways_taken):
-    """Gradients of a layer, for each pair of the way forward and the way backward."""
+def gradients_at(layer, sequence, *placements):
+    """Gradients of a layer, for each pair of the placement forward and the placement backward."""
     found = []
-    for forward, backward in ways_taken:
-        with ways.way(forward):
+    for forward, backward in placements:
+        with placement.use(forward):
             total = layer(sequence)[0].float().square().sum()
-        with ways.way(backward):
+        with placement.use(backward):
             found.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
     return found
 
@@ -72,11 +72,11 @@ MIXED = (("device", "host"), ("host", "device"))
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_workspaces_fit_those_of_composed_cells(device, kind):
-    """A forward the one way and its backward the other."""
+    """A forward at one placement and its backward at the other."""
     layer = kind(6, 20, dtype=torch.bfloat16).to(device)
     sequence = torch.randn(3, 4, 6, dtype=torch.bfloat16).to(device).requires_grad_()
     with torch.backends.mkldnn.flags(enabled=False):  # else layers of LSTM are not composed
-        *mixed, same = gradients_by_ways(layer, sequence, *MIXED, ("device", "device"))
+        *mixed, same = gradients_at(layer, sequence, *MIXED, ("device", "device"))
     for gradients in mixed:
         assert_close(gradients, same, rtol=0.05, atol=0.02)
 
@@ -86,10 +86,10 @@ STEPS = ("outboard_layers::lstm_steps", "outboard_layers::lstm_steps_backward")
 
 @pytest.fixture
 def by_steps(device):
-    """Forces the device's way, and holds that layers took it."""
-    with ways.way("device"), fallback.report() as report:
+    """Forces device kernels, and holds that layers ran by them."""
+    with placement.use("device"), fallback.report() as report:
         yield
-    taken = {row.op: row.way for row in report.rows}
+    taken = {row.op: row.placement for row in report.rows}
     assert {taken.get(op) for op in STEPS} == {"device"}
     assert "aten::_thnn_fused_lstm_cell" not in taken
 
@@ -163,13 +163,13 @@ def test_biases_have_gradients_of_their_own(device, by_steps):
     assert torch.equal(layer.bias_hh_l0.grad, expected)
 
 
-def test_a_backward_goes_the_way_of_its_forward(device, shares_memory):
+def test_a_backward_runs_where_its_forward_ran(device, shares_memory):
     """Workspaces differ."""
     if not (shares_memory and torch.backends.mkldnn.is_available()):
-        pytest.skip("there is one way only")
+        pytest.skip("the host cannot run layers")
     layer = torch.nn.LSTM(6, 20).to(device)
     sequence = torch.randn(5, 4, 6, device=device, requires_grad=True)
-    *mixed, same = gradients_by_ways(layer, sequence, *MIXED, ("host", "host"))
+    *mixed, same = gradients_at(layer, sequence, *MIXED, ("host", "host"))
     for gradients in mixed:
         assert_close(gradients, same, rtol=1e-4, atol=1e-5)
 

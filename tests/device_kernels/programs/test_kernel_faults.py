@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import torch_outboard
 from tests.device_kernels.processes import run_program
 from tests.support import in_threads
-from torch_outboard import ways
+from torch_outboard import placement
 
 pytestmark = pytest.mark.by_turns(2)
 
@@ -94,7 +94,7 @@ def test_threads(device, shares_memory):
 
     def work(number: int) -> None:
         x = torch.arange(100.0, device=device)
-        with ways.way("device"):
+        with placement.use("device"):
             for step in range(30):
                 places = torch.full((10,), 200 if step == 15 else number, device=device)
                 try:

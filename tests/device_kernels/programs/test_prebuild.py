@@ -73,13 +73,13 @@ def test_what_a_program_compiles_is_recorded(environment, tmp_path):
     assert run_program(USE, **environment).split() == ["0", str(built + 1)]
 
 
-def test_a_program_that_takes_the_host_way_compiles_nothing(environment, tmp_path):
+def test_a_program_on_the_host_compiles_nothing(environment, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import torch, torch_outboard\n"
                       "torch.ones(3, device=torch_outboard.device_name()).sin()\n")  # fmt: skip
-    printed = run_program(PREBUILD, "--way", "host", "--record", str(script), **environment)
+    printed = run_program(PREBUILD, "--placement", "host", "--record", str(script), **environment)
     assert counts(printed) == (0, 0)
-    assert "with --way device it takes all there are" in " ".join(printed.split())
+    assert "with --placement device it takes all there are" in " ".join(printed.split())
 
 
 def test_what_makes_no_sense_is_a_sentence(tmp_path, monkeypatch, capsys):

@@ -112,8 +112,8 @@ def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
     row("bump_copy", functional)
     with fallback.report() as report:
         assert OPS.bump_copy(x, True).tolist() == [10, 11, 12]
-    ways = {entry.op: entry.way for entry in report.rows}
-    assert ways["outboard_composed::bump_copy"] != "device"
+    placements = {entry.op: entry.placement for entry in report.rows}
+    assert placements["outboard_composed::bump_copy"] != "device"
 
 
 def test_arithmetic_without_a_result_declines_and_integers_do_not_wrap(device, row):
@@ -345,18 +345,18 @@ def test_bodies_decline_when_the_interpreter_ends(device, shares_memory):
 
     from torch_outboard import _C, fallback
 
-    def way():
+    def placements():
         with fallback.report() as report:
             torch.bincount(x)
-        return [entry.way for entry in report.rows if entry.op == "aten::bincount"]
+        return [entry.placement for entry in report.rows if entry.op == "aten::bincount"]
 
     def work(found):
-        found.append(way())
+        found.append(placements())
 
     x = torch.ones(3, dtype=torch.int64, device="ocl")
-    print(*way())
+    print(*placements())
     _C.stop_row_functions()
-    print(*way())
+    print(*placements())
     found = []
     thread = threading.Thread(target=work, args=(found,))
     thread.start()
@@ -364,5 +364,5 @@ def test_bodies_decline_when_the_interpreter_ends(device, shares_memory):
     print(*found[0])
     """
     done = try_program(code, OUTBOARD_DRIVER="ocl", timeout=60)
-    host = "shared" if shares_memory else "copied"
+    host = "host" if shares_memory else "copied"
     assert done.stdout.split() == ["device", "device", host], done

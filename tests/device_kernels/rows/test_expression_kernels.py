@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import torch_outboard
-from tests.device_kernels.conftest import ways_of
-from torch_outboard import Launch, fallback, ways
+from tests.device_kernels.conftest import placements_of
+from torch_outboard import Launch, fallback, placement
 
 
 def test_replaces_an_operator_at_once(device):
@@ -15,7 +15,7 @@ def test_replaces_an_operator_at_once(device):
     before = torch.tanh(x).cpu()
     with torch_outboard.kernel("aten::tanh", expression="a * C(2) + C(1)"):
         torch.testing.assert_close(torch.tanh(x).cpu(), x.cpu() * 2 + 1)
-        with ways.way("host"):  # it is the user's, and not the kit's
+        with placement.use("host"):  # it is the user's, and not the kit's
             torch.testing.assert_close(torch.tanh(x).cpu(), x.cpu() * 2 + 1)
     torch.testing.assert_close(torch.tanh(x).cpu(), before)
 
@@ -106,7 +106,7 @@ def test_an_operator_of_ones_own_with_autograd(device):
         y.sum().backward()
     assert y.tolist() == [8] * 3
     assert x.grad.tolist() == [12] * 3
-    assert ways_of(report)["outboard_expression::cube"] == "device"
+    assert placements_of(report)["outboard_expression::cube"] == "device"
 
 
 # ---- Whole kernels in OpenCL C
@@ -147,7 +147,7 @@ def test_template_for_an_operator_of_a_library(device, delay_operator):
         flat = y.t().flatten()
         expected = torch.cat([torch.zeros(2, dtype=dtype), flat[:-2]]).view(7, 3)
         torch.testing.assert_close(result.cpu(), expected)
-        assert ways_of(report)["outboard_templates::delay"] == "device"
+        assert placements_of(report)["outboard_templates::delay"] == "device"
 
 
 def test_mistakes_in_templates_are_named(device, delay_operator):
@@ -179,6 +179,6 @@ def test_numbers_beyond_32_bits(device, delay_operator):
     x = torch.ones(3, device=device)
     with register(), fallback.report() as report:
         assert delay_operator(x, 2**32 + 1).tolist() == [0, 0, 0]
-    assert ways_of(report)["outboard_templates::delay"] == "device"
+    assert placements_of(report)["outboard_templates::delay"] == "device"
     with register(numbers={"by": "by * by"}), pytest.raises((NotImplementedError, RuntimeError)):
         delay_operator(x, 2**40)  # declined, and the operator has no other kernel

@@ -57,8 +57,8 @@ def test_deterministic_mode(device: torch.device):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["device", "host"])
-def test_several_devices_in_a_process(way: str):
+@pytest.mark.parametrize("placement", ["device", "host"])
+def test_several_devices_in_a_process(placement: str):
     """Kernels where the driver `host` has a clang; C++ code on shared memory."""
     printed = run_python(
         """
@@ -84,7 +84,7 @@ def test_several_devices_in_a_process(way: str):
         OUTBOARD_DRIVER="host",
         OUTBOARD_HOST_DEVICES="3",
         OUTBOARD_HOST_ACCESS=None,
-        OUTBOARD_WAY=way,
+        OUTBOARD_PLACEMENT=placement,
         timeout=280,
     )
     assert printed.split() == ["0"]

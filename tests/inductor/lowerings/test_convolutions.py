@@ -226,7 +226,7 @@ def test_what_an_epilogue_cannot_have(device):
 
 
 def test_measuring(device, monkeypatch):
-    """What is measured can be either; both ways give the same."""
+    """Whichever is measured to be faster gives the same."""
     monkeypatch.setattr(convolutions, "_measured", MEASURED)
     x, other = (torch.randn(2, c, 10, 10, device=device) for c in (6, 8))
     layer = nn.Conv2d(6, 8, 3, padding=1).to(device)

@@ -30,7 +30,7 @@ from tests.opinfo.arguments.isolated import run_each
 from tests.opinfo.arguments.written import WRITTEN
 from tests.opinfo.comparison import tensors_in
 from tests.opinfo.transplant import Transplant
-from torch_outboard.tuning.sample_arguments import attempts, overload_of
+from torch_outboard.commands.sample_arguments import attempts, overload_of
 
 CPU = torch.device("cpu")
 REACHED = Path(__file__).with_name("reached.tsv")

@@ -86,8 +86,9 @@ def _listed(
     """
     for overload in overloads.split():
         for check in checks.split():
-            way = "" if unsafe or on_host else "device"
-            yield Exclusion(f"aten::{overload}", check, reason, failure, unsafe=unsafe, way=way)
+            where = "" if unsafe or on_host else "device"
+            name = f"aten::{overload}"
+            yield Exclusion(name, check, reason, failure, unsafe=unsafe, placement=where)
 
 
 def _forms(names: str, *endings: str) -> str:

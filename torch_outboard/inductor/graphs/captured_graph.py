@@ -19,7 +19,6 @@ from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
 
 from torch_outboard import _C
 from torch_outboard.device.graphs import Graph, graph_pool_handle
-from torch_outboard.dispatch.ways import way
 from torch_outboard.inductor.device_guard import DeviceGuard
 from torch_outboard.inductor.graphs.states import States, noting
 from torch_outboard.state import state
@@ -132,7 +131,7 @@ class CapturedGraph:
             sizes.failed = True
             _tell(f"an input on {other.device}")
             return self.function(inputs)
-        with way(_way(self.device), self.device), noting(sizes.states):
+        with noting(sizes.states):
             return self.function(inputs)
 
     def _replay(self, sizes: _Sizes, inputs: list[Any]) -> list[Any] | None:
@@ -183,7 +182,7 @@ class CapturedGraph:
             arguments[place] = buffers[place] = memory.as_strided(x.shape, x.stride())
         given = list(arguments)
         pool = graph_pool_handle()
-        with way(_way(self.device), self.device), noting(states):
+        with noting(states):
             capture.graph.capture_begin(pool)
             try:
                 outputs = self.function(arguments)
@@ -241,12 +240,6 @@ class CapturedGraph:
         for place in copied_back:
             if owners.count(inputs[place].untyped_storage()._cdata) > 1:
                 raise NotImplementedError(f"input {place}, which moves and shares memory")
-
-
-def _way(device: int) -> str:
-    """Host kernels cannot be captured, so they are not chosen for being faster."""
-    setting = _C.way_setting(device)
-    return "device" if setting == "auto" else setting
 
 
 def _tell(reason: str) -> None:

@@ -24,7 +24,7 @@ from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
 from torch_outboard.inductor.operators import draws
 from torch_outboard.inductor.passes.in_order import hash_of_sources
-from torch_outboard.inductor.policy import way_of_graphs
+from torch_outboard.inductor.policy import placement_of_graphs
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
@@ -133,7 +133,7 @@ class UseOwnNumbers(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on: the backend's sources, device and way."""
+        """What code in PyTorch's caches depends on: the backend's sources, device and placement."""
         properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
         target = target_of(device)
@@ -141,7 +141,7 @@ class UseOwnNumbers(CustomGraphPass):
             hash_of_sources(),
             f"{state.name} {properties.name} {properties.driver_version} {target}",
             self.writes.__name__,
-            way_of_graphs(_C.current_device()),
+            placement_of_graphs(_C.current_device()),
         )
 
 

@@ -1,5 +1,5 @@
-"""Random numbers that are made of other operators' random numbers, with the same draws as the host
-way: normal ones with means and deviations in tensors, and categories with weights.
+"""Random numbers that are made of other operators' random numbers, with the same draws as on the
+CPU: normal ones with means and deviations in tensors, and categories with weights.
 
 What CPU checks in tensors is checked here, too, at the price of waiting for the device.
 """

@@ -1,4 +1,4 @@
-"""Random numbers: those of the host way (csrc/random), by the same draws of Philox.
+"""Random numbers: those of csrc/random on the CPU, by the same draws of Philox.
 
 Calls whose arguments are wrong, and those with limits that a half type does not hold, are the
 host's. Probabilities in a tensor are not looked at: outside of [0, 1] they count as 0 or 1.

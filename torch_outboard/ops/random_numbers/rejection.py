@@ -1,6 +1,6 @@
-"""Random numbers that take an open number of draws: those of the host way, bit by bit.
+"""Random numbers that take an open number of draws: those of the CPU, bit by bit.
 
-Both ways compile one text, `torch_outboard/kernels/random_numbers/rejection.cl`. It computes in
+Both compile one source, `torch_outboard/kernels/random_numbers/rejection.cl`. It computes in
 float64, also for narrower dtypes: devices without it leave these operators to the host.
 """
 

@@ -1,17 +1,26 @@
-"""Graphs that always run by code for the host, in PyTorch's caches (see kept_graph.py)."""
+"""Graphs that run by code for the CPU, in PyTorch's caches.
+
+AOTAutograd's cache names an entry of Inductor's cache: the code with what it takes to call it for a
+device, under a key of its own.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._inductor.codecache import FxGraphCache
 from torch._inductor.output_code import CompiledFxGraph
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_outboard.inductor import host_code
-from torch_outboard.inductor.policy import way_of_graphs
-from torch_outboard.inductor.ways.kept_graph import digest, keep_as
+from torch_outboard.inductor.policy import placement_of_graphs
+
+log = logging.getLogger(__name__)
 
 
 class KeptHostGraph(CompiledFxGraph):
@@ -38,10 +47,10 @@ class KeptHostGraph(CompiledFxGraph):
         """Loads the code.
 
         Raises:
-            OSError: if graphs go another way now, which Inductor's cache takes for a miss.
+            OSError: if graphs run elsewhere now, which Inductor's cache takes for a miss.
         """
-        if way_of_graphs(self.device) != "host":
-            raise OSError("the graph was kept for another OUTBOARD_WAY")
+        if placement_of_graphs(self.device) != "host":
+            raise OSError("the graph was cached for another OUTBOARD_PLACEMENT")
         host_code.define_calls(self.calls)
         self.code = CompiledFxGraph.__new__(CompiledFxGraph)
         self.code.__dict__.update({**vars(self), "code": None})
@@ -85,6 +94,15 @@ def _keep(result: host_code.HostGraph, calls: list[str], inputs: Sequence[Any]) 
         return
     # Graphs of a device that differ in these alone are one for the CPU.
     about = result.device, result.cpu_results, calls
-    key = digest(code._fx_graph_cache_key, about, "always on the host")
+    parts = repr((code._fx_graph_cache_key, about))
+    key = f"f{hashlib.sha256(parts.encode()).hexdigest()[:51]}"  # as Inductor's cache has them
     graph = KeptHostGraph(code, result.device, result.cpu_results, calls)
-    keep_as(key, result, graph, inputs)
+    try:
+        with _disable_current_modes():
+            FxGraphCache._save_graph(key, graph, inputs, True, None)
+    except (AttributeError, TypeError) as problem:  # of a PyTorch with another cache
+        log.info("a graph is not cached: %s", problem)
+        return
+    result._fx_graph_cache_key = key
+    result._fx_graph_cache_debug_lines = []
+    result.guards_expr = graph.guards_expr

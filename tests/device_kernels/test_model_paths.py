@@ -1,4 +1,4 @@
-"""Training steps of real networks run on the device alone: no operator takes the host's way."""
+"""Training steps of real networks run on the device alone: no operator runs on the host."""
 
 from __future__ import annotations
 
@@ -84,5 +84,5 @@ def test_training_step_is_native(device, name):
     doubles = [x.double() if x.is_floating_point() else x for x in batch]
     expected = train(model.double(), doubles, 2)
     torch.testing.assert_close(losses.cpu().double(), expected, rtol=1e-5, atol=2e-6)
-    on_host = {row.op for row in report.rows if row.way != "device"} - READS
+    on_host = {row.op for row in report.rows if row.placement != "device"} - READS
     assert not on_host

@@ -1,0 +1,189 @@
+#include "dispatch/placement.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "dispatch/router.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/programs/compiler_probe.h"
+#include "runtime/programs/program.h"
+
+namespace outboard {
+
+std::atomic<bool> g_device_kernels_loaded{false};
+
+namespace {
+
+struct DevicePlacement {
+  std::atomic<PlacementSetting> setting{PlacementSetting::kAuto};
+  // Follows from the setting, the kind of device and its compiler.
+  std::atomic<bool> on_device{true};
+};
+
+std::array<DevicePlacement, kMaxDevices> g_devices;
+std::atomic<DeviceKernelLoader> g_loader{nullptr};
+
+DevicePlacement& placement_of(c10::DeviceIndex device) {
+  return g_devices.at(static_cast<size_t>(device));
+}
+
+bool answer_of(c10::DeviceIndex device) {
+  switch (placement_setting(device)) {
+    case PlacementSetting::kDevice:
+      return true;
+    case PlacementSetting::kHost:
+      return false;
+    case PlacementSetting::kAuto:
+      break;
+  }
+  // CPU kernels need no compilation, and small operators no launch.
+  if (device_properties(device).kind == OB_DEVICE_CPU && shares_host_memory(device)) return false;
+  return !(runs_code(device) && compiler_is_known_to_fail(device));
+}
+
+void update_answers() {
+  static std::mutex* mutex = new std::mutex;
+  std::lock_guard<std::mutex> lock(*mutex);
+  if (!g_device_kernels_loaded.load()) return;
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    placement_of(device).on_device.store(answer_of(device));
+  }
+}
+
+// Typed CPU kernels do not ask the router while nobody watches it. All of them have to until it is
+// known whether device kernels exist.
+void watch_router(bool wanted) {
+  static std::mutex* mutex = new std::mutex;
+  static bool watching = false;
+  std::lock_guard<std::mutex> lock(*mutex);
+  if (wanted == watching) return;
+  g_router_watchers += wanted ? 1 : -1;
+  watching = wanted;
+}
+
+// The line of a compiler's log that says what is wrong.
+std::string cause_in(const std::string& failure) {
+  std::istringstream lines(failure);
+  std::string first;
+  for (std::string line; std::getline(lines, line);) {
+    if (first.empty()) first = line;
+    const size_t error = line.find("error: ");
+    if (error != std::string::npos) return line.substr(error);
+  }
+  return first;
+}
+
+std::string words_about_compiler(c10::DeviceIndex device, const std::string& failure) {
+  return c10::str("the compiler of ", device_of(device), " (", device_properties(device).name,
+                  ") fails on a kernel that does nothing (", cause_in(failure), ")");
+}
+
+constexpr const char* kRemedy =
+    "`python -m torch_outboard doctor` prints its whole log; use another version of it, another "
+    "device or another driver";
+
+[[noreturn]] void refuse_device_placement(c10::DeviceIndex device) {
+  TORCH_CHECK(false, "device kernels were asked for by the placement 'device', and ",
+              words_about_compiler(device, compiler_failure(device).value_or("")), "; ", kRemedy,
+              ", or the placement 'host' (OUTBOARD_PLACEMENT=host)");
+}
+
+// Once for devices that share a compiler.
+void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
+  static std::mutex* mutex = new std::mutex;
+  static auto* said = new std::set<std::string>;
+  {
+    const ob_device_properties& properties = device_properties(device);
+    std::lock_guard<std::mutex> lock(*mutex);
+    if (!said->insert(c10::str(properties.name, '\n', properties.driver_version)).second) return;
+  }
+  TORCH_WARN(words_about_compiler(device, failure), ", so all operators run on the host; ", kRemedy,
+             ", or set OUTBOARD_PLACEMENT=host to keep this quiet");
+}
+
+bool driver_has_library_calls() {
+  const ob_driver& table = driver();
+  return table.matrix_product != nullptr || table.convolution != nullptr;
+}
+
+bool any_device_runs_code() {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (runs_code(device)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+PlacementSetting placement_setting(c10::DeviceIndex device) {
+  return placement_of(device).setting.load(std::memory_order_relaxed);
+}
+
+void set_placement_setting(c10::DeviceIndex device, PlacementSetting setting) {
+  if (device >= 0) {
+    placement_of(device).setting.store(setting);
+  } else {
+    for (DevicePlacement& each : g_devices) each.setting.store(setting);
+  }
+  update_answers();
+  if (g_device_kernels_loaded.load()) probe_compilers();
+}
+
+PlacementSetting& PlacementScope::current() noexcept {
+  static thread_local PlacementSetting current = PlacementSetting::kAuto;
+  return current;
+}
+
+bool runs_on_device(c10::DeviceIndex device) {
+  const DevicePlacement& placement = placement_of(device);
+  const PlacementSetting scope = PlacementScope::current();
+  if (scope == PlacementSetting::kHost) return false;
+  if (scope == PlacementSetting::kDevice) {
+    if (placement.setting.load(std::memory_order_relaxed) == PlacementSetting::kHost) return false;
+  } else if (!placement.on_device.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  if (!compiler_is_known_to_fail(device)) return true;
+  if (placement.setting.load() == PlacementSetting::kDevice) refuse_device_placement(device);
+  return false;
+}
+
+void set_device_kernel_loader(DeviceKernelLoader function) noexcept {
+  g_loader.store(function);
+  watch_router(!g_device_kernels_loaded.load());
+}
+
+void device_kernels_are_loaded() noexcept {
+  g_device_kernels_loaded.store(true, std::memory_order_release);
+  update_answers();
+  watch_router(false);
+}
+
+void probe_compilers() {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (!runs_code(device) || !answer_of(device)) continue;
+    const std::optional<std::string> failure = compiler_failure(device);
+    if (failure.has_value() && placement_setting(device) == PlacementSetting::kAuto) {
+      warn_of_compiler(device, *failure);
+    }
+  }
+  update_answers();
+}
+
+void load_device_kernels_now() {
+  const DeviceKernelLoader load = g_loader.load();
+  if (load == nullptr || !(any_device_runs_code() || driver_has_library_calls())) {
+    device_kernels_are_loaded();
+    return;
+  }
+  load();
+}
+
+}  // namespace outboard

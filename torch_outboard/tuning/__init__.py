@@ -1,1 +1,0 @@
-"""Measuring what is fastest on a device, and keeping it."""
