@@ -270,40 +270,6 @@ class GraphKernel:
     def build(self, device: int, /) -> None: ...
     def __call__(self, *arguments: object) -> None: ...
 
-class EpilogueTexts:
-    def __init__(self, of_row: str, row_values: int, body: str, operands: str) -> None: ...
-
-class FusedProduct:
-    def __init__(self, source: str, groups: str, /) -> None: ...
-    def __call__(
-        self,
-        left: torch.Tensor,
-        right: torch.Tensor,
-        texts: EpilogueTexts,
-        operands: Sequence[torch.Tensor],
-        results: Sequence[torch.dtype],
-        /,
-    ) -> list[torch.Tensor]: ...
-
-class FusedConvolution:
-    def __init__(self, source: str, planes: str, groups: str, /) -> None: ...
-    def __call__(
-        self,
-        input: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-        texts: EpilogueTexts,
-        operands: Sequence[torch.Tensor],
-        results: Sequence[torch.dtype],
-        /,
-    ) -> list[torch.Tensor]: ...
-
 def runs_code(device: int, /) -> bool: ...
 def compiler_failure(device: int, /) -> str | None: ...
 def configure_disk_cache(folder: str, limit: int, shared: bool) -> str: ...

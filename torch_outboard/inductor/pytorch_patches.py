@@ -230,7 +230,6 @@ def set_options_of_graphs() -> None:
         embedding_bags.define_lowerings()
         expressions.define_lowerings()
         keep_python(patches)
-        _use_templates(patches)
         _set_last_pass(patches)
         if captured:
             _capture_graphs(patches)
@@ -281,19 +280,6 @@ def _keep_order_of_draws(patches: dict[str, Any]) -> None:
 
     if not pytorch_keeps_it() and config.post_grad_custom_post_pass is None:
         patches.setdefault("post_grad_custom_post_pass", KeepOrder())
-
-
-def _use_templates(patches: dict[str, Any]) -> None:
-    """Sets the pass over graphs that `max_autotune` asks for."""
-    from torch._inductor import config
-
-    from torch_outboard.inductor.lowerings.templates import UseTemplates
-
-    wanted = [
-        patches.get(name, getattr(config, name)) for name in ("max_autotune", "max_autotune_gemm")
-    ]
-    if any(wanted) and config.post_grad_custom_pre_pass is None:
-        patches.setdefault("post_grad_custom_pre_pass", UseTemplates())
 
 
 def _for_host(

@@ -68,7 +68,7 @@ def _register_backend(_: ModuleType) -> None:
         from torch._inductor.codegen import common
 
         from torch_outboard.inductor import cache_folder, pytorch_patches
-        from torch_outboard.inductor.lowerings import convolutions, flex_kernels, products
+        from torch_outboard.inductor.lowerings import flex_kernels
         from torch_outboard.inductor.passes import random_numbers
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
@@ -85,8 +85,6 @@ def _register_backend(_: ModuleType) -> None:
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
-    products.define()
-    convolutions.define()
     flex_kernels.define()
     pytorch_patches.install()
 

@@ -75,8 +75,7 @@ Patches patches_of(const ConvolutionGeometry& geometry, const at::Tensor& source
 // out = left @ patches (+ bias), as many columns at a time as a cache holds.
 void multiply_patches(const ProductProgram& program, const ProductLayout& layout,
                       const at::Tensor& left, const at::Tensor& image, Patches patches,
-                      const at::Tensor& bias, const at::Tensor& out,
-                      const BoundEpilogue* epilogue = nullptr) {
+                      const at::Tensor& bias, const at::Tensor& out) {
   ProductScalars scalars;
   scalars.adds = bias.defined();
   scalars.beta = 1;
@@ -97,8 +96,7 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
     program.enqueue(pack, layout.batches * panels * program.slices(layout.depth), true, arguments);
     const TileOperand columns = program.packed_right(packed, layout.depth, patches.count);
     program.multiply(layout, scalars, rows, columns, out.mutable_data_ptr(),
-                     bias.defined() ? bias.const_data_ptr() : nullptr, begin, patches.count,
-                     epilogue);
+                     bias.defined() ? bias.const_data_ptr() : nullptr, begin, patches.count);
   }
 }
 
@@ -189,20 +187,18 @@ void ConvolutionPasses::lay_out(ConvolutionOperands& operands) const {
 
 void ConvolutionPasses::write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
-                                     const at::Tensor& result,
-                                     const BoundEpilogue* epilogue) const {
-  if (!geometry.transposed) return write_output(geometry, input, weight, bias, result, epilogue);
+                                     const at::Tensor& result) const {
+  if (!geometry.transposed) return write_output(geometry, input, weight, bias, result);
   GradientPlanes kept;
-  write_input(geometry, input, weight, bias, result, kept, epilogue);
+  write_input(geometry, input, weight, bias, result, kept);
 }
 
 void ConvolutionPasses::write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
-                                     const at::Tensor& output,
-                                     const BoundEpilogue* epilogue) const {
-  if (write_output_by_groups(geometry, input, weight, bias, output, epilogue, groups_)) return;
-  if (write_output_by_winograd(geometry, input, weight, bias, output, epilogue, planes_)) return;
-  if (write_output_by_planes(geometry, input, weight, bias, output, epilogue, planes_)) return;
+                                     const at::Tensor& output) const {
+  if (write_output_by_groups(geometry, input, weight, bias, output, groups_)) return;
+  if (write_output_by_winograd(geometry, input, weight, bias, output, planes_)) return;
+  if (write_output_by_planes(geometry, input, weight, bias, output, planes_)) return;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -216,23 +212,19 @@ void ConvolutionPasses::write_output(const ConvolutionGeometry& geometry, const 
       patches_of(geometry, input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
   const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
                                              needs_wide_index(layout), source_);
-  multiply_patches(program, layout, left, input, patches, bias, output, epilogue);
+  multiply_patches(program, layout, left, input, patches, bias, output);
 }
 
 void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
-                                    const at::Tensor& input, GradientPlanes& kept,
-                                    const BoundEpilogue* epilogue) const {
-  if (write_input_by_groups(geometry, output, weight, bias, input, epilogue, groups_)) return;
-  if (write_input_by_winograd(geometry, output, weight, bias, input, epilogue, planes_, kept)) {
-    return;
-  }
-  if (write_input_by_planes(geometry, output, weight, bias, input, epilogue, planes_, kept)) return;
+                                    const at::Tensor& input, GradientPlanes& kept) const {
+  if (write_input_by_groups(geometry, output, weight, bias, input, groups_)) return;
+  if (write_input_by_winograd(geometry, output, weight, bias, input, planes_, kept)) return;
+  if (write_input_by_planes(geometry, output, weight, bias, input, planes_, kept)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
-  // Columns of narrow dtypes would be rounded before they are added up, and what is added up in
-  // memory is not there when an epilogue would want it.
-  if (steps && input.element_size() >= 4 && epilogue == nullptr) {
+  // Columns of narrow dtypes would be rounded before they are added up.
+  if (steps && input.element_size() >= 4) {
     write_input_with_steps(geometry, output, weight, bias, input, source_);
     return;
   }
@@ -254,7 +246,7 @@ void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const a
   patches.scattered = 1;
   const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
                                              needs_wide_index(layout), source_);
-  multiply_patches(program, layout, left, output, patches, bias, input, epilogue);
+  multiply_patches(program, layout, left, output, patches, bias, input);
 }
 
 void ConvolutionPasses::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,

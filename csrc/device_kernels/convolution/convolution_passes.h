@@ -9,7 +9,6 @@
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/planes/plane_convolution.h"
-#include "device_kernels/product/epilogue.h"
 
 namespace outboard {
 
@@ -24,20 +23,20 @@ class ConvolutionPasses {
   // Whether kernels take tensors of these sizes; an undefined one is taken.
   static bool take(const at::Tensor& tensor);
 
-  // What a convolution returns, transposed or not; with an epilogue, its first result.
+  // What a convolution returns, transposed or not.
   void write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& result,
-                    const BoundEpilogue* epilogue = nullptr) const;
+                    const at::Tensor& weight, const at::Tensor& bias,
+                    const at::Tensor& result) const;
 
   // Lays operands out as the passes want them; results keep the format of the ones before.
   void lay_out(ConvolutionOperands& operands) const;
 
   void write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& output,
-                    const BoundEpilogue* epilogue = nullptr) const;
+                    const at::Tensor& weight, const at::Tensor& bias,
+                    const at::Tensor& output) const;
   void write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input,
-                   GradientPlanes& kept, const BoundEpilogue* epilogue = nullptr) const;
+                   GradientPlanes& kept) const;
   void write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
                     const at::Tensor& output, const at::Tensor& weight,
                     const GradientPlanes& kept) const;

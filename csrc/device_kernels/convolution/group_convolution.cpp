@@ -147,8 +147,7 @@ void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text) 
 
 bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const BoundEpilogue* epilogue,
-                            const std::string& text) {
+                            const at::Tensor& output, const std::string& text) {
   const GroupTiles* tiles = GroupTiles::find(weight.device().index(), weight.scalar_type(),
                                              /*wide=*/false, text);
   if (tiles == nullptr || !ConvolutionPasses::take(output)) return false;
@@ -183,8 +182,7 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
       way(has_channels_last(input), filled && has_channel_vectors(input))};
   tiles->convolve(layout, image, ways, scalars,
                   {weight.const_data_ptr(), input.const_data_ptr(), output.mutable_data_ptr(),
-                   address_of(bias)},
-                  epilogue);
+                   address_of(bias)});
   return true;
 }
 
@@ -192,8 +190,7 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
 // convolution without steps for each of them.
 bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const BoundEpilogue* epilogue,
-                           const std::string& text) {
+                           const at::Tensor& input, const std::string& text) {
   const GroupTiles* tiles = GroupTiles::find(weight.device().index(), weight.scalar_type(),
                                              /*wide=*/false, text);
   if (tiles == nullptr || !ConvolutionPasses::take(input)) return false;
@@ -246,8 +243,7 @@ bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor
         const int64_t begin = dot(at, strides);
         tiles->convolve(layout, image, ways, scalars,
                         {element(weight, dot(first, weight_strides)), output.const_data_ptr(),
-                         mutable_element(input, begin), address_of(bias)},
-                        epilogue, begin);
+                         mutable_element(input, begin), address_of(bias)});
       }
     }
   }

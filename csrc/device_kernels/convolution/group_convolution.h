@@ -8,19 +8,16 @@
 #include <string>
 
 #include "device_kernels/convolution/convolution_call.h"
-#include "device_kernels/product/epilogue.h"
 
 namespace outboard {
 
 // As in convolution_passes.h; `text` is that of group_tiles.h, which ProductProgram::keep returned.
 bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const BoundEpilogue* epilogue,
-                            const std::string& text);
+                            const at::Tensor& output, const std::string& text);
 bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const BoundEpilogue* epilogue,
-                           const std::string& text);
+                           const at::Tensor& input, const std::string& text);
 bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& output, const at::Tensor& weight,
                             const std::string& text);

@@ -78,7 +78,7 @@ std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide
 
 ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
                                const ProductBlocks& blocks, const std::string& source)
-    : device_(device), value_(product_value_dtype(dtype)), wide_(wide), source_(source) {
+    : device_(device), value_(product_value_dtype(dtype)), wide_(wide) {
   const bool cpu = device_properties(device).kind == OB_DEVICE_CPU;
   const Portions& portions = cpu ? kCpuPortions : kGpuPortions;
   const WorkShape shape = work_shape(device);
@@ -91,9 +91,9 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   fine_local_ = shape.local;
   packed_bytes_ = portions.packed_bytes;
   in_place_ = cpu && value_ == dtype;
-  definitions_ = definitions(dtype, value_, width_, wide, blocks, slice_);
-  if (in_place_) definitions_ += define("IN_PLACE", "");
-  text_ = with_type_functions(definitions_ + source);
+  std::string text = definitions(dtype, value_, width_, wide, blocks, slice_);
+  if (in_place_) text += define("IN_PLACE", "");
+  text_ = with_type_functions(text + source);
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
   tiles_ = &kernel("tiles");
@@ -122,16 +122,6 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
 
 Kernel& ProductProgram::kernel(const char* name) const {
   return find_kernel(device_, text_, name, literal_options(value_));
-}
-
-Kernel& ProductProgram::fused_tiles(const Epilogue& epilogue) const {
-  using Key = std::tuple<const void*, const void*>;
-  static auto* kernels = new KernelTable<Key, Kernel*>;
-  return *kernels->find(Key{this, &epilogue}, [&] {
-    return &find_kernel(device_,
-                        with_type_functions(definitions_ + epilogue.text(value_, width_) + source_),
-                        "tiles", literal_options(value_));
-  });
 }
 
 at::Tensor ProductProgram::workspace(int64_t elements) const {
@@ -216,8 +206,7 @@ void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayou
 
 void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars& scalars,
                               const TileOperand& left, const TileOperand& right, void* out,
-                              const void* added, int64_t begin, int64_t count,
-                              const BoundEpilogue* epilogue) const {
+                              const void* added, int64_t begin, int64_t count) const {
   const int64_t row_panels = round_up(layout.rows, rows_) / rows_;
   const int64_t column_panels = round_up(count, columns_) / columns_;
   LaunchArguments arguments;
@@ -226,10 +215,8 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
   add_index(arguments, count);
   add_layout(arguments, left.places);
   add_layout(arguments, right.places);
-  if (epilogue != nullptr) epilogue->add_arguments(arguments);
-  Kernel& kernel = epilogue != nullptr ? fused_tiles(epilogue->epilogue()) : *tiles_;
   const int64_t groups = round_up(row_panels, panels_) / panels_;
-  enqueue(kernel, layout.batches * column_panels * groups, true, arguments);
+  enqueue(*tiles_, layout.batches * column_panels * groups, true, arguments);
 }
 
 void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "device_kernels/product/epilogue.h"
 #include "device_kernels/product/product_blocks.h"
 #include "device_kernels/product/tile_places.h"
 #include "runtime/export.h"
@@ -77,11 +76,10 @@ class OUTBOARD_API ProductProgram {
   TileOperand right_operand(const ProductLayout& layout, const void* right) const;
   // `columns` columns of a right operand that a kernel packed.
   TileOperand packed_right(const at::Tensor& packed, int64_t depth, int64_t columns) const;
-  // Columns [begin, begin + count), `right` holding those columns alone. With an epilogue, `out` is
-  // its first result.
+  // Columns [begin, begin + count), `right` holding those columns alone.
   void multiply(const ProductLayout& layout, const ProductScalars& scalars, const TileOperand& left,
                 const TileOperand& right, void* out, const void* added, int64_t begin,
-                int64_t count, const BoundEpilogue* epilogue = nullptr) const;
+                int64_t count) const;
 
   // Products without packing: `multiply_rows` where the columns of `right` are neighbours in
   // memory, `multiply_single` anywhere, `multiply_slices` for one long row and one column.
@@ -114,7 +112,6 @@ class OUTBOARD_API ProductProgram {
  private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                  const ProductBlocks& blocks, const std::string& source);
-  Kernel& fused_tiles(const Epilogue& epilogue) const;
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const void* left, const void* right, void* out,
@@ -132,8 +129,7 @@ class OUTBOARD_API ProductProgram {
   int coarse_local_;
   int fine_local_;
   int64_t packed_bytes_;
-  const std::string& source_;
-  std::string definitions_, text_;  // `text_` is both together
+  std::string text_;
   Kernel* pack_left_;
   Kernel* pack_right_;
   Kernel* tiles_;

@@ -19,8 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "device_kernels/convolution/fused_convolution.h"
-#include "device_kernels/product/fused_product.h"
 #include "dispatch/placement.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
@@ -289,30 +287,6 @@ void bind_compiled(py::module_& m) {
            py::arg("local"), py::arg("grain"), py::arg("limit"))
       .def("build", &GraphKernel::build, py::call_guard<py::gil_scoped_release>())
       .def("__call__", &GraphKernel::call);
-  py::class_<Epilogue::Texts>(m, "EpilogueTexts")
-      .def(py::init([](std::string of_row, int row_values, std::string body, std::string operands) {
-             return Epilogue::Texts{std::move(of_row), row_values, std::move(body),
-                                    std::move(operands)};
-           }),
-           py::arg("of_row"), py::arg("row_values"), py::arg("body"), py::arg("operands"));
-  py::class_<FusedProduct>(m, "FusedProduct")
-      .def(py::init<const std::string&, const std::string&>())
-      .def("__call__", &FusedProduct::call, py::call_guard<py::gil_scoped_release>());
-  py::class_<FusedConvolution>(m, "FusedConvolution")
-      .def(py::init<const std::string&, const std::string&, const std::string&>())
-      .def(
-          "__call__",
-          [](const FusedConvolution& self, const at::Tensor& input, const at::Tensor& weight,
-             const std::optional<at::Tensor>& bias, std::vector<int64_t> stride,
-             std::vector<int64_t> padding, std::vector<int64_t> dilation, bool transposed,
-             std::vector<int64_t> output_padding, int64_t groups, const Epilogue::Texts& texts,
-             const std::vector<at::Tensor>& operands, const std::vector<at::ScalarType>& results) {
-            const ConvolutionArguments arguments{std::move(stride),         std::move(padding),
-                                                 std::move(dilation),       transposed,
-                                                 std::move(output_padding), groups};
-            return self.call(input, weight, bias, arguments, texts, operands, results);
-          },
-          py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace outboard

@@ -3,7 +3,6 @@
 // A patch element is (channel, depth, height, width of the kernel), a position (batch, depth,
 // height, width of a place that the kernel is put on); both are numbered row by row.
 
-#ifndef FUSED
 typedef struct {
   I batches, depth, begin, count;  // of the packed operand; columns [begin, begin + count)
   I group, image, channel;         // strides of the source
@@ -202,4 +201,3 @@ __kernel void gather_columns(OB_POINTER(X, columns), OB_POINTER(X, out), OB_POIN
     }
   }
 }
-#endif

@@ -9,7 +9,6 @@
 //   ACROSS, DOWN                  work items of a group, side by side and one below the other
 //   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns whose sums an item has
 //   DEPTH                         of a slice
-// FUSED and what belongs to it are those of matrix_product.cl.
 //
 // Where the result has few tiles, several groups have parts of the depth of one tile. They write
 // their sums into `partials`, which `add_parts` adds up in the order of the depth.
@@ -18,12 +17,6 @@
 // convolution is, or of a gradient. The engine says by two Axes what its depth and its columns are.
 
 // Where the generator defines MATRIX_UNITS, matrix_unit_tiles.cl has another group_tiles.
-
-#ifndef FUSED
-#define OUT X
-#define FUSED_PARAMETERS
-#define FUSED_BIND
-#endif
 
 #define ITEMS (ACROSS * DOWN)
 // NVIDIA's compiler heeds no limit of registers where it knows the size of groups.
@@ -138,25 +131,17 @@ static inline int4 image_place(I number, I count, const Axes *axes, const Image 
 
 // What every kernel gets; `count` is how many groups or work items have work.
 #define PARAMETERS                                                                              \
-  OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(OUT, out), OB_POINTER(X, added),        \
+  OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out), OB_POINTER(X, added),          \
       OB_POINTER(S, partials), const Layout l, const S alpha, const S beta, const int adds,     \
-      IMAGE_PARAMETERS FUSED_PARAMETERS const I count
+      IMAGE_PARAMETERS const I count
 #define BEGIN \
-  OB_BIND(X, left) OB_BIND(X, right) OB_BIND(OUT, out) OB_BIND(X, added) OB_BIND(S, partials) \
-  FUSED_BIND const Layout layout = l;
-
-#ifdef FUSED
-#define FUSED_POINTER Fused *fused,
-#define FUSED_ADDRESS &fused,
-#else
-#define FUSED_POINTER
-#define FUSED_ADDRESS
-#endif
+  OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added) OB_BIND(S, partials) \
+  const Layout layout = l;
 
 // Stores results of `row` from `column` on, at at[W]; -1 for one that there is not.
-static inline void store_sums(FUSED_POINTER V sum, __global OUT *out, const __global X *added,
-                              const I *at, I batch, I row, I column, const Layout *l,
-                              const S alpha, const S beta, const int adds) {
+static inline void store_sums(V sum, __global X *out, const __global X *added, const I *at,
+                              I batch, I row, I column, const Layout *l, const S alpha,
+                              const S beta, const int adds) {
   int dense = at[0] >= 0;
 #pragma unroll
   for (int i = 1; i < W; ++i) dense &= at[i] == at[0] + i;
@@ -171,14 +156,6 @@ static inline void store_sums(FUSED_POINTER V sum, __global OUT *out, const __gl
     }
     value += (V)(beta) * VLOAD(0, addends);
   }
-#ifdef FUSED
-  fused_row(fused, batch * l->rows + row);
-  if (dense) {
-    fused_store(fused, out, at[0], column, value);
-  } else {
-    fused_scatter(fused, out, at, column, value);
-  }
-#else
   if (dense) {
     STOREV(out, at[0], value);
   } else {
@@ -189,7 +166,6 @@ static inline void store_sums(FUSED_POINTER V sum, __global OUT *out, const __gl
       if (at[i] >= 0) STORE(out, at[i], lanes[i]);
     }
   }
-#endif
 }
 
 // Vectors of a row of `partials`.
@@ -395,7 +371,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 #endif
         at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
       }
-      store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+      store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
     }
   }
 }
@@ -426,5 +402,5 @@ __kernel void add_parts(PARAMETERS) {
 #endif
     at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
   }
-  store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+  store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
 }

@@ -6,23 +6,10 @@
 // item; SLICE, the depth that a work item packs; and IN_PLACE, if tiles may read operands that are
 // not packed, whose elements are of the type of values.
 //
-// FUSED, if it is defined, says that there is an epilogue (epilogue.h), and that kernels which store
-// sums are all that is wanted. Then FUSED_PARAMETERS and FUSED_BIND are parameters of its own, the
-// second of which makes the variable `fused`, and there are
-//   fused_row(&fused, row)                        to be called for each row first
-//   fused_store(&fused, out, at, column, sums)    W columns from `column` on, at `at` and behind it
-//   fused_scatter(&fused, out, at, column, sums)  the same at places[W]; -1 for one that there is not
-//
 // Two-level indices: index i along the depth lies at (i / inner) * outer stride + (i % inner) *
 // stride, and the same for columns of `out`. That is how a batch becomes part of one dimension.
 
 #define COLUMNS (VECTORS * W)
-
-#ifndef FUSED
-#define OUT X
-#define FUSED_PARAMETERS
-#define FUSED_BIND
-#endif
 
 typedef struct {
   I batch, row, column, outer;  // strides; `row` of the right operand is along the depth
@@ -51,7 +38,6 @@ typedef struct {
 #define EARLY(places) 0
 #endif
 
-#ifndef FUSED
 // W elements of each of four lines, at `stride`, as W groups of four every `width` elements.
 static inline void pack_four(const __global X *source, I stride, __global S *to, const int width) {
   const V a = LOADV(source, 0), b = LOADV(source, stride);
@@ -157,8 +143,6 @@ __kernel void pack_right(OB_POINTER(X, source), OB_POINTER(S, packed), const Lay
        item % slices * SLICE, COLUMNS);
 }
 
-#endif
-
 static inline I column_offset(I column, I inner, const Strides strides) {
   return column / inner * strides.outer + column % inner * strides.column;
 }
@@ -169,11 +153,11 @@ static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, i
 }
 
 // Tiles of `columns` columns from column `begin` on, which `right` begins with.
-__kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, out),
+__kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out),
                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                     const int adds, const I begin, const I columns, const Places left_at,
-                    const Places right_at, FUSED_PARAMETERS const I items) {
-  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(OUT, out) OB_BIND(X, added) FUSED_BIND
+                    const Places right_at, const I items) {
+  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added)
   const I item = get_global_id(0);
   if (item >= items) return;
   const I row_panels = (l.rows + ROWS - 1) / ROWS;
@@ -239,44 +223,25 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
       const I row = panel * ROWS + r;
       const S *sum = tile + (above + r) * COLUMNS;
       const __global X *addends = added + row * l.added.row;
-#ifdef FUSED
-      fused_row(&fused, batch * l.rows + row);
-#else
       __global X *results = out + row * l.out.row;
-#endif
       for (int v = 0; v < VECTORS; ++v) {
         const int c = v * W;
         if (dense[v] && (!adds || l.added.column <= 1)) {
           V value = (V)(alpha) * VLOAD(v, sum);
           if (adds && l.added.column == 0) value += (V)(beta * LOAD(addends, added_at[c]));
           if (adds && l.added.column == 1) value += (V)(beta) * LOADV(addends, added_at[c]);
-#ifdef FUSED
-          fused_store(&fused, out, row * l.out.row + out_at[c], column + c, value);
-#else
           STOREV(results, out_at[c], value);
-#endif
           continue;
         }
-#ifdef FUSED
-        I at[W];
-        S values[W];
-        for (int i = 0; i < W; ++i) {
-          at[i] = c + i >= known && c + i < width ? row * l.out.row + out_at[c + i] : -1;
-          values[i] = combine(sum[c + i], addends, added_at[c + i], alpha, beta, adds);
-        }
-        fused_scatter(&fused, out, at, column + c, VLOAD(0, values));
-#else
         for (int i = max(c, known); i < min(c + W, width); ++i) {
           const S value = combine(sum[i], addends, added_at[i], alpha, beta, adds);
           STORE(results, out_at[i], value);
         }
-#endif
       }
     }
   }
 }
 
-#ifndef FUSED
 // For products that do not pay for packing: W neighbouring columns of a row, where the columns of
 // `right` are neighbours in memory.
 __kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
@@ -374,4 +339,3 @@ __kernel void sum_slices(OB_POINTER(S, partials), OB_POINTER(X, out), const I co
   for (I i = 0; i < count; ++i) sum += partials[i];
   STORE(out, 0, sum);
 }
-#endif

@@ -402,7 +402,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
 #endif
         at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
       }
-      store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+      store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
     }
   }
 }

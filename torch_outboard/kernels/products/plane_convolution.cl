@@ -6,19 +6,11 @@
 // positions exist in planes alone; what is computed for them is not stored. A convolution with
 // steps reads a plane for every remainder of its places.
 //
-// With FUSED, as in matrix_product.cl, there are the kernels that store results alone.
-//
 // The engine defines what stands at the top of matrix_product.cl, and: ROWS x COLUMNS, the tile of a
 // product, ROWS a power of two; PANELS, the most panels of ROWS rows in a work item;
 // FILTERS x ELEMENTS, the tile of a gradient of a weight; TAPS, the most elements of a kernel.
 
 #define VECTORS (COLUMNS / W)
-
-#ifndef FUSED
-#define OUT X
-#define FUSED_PARAMETERS
-#define FUSED_BIND
-#endif
 
 typedef struct {
   I phases[3], grid[3];  // planes of a channel, and places of one
@@ -53,7 +45,6 @@ static inline I find_offsets(const Taps *t, const Planes *p, I *offsets) {
   return n;
 }
 
-#ifndef FUSED
 typedef struct {
   I images, channels;
   I image, channel, stride[3], size[3];  // of the source
@@ -216,8 +207,6 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
   }
 }
 
-#endif
-
 typedef struct {
   I groups, rows, channels;  // rows and channels of a group
   I count, grid[3];          // columns: of all images, and of one
@@ -225,7 +214,6 @@ typedef struct {
   I image, row, first, stride[3];  // of the result
 } Result;
 
-#ifndef FUSED
 // Panels of COLUMNS positions of the result, tap by tap, for maps so small that planes have too many
 // positions more. A work item packs `slice` channels.
 __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const Planes p,
@@ -300,7 +288,6 @@ __kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const Pl
     for (I i = l.count; i < plane; ++i) first[i] = 0;
   }
 }
-#endif
 
 // Sums of a tile over `channels` times `taps`: of rows packed in `a` and columns in `b`.
 static inline void multiply(const __global S *a, const __global S *b, const I channels,
@@ -332,11 +319,11 @@ static inline void multiply(const __global S *a, const __global S *b, const I ch
 
 // out = weights * planes (+ bias), `panels` panels of rows in a work item; `gathered` says that
 // columns are what gather_patches made.
-__kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POINTER(OUT, out),
+__kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POINTER(X, out),
                           OB_POINTER(X, bias), const Planes p, const Taps t, const Result l,
                           const I bias_stride, const int adds, const int gathered, const I panels,
-                          FUSED_PARAMETERS const I items) {
-  OB_BIND(S, weights) OB_BIND(S, planes) OB_BIND(OUT, out) OB_BIND(X, bias) FUSED_BIND
+                          const I items) {
+  OB_BIND(S, weights) OB_BIND(S, planes) OB_BIND(X, out) OB_BIND(X, bias)
   const I item = get_global_id(0);
   if (item >= items) return;
   const I row_panels = (l.rows + ROWS - 1) / ROWS, column_panels = (l.count + COLUMNS - 1) / COLUMNS;
@@ -390,25 +377,9 @@ __kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POIN
     for (I r = 0; r < height; ++r) {
       const I row = group * l.rows + panel * ROWS + r;
       const S first = adds ? LOAD(bias, row * bias_stride) : (S)0;
-#ifdef FUSED
-      fused_row(&fused, row);
-#else
       __global X *to = out + row * l.row;
-#endif
       for (int v = 0; v < VECTORS; ++v) {
         const S *values = tile + r * COLUMNS + v * W;
-#ifdef FUSED
-        const V sums = VLOAD(0, values) + (V)(first);
-        if (dense[v]) {
-          fused_store(&fused, out, row * l.row + at[v * W], 0, sums);
-          continue;
-        }
-        I places[W];
-        for (int i = 0; i < W; ++i) {
-          places[i] = at[v * W + i] >= 0 ? row * l.row + at[v * W + i] : -1;
-        }
-        fused_scatter(&fused, out, places, 0, sums);
-#else
         if (dense[v]) {
           STOREV(to, at[v * W], VLOAD(0, values) + (V)(first));
           continue;
@@ -417,13 +388,11 @@ __kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POIN
           const I place = at[v * W + i];
           if (place >= 0) STORE(to, place, values[i] + first);
         }
-#endif
       }
     }
   }
 }
 
-#ifndef FUSED
 typedef struct {
   I groups, filters, channels;  // filters and channels of a group
   I plane;                      // of the gradient's planes, which have no phases
@@ -548,4 +517,3 @@ __kernel void sum_parts(OB_POINTER(S, sums), OB_POINTER(X, out), const I parts, 
     STORE(out, i, total);
   }
 }
-#endif

@@ -15,7 +15,6 @@ static inline S sum_of_lanes(S sum, __local S *sums, int item, int lane, int lan
   return sums[item];
 }
 
-#ifndef FUSED
 // One result, or its part.
 static inline void store_sum(S sum, __global X *out, const __global X *added, __global S *partials,
                              I at, I part, I batch, I row, I column, const Layout *l,
@@ -32,9 +31,8 @@ static inline void store_sum(S sum, __global X *out, const __global X *added, __
   }
   STORE(out, at, value);
 }
-#endif
 
-#if !defined(IMAGE) && !defined(FUSED)
+#ifndef IMAGE
 // With few columns: some items have a row. Where rows lie along the depth in memory, these are 32
 // neighbours, and otherwise neighbours have 32 rows.
 GROUP_KERNEL void thin_products(PARAMETERS) {
@@ -77,9 +75,7 @@ GROUP_KERNEL void thin_products(PARAMETERS) {
   const I at = batch * l.out.batch + row * l.out.row + column * l.out.column;
   store_sum(sum, out, added, partials, at, part, batch, row, column, &layout, alpha, beta, adds);
 }
-#endif
-
-#ifdef IMAGE
+#else
 // With few rows: an item has W columns of a row.
 __kernel void single_rows(PARAMETERS) {
   BEGIN
@@ -127,11 +123,9 @@ __kernel void single_rows(PARAMETERS) {
     }
   }
   const V sum = VLOAD(0, lanes);
-  store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+  store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
 }
-#endif
 
-#if defined(IMAGE) && !defined(FUSED)
 // With few rows and columns: a group goes along the depth for this many results of a row.
 #define RESULTS 5
 GROUP_KERNEL void few_results(PARAMETERS) {

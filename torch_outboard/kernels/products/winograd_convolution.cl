@@ -13,7 +13,6 @@ typedef struct {
   I weights, places;     // elements from point to point
 } TileGrid;
 
-#ifndef FUSED
 // What tiles of 4 x 4 places, 2 apart, become: B' d B. `to` is the first point of the first tile,
 // points lie `point` apart, and W tiles that follow each other are written.
 static inline void transform_places(const __global S *from, const I row, __global S *to, const I point) {
@@ -230,29 +229,13 @@ static inline void write_row(const S *from, __global X *out, const I at, const I
   }
   for (; i < count; ++i) STORE(out, at + i, from[i]);
 }
-#else
-// The same of what an epilogue makes of them.
-static inline void write_fused_row(const S *from, const Fused *fused, __global OUT *out, const I at,
-                                   const I count) {
-  I i = 0;
-  for (; i + W <= count; i += W) fused_store(fused, out, at + i, 0, VLOAD(0, from + i));
-  if (i == count) return;
-  if (count >= W) {
-    fused_store(fused, out, at + count - W, 0, VLOAD(0, from + count - W));
-    return;
-  }
-  I places[W];
-  for (int j = 0; j < W; ++j) places[j] = j < count ? at + j : -1;
-  fused_scatter(fused, out, places, 0, VLOAD(0, from));
-}
-#endif
 
 // Products of all points and A' m A, the results of tiles: out = weights * places (+ bias), `panels`
 // panels of rows in a work item, PANELS at most.
-__kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(OUT, out),
+__kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(X, out),
                              OB_POINTER(X, bias), const Result l, const TileGrid g, const I bias_stride,
-                             const int adds, const I panels, FUSED_PARAMETERS const I items) {
-  OB_BIND(S, weights) OB_BIND(S, points) OB_BIND(OUT, out) OB_BIND(X, bias) FUSED_BIND
+                             const int adds, const I panels, const I items) {
+  OB_BIND(S, weights) OB_BIND(S, points) OB_BIND(X, out) OB_BIND(X, bias)
   const I item = get_global_id(0);
   if (item >= items) return;
   const I row_panels = (l.rows + ROWS - 1) / ROWS, column_panels = (l.count + COLUMNS - 1) / COLUMNS;
@@ -291,9 +274,6 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
     for (I r = 0; r < height; ++r) {
       const I row = group * l.rows + panel * ROWS + r;
       const V first = (V)(adds ? LOAD(bias, row * bias_stride) : (S)0);
-#ifdef FUSED
-      fused_row(&fused, row);
-#endif
       S results[2][2 * COLUMNS + W];
       for (int v = 0; v < VECTORS; ++v) {
         const S *products = tile + r * COLUMNS + v * W;
@@ -320,11 +300,7 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
       for (I n = 0; n < runs; ++n) {
         for (I y = 0; y < heights[n]; ++y) {
           const I at = row * l.row + places[n] + y * l.stride[1];
-#ifdef FUSED
-          write_fused_row(results[y] + 2 * starts[n], &fused, out, at, widths[n]);
-#else
           write_row(results[y] + 2 * starts[n], out, at, widths[n]);
-#endif
         }
       }
     }

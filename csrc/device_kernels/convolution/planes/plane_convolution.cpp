@@ -79,8 +79,7 @@ void* image_address(const at::Tensor& image, int64_t number) {
 
 bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const BoundEpilogue* epilogue,
-                            const std::string& text) {
+                            const at::Tensor& output, const std::string& text) {
   if (!suits(output, weight, geometry)) return false;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
@@ -106,15 +105,14 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
     const ResultLayout result{
         images, output.stride(0), output.stride(1), 0, spatial(output.strides(), 1), extent};
     program.multiply(weights, packed, layout, pattern, planes, gathers, result, bias,
-                     image_address(output, begin), epilogue, begin * output.stride(0));
+                     image_address(output, begin));
   }
   return true;
 }
 
 bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const BoundEpilogue* epilogue,
-                           const std::string& text, GradientPlanes& kept) {
+                           const at::Tensor& input, const std::string& text, GradientPlanes& kept) {
   if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
       volume(geometry.stride) > kMostPasses) {
     return false;
@@ -167,7 +165,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
         result.extent[d] = (sizes[d] - first[d] + geometry.stride[d] - 1) / geometry.stride[d];
       }
       program.multiply(weights, packed[i], layout, pattern, planes, gathers, result, bias,
-                       image_address(input, begin), epilogue, begin * input.stride(0));
+                       image_address(input, begin));
     }
   }
   return true;

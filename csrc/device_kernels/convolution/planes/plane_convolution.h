@@ -8,7 +8,6 @@
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/planes/plane_layout.h"
-#include "device_kernels/product/epilogue.h"
 
 namespace outboard {
 
@@ -19,17 +18,15 @@ struct GradientPlanes {
 };
 
 // As in convolution.cpp: `output` is what a convolution that is not transposed writes, `input` what
-// it reads; with an epilogue, what is written is its first result. `text` is that of the kernels,
-// which ProductProgram::keep returned. `kept` is what write_input_by_planes leaves behind, of all
-// images of `output`, for write_weight_by_planes, which packs nothing then if the grid is the same.
+// it reads. `text` is that of the kernels, which ProductProgram::keep returned. `kept` is what
+// write_input_by_planes leaves behind, of all images of `output`, for write_weight_by_planes, which
+// packs nothing then if the grid is the same.
 bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const BoundEpilogue* epilogue,
-                            const std::string& text);
+                            const at::Tensor& output, const std::string& text);
 bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const BoundEpilogue* epilogue,
-                           const std::string& text, GradientPlanes& kept);
+                           const at::Tensor& input, const std::string& text, GradientPlanes& kept);
 bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& output, const at::Tensor& weight,
                             const std::string& text, const GradientPlanes& kept);

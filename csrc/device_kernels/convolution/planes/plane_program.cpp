@@ -58,7 +58,7 @@ WeightLayout WeightLayout::of(const at::Tensor& weight, int64_t groups, bool bac
 }
 
 PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
-    : device_(device), value_(outboard::value_dtype(dtype)), source_(source) {
+    : device_(device), value_(outboard::value_dtype(dtype)) {
   const WorkShape shape = work_shape(device);
   const Tiles& tiles = shape.vector_bytes == 64 ? kWideTiles : kTiles;
   value_bytes_ = static_cast<int64_t>(c10::elementSize(value_));
@@ -72,8 +72,7 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   text += define("ROWS", rows_) + define("COLUMNS", columns_);
   text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
   text += define("PANELS", kPanels) + define("TAPS", kTaps) + define("SLICE", kSlice);
-  definitions_ = text;
-  text_ = with_type_functions(definitions_ + source);
+  text_ = with_type_functions(text + source);
   const auto kernel = [&](const char* name) { return &this->kernel(name); };
   pack_planes_ = kernel("pack_planes");
   pack_weights_ = kernel("pack_weights");
@@ -94,18 +93,6 @@ const PlaneProgram& PlaneProgram::find(c10::DeviceIndex device, ScalarType dtype
 
 Kernel& PlaneProgram::kernel(const char* name) const {
   return find_kernel(device_, text_, name, literal_options(value_));
-}
-
-Kernel& PlaneProgram::kernel(const char* name, const BoundEpilogue* epilogue) const {
-  if (epilogue == nullptr) return kernel(name);
-  using Key = std::tuple<const void*, const void*, std::string>;
-  static auto* kernels = new KernelTable<Key, Kernel*>;
-  const Epilogue& kind = epilogue->epilogue();
-  return *kernels->find(Key{this, &kind, name}, [&] {
-    const std::string text =
-        with_type_functions(definitions_ + kind.text(value_, width_) + source_);
-    return &find_kernel(device_, text, name, literal_options(value_));
-  });
 }
 
 at::Tensor PlaneProgram::workspace(int64_t elements) const {
@@ -162,8 +149,7 @@ int64_t PlaneProgram::panels_of_item(int64_t tiles) const {
 void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packed,
                             const PlaneLayout& layout, const TapPattern& pattern,
                             const at::Tensor& planes, bool gathers, const ResultLayout& result,
-                            const at::Tensor& bias, void* out, const BoundEpilogue* epilogue,
-                            int64_t first) const {
+                            const at::Tensor& bias, void* out) const {
   const int64_t taps = pattern.taps();
   const SpatialValues& grid = gathers ? result.extent : layout.grid;
   const int64_t count = result.images * grid[0] * grid[1] * grid[2];
@@ -192,9 +178,7 @@ void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packe
   arguments.value(planes_of).value(taps_of(pattern)).value(columns);
   arguments.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
   arguments.value(narrow(gathers)).value(narrow(panels));
-  if (epilogue != nullptr) epilogue->add_arguments(arguments, first);
-  Kernel& kernel = epilogue != nullptr ? this->kernel("plane_tiles", epilogue) : *plane_tiles_;
-  enqueue(kernel, weights.groups * column_panels * divide_up(row_panels, panels), arguments);
+  enqueue(*plane_tiles_, weights.groups * column_panels * divide_up(row_panels, panels), arguments);
 }
 
 at::Tensor PlaneProgram::gather_taps(const WeightLayout& weights, const PlaneLayout& layout,

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "device_kernels/convolution/planes/plane_layout.h"
-#include "device_kernels/product/epilogue.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
@@ -59,12 +58,10 @@ class PlaneProgram {
                           const TapPattern& pattern) const;
 
   // Writes a result from planes and packed weights, plus `bias` if it is defined. `gathers`:
-  // patches are gathered first, since planes have too many positions that the result has not. With
-  // an epilogue, `out` is its first result from element `first` on.
+  // patches are gathered first, since planes have too many positions that the result has not.
   void multiply(const WeightLayout& weights, const at::Tensor& packed, const PlaneLayout& layout,
                 const TapPattern& pattern, const at::Tensor& planes, bool gathers,
-                const ResultLayout& result, const at::Tensor& bias, void* out,
-                const BoundEpilogue* epilogue, int64_t first) const;
+                const ResultLayout& result, const at::Tensor& bias, void* out) const;
 
   // Planes of what each tap meets at the positions of a result, `gathered`, instead of such of an
   // image with more positions. PlaneLayout::of_taps makes the layout.
@@ -86,8 +83,6 @@ class PlaneProgram {
 
   // Pieces for algorithms with kernels of their own in the program.
   Kernel& kernel(const char* name) const;
-  // The same; with an epilogue that of the kernels that store results with it.
-  Kernel& kernel(const char* name, const BoundEpilogue* epilogue) const;
   at::Tensor workspace(int64_t elements) const;
   // How many panels of rows a work item does, where there are so many tiles.
   int64_t panels_of_item(int64_t tiles) const;
@@ -105,8 +100,7 @@ class PlaneProgram {
   int rows_, columns_;      // of a tile
   int filters_, elements_;  // of a tile of gradients
   int64_t processors_;
-  const std::string& source_;
-  std::string definitions_, text_;  // `text_` is both together
+  std::string text_;
   Kernel* pack_planes_;
   Kernel* pack_weights_;
   Kernel* gather_patches_;

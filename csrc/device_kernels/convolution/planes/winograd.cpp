@@ -121,8 +121,7 @@ at::Tensor transform_weights(const PlaneProgram& program, const at::Tensor& weig
 // planes are left in `kept` if all images are packed at once.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
-           const at::Tensor& result, const BoundEpilogue* epilogue, const std::string& text,
-           GradientPlanes& kept) {
+           const at::Tensor& result, const std::string& text, GradientPlanes& kept) {
   const SpatialValues extent = spatial(result.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
@@ -178,8 +177,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
     multiply.value(grid);
     multiply.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
     multiply.value(narrow(panels));
-    if (epilogue != nullptr) epilogue->add_arguments(multiply, begin * result.stride(0));
-    program.enqueue(program.kernel("winograd_tiles", epilogue),
+    program.enqueue(program.kernel("winograd_tiles"),
                     weights.groups * column_panels * divide_up(row_panels, panels), multiply);
   }
   return true;
@@ -189,25 +187,23 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
 
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& output, const BoundEpilogue* epilogue,
-                              const std::string& text) {
+                              const at::Tensor& output, const std::string& text) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   GradientPlanes unused;
   return suits(geometry, output, weight, weights) && output.stride(-1) == 1 &&
-         write(input, weight, weights, false, geometry.padding, bias, output, epilogue, text,
-               unused);
+         write(input, weight, weights, false, geometry.padding, bias, output, text, unused);
 }
 
 // The gradient of an input is a convolution as well, with kernels the other way round and as much
 // padding as makes its size fit.
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& input, const BoundEpilogue* epilogue,
-                             const std::string& text, GradientPlanes& kept) {
+                             const at::Tensor& input, const std::string& text,
+                             GradientPlanes& kept) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
   return suits(geometry, input, weight, weights) && input.stride(-1) == 1 &&
-         write(output, weight, weights, true, padding, bias, input, epilogue, text, kept);
+         write(output, weight, weights, true, padding, bias, input, text, kept);
 }
 
 // The gradient of a weight: sums over tiles of the products of points of `input` and of `output`,

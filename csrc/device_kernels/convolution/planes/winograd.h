@@ -8,7 +8,6 @@
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/planes/plane_convolution.h"
-#include "device_kernels/product/epilogue.h"
 
 namespace outboard {
 
@@ -16,12 +15,11 @@ namespace outboard {
 // Each returns false for what other kernels suit better.
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& output, const BoundEpilogue* epilogue,
-                              const std::string& text);
+                              const at::Tensor& output, const std::string& text);
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& input, const BoundEpilogue* epilogue,
-                             const std::string& text, GradientPlanes& kept);
+                             const at::Tensor& input, const std::string& text,
+                             GradientPlanes& kept);
 bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& output, const at::Tensor& weight,
                               const std::string& text);

@@ -158,12 +158,11 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
 }
 
 const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
-  using Key = std::tuple<const void*, const void*, bool, const void*, int64_t, int64_t>;
+  using Key = std::tuple<const void*, const void*, bool, int64_t, int64_t>;
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
-  const Epilogue* epilogue = work.epilogue == nullptr ? nullptr : &work.epilogue->epilogue();
   const Ways ways = units_ ? work.ways : Ways{-1, -1};  // -1: known to launches alone
-  const Key key{this, &tile, image, epilogue, ways.left, ways.right};
+  const Key key{this, &tile, image, ways.left, ways.right};
   return table->find(key, [&] {
     std::string text = product_definitions(dtype_, value_, width_, wide_);
     text += define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
@@ -174,7 +173,6 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
               define("RIGHT_WAY", static_cast<int>(ways.right));
     }
     if (image) text += "#define IMAGE\n";
-    if (epilogue != nullptr) text += epilogue->text(value_, width_);
     text = with_type_functions(text + text_);
     // Drivers that can tell their compiler do.
     const std::string options =
@@ -182,9 +180,8 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
     const auto kernel = [&](const char* name) {
       return &find_kernel(device_, text, name, options);
     };
-    const bool plain = epilogue == nullptr;
     return Kernels{kernel("group_tiles"), kernel("add_parts"),
-                   plain ? kernel(image ? "few_results" : "thin_products") : nullptr,
+                   kernel(image ? "few_results" : "thin_products"),
                    image ? kernel("single_rows") : nullptr};
   });
 }
@@ -214,8 +211,8 @@ GroupTiles::Ways GroupTiles::ways_of(const ProductLayout& layout,
 }
 
 void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& scalars,
-                          const Addresses& addresses, const BoundEpilogue* epilogue) const {
-  enqueue_tiles({layout, nullptr, ways_of(layout, addresses), scalars, addresses, epilogue, 0});
+                          const Addresses& addresses) const {
+  enqueue_tiles({layout, nullptr, ways_of(layout, addresses), scalars, addresses});
 }
 
 void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
@@ -223,17 +220,16 @@ void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars
   const Ways ways = ways_of(layout, addresses);
   // As the kernel cuts a group.
   const int64_t lines = (ways.left & kAlongDepth) != 0 ? side_ * side_ / kTogether : kTogether;
-  enqueue_few({layout, nullptr, ways, scalars, addresses, nullptr, 0},
+  enqueue_few({layout, nullptr, ways, scalars, addresses},
               layout.batches * layout.columns * rounds(layout.rows, lines));
 }
 
 void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
-                          const ProductScalars& scalars, const Addresses& addresses,
-                          const BoundEpilogue* epilogue, int64_t first) const {
-  const Work work = {layout, &image, ways, scalars, addresses, epilogue, first};
+                          const ProductScalars& scalars, const Addresses& addresses) const {
+  const Work work = {layout, &image, ways, scalars, addresses};
   if (layout.rows > kFewRows) {
     enqueue_tiles(work);
-  } else if (epilogue == nullptr && layout.depth > layout.columns) {
+  } else if (layout.depth > layout.columns) {
     enqueue_few(work, layout.batches * layout.rows * rounds(layout.columns, kResults));
   } else {
     enqueue_rows(work);
@@ -294,7 +290,6 @@ void GroupTiles::enqueue(const Work& work, Kernel& kernel, const Plan& plan, con
   add_scalar(arguments, scalars.adds ? scalars.beta : at::Scalar(0), value_);
   arguments.value(static_cast<int32_t>(scalars.adds));
   if (work.image != nullptr) arguments.value(*work.image);
-  if (work.epilogue != nullptr) work.epilogue->add_arguments(arguments, work.first);
   add_indices(arguments, &count, 1);
   launch(current_stream_state(device_), kernel,
          Grid::linear(static_cast<uint64_t>(items), static_cast<uint64_t>(local)), arguments);

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "device_kernels/product/epilogue.h"
 #include "device_kernels/product/product_program.h"
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
@@ -64,18 +63,15 @@ class OUTBOARD_API GroupTiles {
   static const GroupTiles* find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                                 const std::string& text);
 
-  // A product of one level of indices. With an epilogue, `out` is its first result. `multiply_thin`
-  // suits results of a few columns.
+  // A product of one level of indices. `multiply_thin` suits results of a few columns.
   void multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
                      const Addresses& addresses) const;
   void multiply(const ProductLayout& layout, const ProductScalars& scalars,
-                const Addresses& addresses, const BoundEpilogue* epilogue = nullptr) const;
+                const Addresses& addresses) const;
   // With an image as the right operand. Of the layout, strides along the depth and along columns do
-  // not count, but that of what is added. Results begin at the element `first` of those of the
-  // epilogue.
+  // not count, but that of what is added.
   void convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
-                const ProductScalars& scalars, const Addresses& addresses,
-                const BoundEpilogue* epilogue = nullptr, int64_t first = 0) const;
+                const ProductScalars& scalars, const Addresses& addresses) const;
 
   // `units`: whether the device has instructions for products of this dtype. Others share a tile
   // among `side` times `side` work-items. For programs that are found, use `find`.
@@ -88,8 +84,8 @@ class OUTBOARD_API GroupTiles {
     const Tile& tile;
     int64_t parts, part;
   };
-  // For results that fill no tile there are a kernel that goes along the depth by groups, which has
-  // no epilogues, and for an image one that has a row by single items.
+  // For results that fill no tile there are a kernel that goes along the depth by groups, and
+  // for an image one that has a row by single items.
   struct Kernels {
     Kernel* tiles;
     Kernel* add_parts;
@@ -102,8 +98,6 @@ class OUTBOARD_API GroupTiles {
     const Ways& ways;
     const ProductScalars& scalars;
     const Addresses& addresses;
-    const BoundEpilogue* epilogue;
-    int64_t first;
   };
 
   int64_t tiles_of(const ProductLayout& layout, const Tile& tile) const;
