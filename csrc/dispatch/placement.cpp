@@ -25,6 +25,7 @@ struct DevicePlacement {
   std::atomic<PlacementSetting> setting{PlacementSetting::kAuto};
   // Follows from the setting, the kind of device and its compiler.
   std::atomic<bool> on_device{true};
+  std::atomic<bool> has_graphs{false};
 };
 
 std::array<DevicePlacement, kMaxDevices> g_devices;
@@ -44,7 +45,10 @@ bool answer_of(c10::DeviceIndex device) {
       break;
   }
   // CPU kernels need no compilation, and small operators no launch.
-  if (device_properties(device).kind == OB_DEVICE_CPU && shares_host_memory(device)) return false;
+  if (device_properties(device).kind == OB_DEVICE_CPU && shares_host_memory(device) &&
+      !placement_of(device).has_graphs.load()) {
+    return false;
+  }
   return !(runs_code(device) && compiler_is_known_to_fail(device));
 }
 
@@ -134,6 +138,10 @@ void set_placement_setting(c10::DeviceIndex device, PlacementSetting setting) {
   }
   update_answers();
   if (g_device_kernels_loaded.load()) probe_compilers();
+}
+
+void note_compiled_graph(c10::DeviceIndex device) {
+  if (!placement_of(device).has_graphs.exchange(true)) update_answers();
 }
 
 PlacementSetting& PlacementScope::current() noexcept {

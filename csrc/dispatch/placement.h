@@ -1,8 +1,7 @@
 // Placement: where an operator runs, and the one rule that decides it.
 //
 // Kernels of hardware vendors and users always run. For an operator with one of the kit's device
-// kernels, a device has one answer for all calls, fixed when device kernels are loaded and replaced
-// by a setting alone.
+// kernels, a device has one answer for all calls, which a setting or the first compiled graph changes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,7 +23,8 @@ enum class Placement : uint8_t {
 constexpr int kPlacements = 3;
 
 enum class PlacementSetting : uint8_t {
-  kAuto = 0,    // kHost on a CPU that shares the host's memory, else kDevice
+  // kHost on a CPU that shares the host's memory, until a graph was compiled for it; else kDevice
+  kAuto = 0,
   kDevice = 1,  // the kit's device kernels, wherever one serves the call
   kHost = 2,    // none of the kit's device kernels
 };
@@ -32,6 +32,10 @@ enum class PlacementSetting : uint8_t {
 OUTBOARD_API PlacementSetting placement_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_placement_setting(c10::DeviceIndex device, PlacementSetting setting);
+
+// A graph was compiled to device kernels: kAuto means kDevice from now on, since CPU kernels between
+// graphs wait for the queue, and their threads spin on the processors that the next graph needs.
+OUTBOARD_API void note_compiled_graph(c10::DeviceIndex device);
 
 // Whether the kit's device kernels run operators of the calling thread on `device`.
 // Raises RuntimeError if the setting is kDevice and the device's compiler does not work.
@@ -59,7 +63,7 @@ class HostPlacementScope : PlacementScope {
   HostPlacementScope() noexcept : PlacementScope(PlacementSetting::kHost) {}
 };
 
-// For device kernels and compiled graphs that call other operators: a CPU kernel would wait for the
+// For device kernels that call other operators: a CPU kernel would wait for the
 // queue. Does not override the setting kHost.
 class DevicePlacementScope : PlacementScope {
  public:

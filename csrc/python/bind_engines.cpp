@@ -88,6 +88,13 @@ void bind_placement(py::module_& m) {
     if (device >= 0) check_device_index(device);
     set_placement_setting(device, setting);
   });
+  m.def(
+      "note_compiled_graph",
+      [](c10::DeviceIndex device) {
+        check_device_index(device);
+        note_compiled_graph(device);
+      },
+      NoGil());
   m.def("probe_compilers", &probe_compilers, NoGil());
   m.def(
       "runs_on_device",

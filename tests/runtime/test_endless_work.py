@@ -151,13 +151,14 @@ def end(process: subprocess.Popen[str], repeats: bool = False) -> tuple[int, str
     """The exit status and what was printed.
 
     Args:
-        repeats: whether Ctrl-C is repeated, since one before the wait at exit does not end that.
+        repeats: whether Ctrl-C is repeated: on a busy machine the first one may come before the
+            program waits, and does not end the wait at exit then.
     """
-    limit = time.monotonic() + SECONDS
+    limit = time.monotonic() + 2 * SECONDS
     try:
         while True:
             try:
-                printed, _ = process.communicate(timeout=2 if repeats else SECONDS)
+                printed, _ = process.communicate(timeout=SECONDS / 4 if repeats else SECONDS)
                 return process.returncode, printed
             except subprocess.TimeoutExpired:
                 if not repeats or time.monotonic() > limit:
@@ -176,7 +177,7 @@ def test_programs_and_ctrl_c(name: str) -> None:
     process = started(driver, code)
     assert not select.select([process.stdout], [], [], seconds)[0]
     process.send_signal(signal.SIGINT)
-    assert end(process, repeats=name == "the wait at exit ends") == expected
+    assert end(process, repeats=driver == "host" and expected[0] == 3) == expected
 
 
 @pytest.mark.by_turns(3)

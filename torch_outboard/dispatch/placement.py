@@ -1,7 +1,7 @@
 """Where operators run that have a device kernel of torch_outboard: a setting per device.
 
-- `"auto"`: the CPU's kernels on a device that is a CPU and shares the host's memory; device kernels
-  everywhere else.
+- `"auto"`: the CPU's kernels on a device that is a CPU and shares the host's memory, until
+  `torch.compile` has made device kernels of a graph for it; device kernels everywhere else.
 - `"device"`: device kernels, wherever one serves the call.
 - `"host"`: the CPU's kernels.
 

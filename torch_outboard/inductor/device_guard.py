@@ -1,4 +1,4 @@
-"""Around the code of a graph: its device is current, and operators that it calls run there."""
+"""The current device in generated code, with as few steps as there are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch_outboard import _C
 
 
 class DeviceGuard:
-    """Makes a device and the placement "device" current, and restores what was."""
+    """Makes a device current, and at its end the one that was."""
 
     __slots__ = ("index", "previous")
 
@@ -14,7 +14,7 @@ class DeviceGuard:
         self.index = index
 
     def __enter__(self) -> None:
-        self.previous = _C.enter_graph(self.index)
+        self.previous = _C.exchange_device(self.index)
 
     def __exit__(self, *error: object) -> None:
-        _C.leave_graph(self.previous)
+        _C.exchange_device(self.previous)

@@ -155,6 +155,7 @@ def set_options_of_graphs() -> None:
     from torch._inductor import config
     from torch._inductor.virtualized import V
 
+    from torch_outboard import _C
     from torch_outboard.inductor import kept_host_graph
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.lowerings import (
@@ -211,6 +212,8 @@ def set_options_of_graphs() -> None:
             )
         if placements != {"device"}:
             return aot_eager(model_, example_inputs_)
+        for device in devices:
+            _C.note_compiled_graph(device)
         captured = patches.get("triton.cudagraphs", config.triton.cudagraphs)
         rest = _with_steps_of_the_device(module, rest)
         for name, value in SETTINGS.items():

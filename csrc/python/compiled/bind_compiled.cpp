@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/placement.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/kernel_faults.h"
@@ -252,27 +251,11 @@ PyMethodDef empty_strided_definition = {
     "empty_strided(arg0: int, arg1: tuple[int, ...], arg2: tuple[int, ...], arg3: torch.dtype) "
     "-> torch.Tensor"};
 
-// What the code of a graph finds and restores: device and placement of the calling thread.
-using BeforeGraph = std::pair<c10::DeviceIndex, int>;
-
-BeforeGraph enter_graph(c10::DeviceIndex device) {
-  const c10::DeviceIndex previous = exchange_device(device);
-  return {previous,
-          static_cast<int>(std::exchange(PlacementScope::current(), PlacementSetting::kDevice))};
-}
-
-void leave_graph(const BeforeGraph& before) {
-  PlacementScope::current() = static_cast<PlacementSetting>(before.second);
-  exchange_device(before.first);
-}
-
 }  // namespace
 
 void bind_compiled(py::module_& m) {
   m.attr("empty_strided") =
       py::reinterpret_steal<py::object>(PyCFunction_New(&empty_strided_definition, nullptr));
-  m.def("enter_graph", &enter_graph);
-  m.def("leave_graph", &leave_graph);
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def(py::init([](std::string source, std::string options) {
              return std::make_shared<GraphProgram>(

@@ -53,9 +53,7 @@ def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 def _suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     """Whether what loads a package has all that the graph's code calls."""
     calls = host_code.names_of_calls(graph)
-    return all(name.startswith("aten.") for name in calls) and host_code.suits(
-        graph, inputs, with_draws=True, with_graphs=True
-    )
+    return all(name.startswith("aten.") for name in calls) and host_code.suits(graph, inputs)
 
 
 def check_memory(devices: set[int]) -> None:
