@@ -1,71 +1,80 @@
-"""`python -m torch_outboard operators` prints what is asked for, in the form that is asked for."""
+"""`operators`, `explain` and `trace` print what is asked for, or a sentence."""
 
 from __future__ import annotations
 
 import csv
-import functools
 import io
-import json
 
 import pytest
 import torch
 
-from torch_outboard.commands import operators
+from tests.support import try_python
 from torch_outboard.commands.main import main
 
 
 def printed(capsys, *arguments: str) -> str:
-    assert main(["operators", *arguments]) == 0
+    assert main([*arguments]) == 0
     return capsys.readouterr().out
 
 
 @pytest.mark.by_turns(2)
-def test_what_is_printed(capsys, monkeypatch):
-    # Each call takes seconds to list all overloads.
-    monkeypatch.setattr(operators, "overloads", functools.cache(operators.overloads))
-    lines = printed(capsys, "aten::relu(_|$)", "--columns", "operator,needs").splitlines()
-    assert lines[0].split() == ["operator", "needs"]
-    assert [line.split() for line in lines[1:3]] == [
+def test_operators(capsys):
+    lines = printed(capsys, "operators", "aten::relu(_|$)").splitlines()
+    assert lines[0].split()[:3] == ["operator", "needs", "composite"]
+    assert [line.split()[:2] for line in lines[1:3]] == [
         ["aten::relu", "kernel"],
         ["aten::relu_", "kernel"],
     ]
-    assert lines[-1] == "2 overloads"
-
-    rows = list(csv.DictReader(io.StringIO(printed(capsys, "--csv", "--columns", "all"))))
-    names = [row["operator"] for row in rows]
+    assert lines[-1].startswith("2 overloads: ")
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, "operators", "--csv"))))
     known = torch._C._dispatch_get_all_op_names()
-    assert names == sorted(name for name in known if name.startswith("aten::"))
-    assert rows[0].keys() == {
-        "operator", "needs", "composite", "structured", "stub", "runs", "engine", "by", "file",
-        "schema",
-    }  # fmt: skip
-
-    text = printed(capsys, "--json", "--where", "needs=kernel", "--where", "stub=.*_stub")
-    found = json.loads(text)
-    assert {"aten::abs.out", "aten::masked_fill_.Scalar"} <= {line["operator"] for line in found}
-    assert all(line["needs"] == "kernel" for line in found)
-    assert "stub" not in found[0]  # a column that is not shown can be asked about
-
-    text = printed(capsys, "^aten::a", "--csv", "--columns", "needs,operator", "--sort", "needs")
-    needs = [row["needs"] for row in csv.DictReader(io.StringIO(text))]
-    assert needs == sorted(needs)
-    assert len(set(needs)) > 1
-
-    lines = printed(capsys, "--count").splitlines()
-    counted = {tuple(line.rsplit(maxsplit=1)[0].split(maxsplit=1)) for line in lines[1:]}
-    assert ("no", "composite") in counted
-    assert ("kernel", "nothing") not in counted
+    assert [row["operator"] for row in rows] == sorted(n for n in known if n.startswith("aten::"))
+    conditions = ("--where", "needs=kernel", "--where", "stub=.*_stub")
+    text = printed(capsys, "operators", "--csv", *conditions)
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert {"aten::abs.out", "aten::masked_fill_.Scalar"} <= {row["operator"] for row in found}
+    assert found == [r for r in rows if r["needs"] == "kernel" and r["stub"].endswith("_stub")]
 
 
-def test_options_that_make_no_sense(capsys):
+def test_explain(capsys, device):
+    text = printed(capsys, "explain", "add.Tensor", "--dtype", "float64", "--under", "no_grad")
+    assert text.startswith("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1)")
+    for words in (f"on {device}, float64\n", "\nPrivateUse1 ", "Placement: ", "\nadd_stub "):
+        assert words in text
+
+
+def test_what_makes_no_sense_is_a_sentence(capsys):
     for arguments, words in (
-        (("--columns", "name"), "'name' is no column; there are operator, needs, "),
-        (("--sort", "name"), "'name' is no column"),
-        (("--where", "needs"), "'needs' is no condition; write it as in needs=kernel"),
-        (("--where", "needs=("), "'(' is no regular expression"),
-        (("(",), "'(' is no regular expression"),
-        (("--library", "no_such_file.so"), "no_such_file.so cannot be loaded: OSError"),
-        (("--library", "no_such_module"), "no_such_module cannot be loaded: ModuleNotFoundError"),
+        (("operators", "--where", "needs"), "'needs' is no condition; write COLUMN=PATTERN with"),
+        (("operators", "--where", "needs=("), "'(' is no regular expression"),
+        (("operators", "("), "'(' is no regular expression"),
+        (("operators", "--library", "nothing.so"), "nothing.so cannot be loaded: OSError"),
+        (("explain", "relu", "--library", "nothing"), "nothing cannot be loaded: ModuleNotFound"),
+        (("explain", "no_such"), "there is no overload 'aten::no_such'; `operators` lists them"),
+        (("explain", "relu", "--dtype", "float7"), "'float7' is no dtype; write it as in float32"),
+        (("explain", "relu", "--device", "99"), "device 99 was asked for"),
     ):
-        assert main(["operators", *arguments]) == 1
+        assert main([*arguments]) == 1
         assert words in capsys.readouterr().err
+    for arguments in ((), ("no_such_program.py",)):
+        assert main(["trace", *arguments]) == 2
+        assert "program" in capsys.readouterr().err
+
+
+def test_a_program_is_traced_and_its_status_kept(tmp_path):
+    (tmp_path / "helper.py").write_text("three = 3\n")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, torch, torch_outboard\n"
+        "from helper import three\n"
+        "x = torch.ones(2, device=torch_outboard.device_name())\n"
+        "x.neg()\n"
+        "print(sys.argv[1:])\n"
+        "sys.exit(three)\n"
+    )
+    code = "import sys; from torch_outboard.commands.main import main; sys.exit(main(sys.argv[1:]))"
+    output = tmp_path / "trace.txt"
+    result = try_python(code, "trace", "--output", str(output), str(program), "--own", "option")
+    assert result.returncode == 3, result.stderr
+    assert result.stdout == "['--own', 'option']\n"
+    assert "aten::neg" in output.read_text()

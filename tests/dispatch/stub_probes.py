@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,10 @@ extern "C" int take(int* to) {
   return noted;
 }
 """
+# The variable of a stub for any processor, among the symbols of PyTorch's library.
+STUB = re.compile(
+    r"DispatchStub<void \(\*\)\(.*, at::native::(\w+)_DECLARE_DISPATCH_type>::DEFAULT$", re.M
+)
 # Where the slot of our device lies in a stub (ATen/native/DispatchStub.h).
 SLOT = 6 * ctypes.sizeof(ctypes.c_void_p)
 # These touch memory of the device beside what they do with stubs, or go on with what stubs said.
@@ -66,7 +71,7 @@ class Slots:
     """The slots of all stubs whose kernels return nothing."""
 
     def __init__(self) -> None:
-        from torch_outboard.dispatch.stubs import stubs
+        from torch_outboard import _C
 
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "notes.cpp").write_text(NOTES)
@@ -75,9 +80,12 @@ class Slots:
             subprocess.run([*command, "-o", library], check=True)
             self._notes = ctypes.CDLL(str(library))
         self._notes.note_of.restype = ctypes.c_void_p
-        pytorch = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib/libtorch_cpu.so"))
-        self.names = [s.name for s in stubs() if s.signature.startswith("void(")]
-        self.names = [name for name in self.names if "::" not in name]
+        path = os.path.join(os.path.dirname(torch.__file__), "lib/libtorch_cpu.so")
+        pytorch = ctypes.CDLL(path)
+        command = ["nm", "--dynamic", "--demangle", "--defined-only", path]
+        symbols = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found = sorted(set(STUB.findall(symbols)))
+        self.names = [name for name in found if _C.stub_state(name)[0]]
         self._slots = []
         for name in self.names:
             stub = ctypes.c_void_p.in_dll(pytorch, f"_ZN2at6native{len(name)}{name}E")

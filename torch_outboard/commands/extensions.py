@@ -1,4 +1,4 @@
-"""Extensions of makers that a command loads before it looks at what is registered."""
+"""Extensions that a command loads before it looks at what is registered."""
 
 from __future__ import annotations
 
@@ -11,26 +11,17 @@ from pathlib import Path
 import torch
 
 
-class NotLoaded(Exception):
-    """An extension that cannot be loaded; says why."""
-
-
 def add_argument(parser: argparse.ArgumentParser) -> None:
     """The option `--library`."""
-    parser.add_argument(
-        "--library",
-        action="append",
-        default=[],
-        metavar="EXTENSION",
-        help="load this first, for its kernels: a shared library, a Python file or a module",
-    )
+    words = "load this first, for its kernels: a shared library, a Python file or a module"
+    parser.add_argument("--library", action="append", default=[], metavar="EXTENSION", help=words)
 
 
 def load(names: list[str]) -> None:
     """Loads what `--library` names.
 
     Raises:
-        NotLoaded: if something cannot be loaded.
+        RuntimeError: if something cannot be loaded.
     """
     for name in names:
         try:
@@ -43,4 +34,5 @@ def load(names: list[str]) -> None:
                 sys.path.insert(0, "")
                 importlib.import_module(name)
         except Exception as error:
-            raise NotLoaded(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
+            problem = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"{name} cannot be loaded: {problem}") from error

@@ -17,16 +17,14 @@ COMMANDS = {
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
     "prebuild": "compile kernels ahead of their use and keep them on disk",
-    "stubs": "list the stubs behind PyTorch's operators, and whose kernels are in them",
     "cache": "show or clear what is kept on disk between runs",
-    "operators": "list every operator of PyTorch, whether the device needs a kernel, and what runs",
-    "schemas": "compare what is registered here with the operators of another PyTorch",
-    "where": "show the path of a call: dispatch keys, router, kernel, with their files",
+    "operators": "list PyTorch's operators, what runs them, and what differs in another PyTorch",
+    "explain": "show what runs an operator, where and why: dispatch keys, kernels, stubs",
     "trace": "run a program and show which operators it called, by which keys and where",
 }
 
 # Commands that run only where there is the device of their option `--device`.
-ON_DEVICE = ("prebuild", "operators", "where")
+ON_DEVICE = ("prebuild", "operators", "explain")
 
 
 class _CommandParser(argparse.ArgumentParser):
@@ -54,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, words in COMMANDS.items():
         commands.add_parser(name, help=words, description=words)
     options = parser.parse_args(arguments)
-    if options.command in ON_DEVICE:
+    # Comparing versions of PyTorch needs no device.
+    if options.command in ON_DEVICE and getattr(options, "against", None) is None:
         problem = device_problem() or index_problem(options.device)
         if problem is not None:
             print(problem, file=sys.stderr)

@@ -1,40 +1,38 @@
-"""`python -m torch_outboard operators`: every overload of the installed PyTorch, and what runs it.
+"""`python -m torch_outboard operators`: every overload of PyTorch, and what runs it here.
 
-python -m torch_outboard operators relu                       # names with "relu" in them
-python -m torch_outboard operators --where needs=kernel --where runs=nothing
-python -m torch_outboard operators --columns operator,runs,file --sort runs --csv
+python -m torch_outboard operators relu                      # names with "relu" in them
+python -m torch_outboard operators --where needs=kernel --where runs=nothing --csv
+python -m torch_outboard operators --against 2.15 --library libmykernels.so
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
-import pydoc
+import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 
 from torch_outboard.columns import columns
 from torch_outboard.commands import extensions
-from torch_outboard.inspection.operator_list import COLUMNS, overloads
+from torch_outboard.inspection.drift import BREAKS, UNUSED, Drift, drift_against
+from torch_outboard.inspection.operator_list import Overload, overloads
 
-# A column, and what tells whether a text in it is wanted.
-Condition = tuple[str, Callable[[str], object]]
-# Those that fit a terminal.
-SHOWN = ("operator", "needs", "structured", "composite", "runs", "engine", "by", "file")
+# Columns that a terminal leaves to --csv.
+_HIDDEN = ("stub", "schema", "here", "there")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    width = max(map(len, COLUMNS))
-    parser.epilog = "columns:\n" + "\n".join(f"  {n:<{width}}  {w}" for n, w in COLUMNS.items())
+    parser.epilog = f"columns{(inspect.getdoc(Overload) or '').partition('Attributes')[2]}"
     parser.add_argument(
         "pattern",
         nargs="?",
-        default="^aten::",
-        help="a regular expression that is looked for in the names (default: ^aten::)",
+        help="a regular expression that is looked for in the names (default: ^aten::; all with "
+        "--against)",
     )
     parser.add_argument(
         "--where",
@@ -43,80 +41,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN=PATTERN",
         help="only lines whose column matches the whole pattern; several must all match",
     )
+    parser.add_argument("--csv", action="store_true", help="comma-separated values, all columns")
     parser.add_argument(
-        "--columns",
-        default=",".join(SHOWN),
-        help=f"names, separated by commas, or 'all' (default: {','.join(SHOWN)})",
+        "--against",
+        metavar="VERSION",
+        help="list what differs in another PyTorch, and whether what is registered here fits it: a "
+        "supported version, such as 2.15, or a file that --csv wrote. Exit status 1 if it does not",
     )
-    parser.add_argument(
-        "--sort", default="operator", help="columns to sort by, separated by commas"
-    )
-    extensions.add_argument(parser)
     parser.add_argument("--device", type=int, default=0, help="index of the device (default: 0)")
-    parser.add_argument("--no-pager", action="store_true", help="print all at once")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="print comma-separated values")
-    form.add_argument("--json", action="store_true", help="print a JSON list of objects")
-    form.add_argument("--count", action="store_true", help="print how many lines of each kind")
+    extensions.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the list; 1 if an option names a column, a pattern or a library that is none."""
+    """Prints the list or the differences; 1 if an option makes no sense, if something that an
+    extension brings will not be called by the other PyTorch, or if anything does not fit."""
+    names = [field.name for field in fields(Drift if options.against else Overload)]
     try:
-        wanted, order, conditions = _chosen(options)
+        conditions = [_condition(text, names) for text in options.where]
+        default = "" if options.against else "^aten::"
+        pattern = re.compile(default if options.pattern is None else options.pattern)
         extensions.load(options.library)
-    except (ValueError, extensions.NotLoaded) as error:
-        print(error, file=sys.stderr)
-        return 1
-    lines = [
-        line
-        for line in map(vars, overloads(options.device))
-        if all(pattern(line[column]) for column, pattern in conditions)
-    ]
-    lines.sort(key=lambda line: [line[column] for column in order])
-    rows = [[line[column] for column in wanted] for line in lines]
-    if options.csv:
-        csv.writer(sys.stdout, lineterminator="\n").writerows([wanted, *rows])
-    elif options.json:
-        print(json.dumps([dict(zip(wanted, row, strict=True)) for row in rows], indent=1))
-    elif options.count:
-        counted = Counter((line["needs"], line["runs"]) for line in lines)
-        cells = [(*kind, str(count)) for kind, count in sorted(counted.items())]
-        print(columns([("needs", "runs", "overloads"), *cells], right=(2,)))
-    else:
-        text = columns([wanted, *rows]) + f"\n\n{len(rows)} overloads"
-        if sys.stdout.isatty() and not options.no_pager:
-            pydoc.pager(text)
+        found: Sequence[Drift | Overload]
+        if options.against:
+            found = [d for d in drift_against(options.against) if pattern.search(d.operator)]
         else:
-            print(text)
-    return 0
+            found = overloads(pattern, options.device)
+    except re.error as error:
+        print(f"'{error.pattern!s}' is no regular expression: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, RuntimeError) as error:
+        print(str(error).partition("\nException raised from")[0], file=sys.stderr)
+        return 1
+    lines = [line for line in map(vars, found) if all(matches(line) for matches in conditions)]
+    if options.csv:
+        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    else:
+        shown = [name for name in names if name not in _HIDDEN]
+        print(columns([shown, *([line[name] or "-" for name in shown] for line in lines)]) + "\n")
+        for line in {line["operator"]: line for line in lines}.values():
+            if line.get("here") and line["there"]:
+                print(f"here   {line['here']}\nthere  {line['there']}\n")
+        kinds = Counter(line["verdict" if options.against else "runs"] for line in lines)
+        counts = ", ".join(f"{count} {kind or 'new'}" for kind, count in sorted(kinds.items()))
+        what = "differences" if options.against else "overloads"
+        print(f"{len(lines)} {what}: {counts or 'none'}")
+    drifted = [d for d in found if isinstance(d, Drift)]
+    unused = any(d.verdict == UNUSED and d.by != "kit" for d in drifted)
+    return int(unused or any(d.verdict == BREAKS for d in drifted))
 
 
-def _chosen(options: argparse.Namespace) -> tuple[list[str], list[str], list[Condition]]:
-    """Columns to show, columns to sort by, and what columns must match.
+def _condition(text: str, names: Sequence[str]) -> Callable[[dict[str, str]], object]:
+    """Whether a line is wanted.
 
     Raises:
-        ValueError: for a name or a pattern that is none.
+        ValueError: for a column that is none.
+        re.error: for a pattern that is none.
     """
-
-    def names(text: str) -> list[str]:
-        found = [name.strip() for name in text.split(",") if name.strip()]
-        for name in found:
-            if name not in COLUMNS:
-                raise ValueError(f"'{name}' is no column; there are {', '.join(COLUMNS)}")
-        return found
-
-    def compiled(text: str) -> re.Pattern[str]:
-        try:
-            return re.compile(text)
-        except re.error as error:
-            raise ValueError(f"'{text}' is no regular expression: {error}") from None
-
-    conditions: list[Condition] = [("operator", compiled(options.pattern).search)]
-    for text in options.where:
-        column, separator, pattern = text.partition("=")
-        if not separator:
-            raise ValueError(f"'{text}' is no condition; write it as in needs=kernel")
-        conditions.append((names(column)[0], compiled(pattern).fullmatch))
-    wanted = list(COLUMNS) if options.columns == "all" else names(options.columns)
-    return wanted, names(options.sort), conditions
+    column, separator, pattern = text.partition("=")
+    if not separator or column not in names:
+        raise ValueError(
+            f"'{text}' is no condition; write COLUMN=PATTERN with one of {', '.join(names)}"
+        )
+    matches = re.compile(pattern).fullmatch
+    return lambda line: matches(line[column])

@@ -10,18 +10,13 @@ from dataclasses import dataclass
 import torch
 
 from torch_outboard import _C
+from torch_outboard.dispatch import dispatcher
 
 __all__ = ["Kernel", "notice", "registering", "registrations"]
 
-# "PrivateUse1: registered at <file>:12 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]"; what
-# another registration hides has "(inactive)" after the key.
-_DISPATCHED = re.compile(
-    r"^(?P<key>\w+)(?:\[alias\])?(?P<hidden> \(inactive\))?: (?:registered at )?(?P<origin>.*?) :: "
-)
 _PYTHON = re.compile(r"<|.*\.py:\d+$")
 # For the device; those of autograd and autocast run before them.
 _KEYS = ("AutocastPrivateUse1", "AutogradPrivateUse1", "PrivateUse1")
-_KIT = "torch_outboard"
 
 
 @dataclass(frozen=True)
@@ -121,16 +116,14 @@ def registrations(name: str) -> list[Kernel]:
 def _dispatched(name: str) -> list[Kernel]:
     """What PyTorch's dispatcher has for the device, without what other registrations hide."""
     kernels = []
-    for line in torch._C._dispatch_dump(name).splitlines():
-        match = _DISPATCHED.match(line)
-        if match is None or match["key"] not in _KEYS or match["hidden"]:
+    for found in dispatcher.registrations(name):
+        if found.key not in _KEYS or not found.active:
             continue
-        by_kit = match["origin"].startswith(_KIT) or "/csrc/" in match["origin"]
-        if by_kit and match["key"] == "PrivateUse1":
-            continue
-        source = "kit" if by_kit else "user" if _PYTHON.match(match["origin"]) else "maker"
-        origin = "" if by_kit else match["origin"]
-        kernels.append(Kernel(source, origin, match["key"], raw=not by_kit))
+        if dispatcher.origin(found.place)[0] == "extension":
+            source = "user" if _PYTHON.match(found.place) else "maker"
+            kernels.append(Kernel(source, found.place, found.key, raw=True))
+        elif found.key != "PrivateUse1":
+            kernels.append(Kernel("kit", "", found.key))
     return sorted(kernels, key=lambda kernel: _KEYS.index(kernel.key))
 
 

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass
 
-from torch_outboard import _C
-from torch_outboard.dispatch import placement
-from torch_outboard.dispatch.registrations import notice
-from torch_outboard.inspection import dispatcher
-from torch_outboard.inspection.native_functions import structured_groups
-from torch_outboard.inspection.origins import brought_by, shortened
-from torch_outboard.inspection.table_rows import table_rows
+import torch
 
-_KEY = "PrivateUse1"
+from torch_outboard.dispatch import dispatcher
+from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels, stubs
+
 # What PyTorch calls on accelerators alone, so that CPU has no kernel to go by.
 _OF_ACCELERATORS = ("aten::_copy_from", "aten::_copy_from_and_resize", "aten::_resize_output_",
                     "aten::record_stream")  # fmt: skip
-# What each column of the list says; its names are those of the fields of Overload.
-COLUMNS = {
-    "operator": "the overload",
-    "needs": "what a new device must bring: kernel, out (that of the group's out= form), no, or "
-    "other (not even CPU has one: for other layouts, or for the library of a vendor)",
-    "composite": "PyTorch's own kernel for every device: implicit (with the derivative of its "
-    "parts), explicit, nonfunctional (the structured form around out=)",
-    "structured": "the form whose kernel serves the whole group",
-    "stub": "the stubs that it asks for a loop of the device; see the command `stubs`",
-    "runs": "by what the device runs it now: device kernel, typed host kernel, host kernel, "
-    "own code, library call, composite, nothing",
-    "engine": "what makes the device kernel",
-    "by": "who brought what runs: kit, library, maker, user, extension, PyTorch",
-    "file": "where that stands",
-    "schema": "the schema",
+# The first of them that an overload has runs.
+_COMPOSITES = {
+    "CompositeExplicitAutogradNonFunctional": "nonfunctional",
+    "CompositeExplicitAutograd": "explicit",
+    "CompositeImplicitAutograd": "implicit",
 }
+# Has such a kernel and is no structured operator: that kernel does not call the out= form.
+_NOT_STRUCTURED = "aten::narrow_copy"
 
 
 @dataclass(frozen=True)
 class Overload:
-    """A line of the list; COLUMNS says what its fields are."""
+    """A line of the list.
+
+    Attributes:
+        operator: the overload.
+        needs: what a new device must bring: "kernel", "out" (that of the group's out= form), "no",
+            or "other" (not even CPU has one: for other layouts, or for the library of a vendor).
+        composite: PyTorch's own kernel for every device: "implicit" (with the derivative of its
+            parts), "explicit", or "nonfunctional" (the structured form around out=).
+        structured: the form whose kernel serves the whole group.
+        stub: the stubs that its implementation in PyTorch calls for the tensors' device.
+        runs: what runs it on the device now: "device kernel", "typed host kernel", "host kernel",
+            "own code", "library call", "composite" or "nothing".
+        family: the family of the device kernel.
+        by: who brought what runs: "kit", "library", "maker", "user", "extension" or "PyTorch".
+        file: where that stands.
+        schema: the schema.
+    """
 
     operator: str
     needs: str
@@ -46,136 +50,84 @@ class Overload:
     structured: str
     stub: str
     runs: str
-    engine: str
+    family: str
     by: str
     file: str
     schema: str
 
 
-assert tuple(COLUMNS) == tuple(field.name for field in fields(Overload))
+def overloads(pattern: str | re.Pattern[str] = "", device: int = 0) -> list[Overload]:
+    """The overloads with names in which a regular expression is found; starts the device.
 
-
-def overloads(device: int = 0) -> list[Overload]:
-    """The list for a device of the driver in use, by name; starts the device."""
-    return [
-        _overload(name, device) for name in _all_names() if dispatcher.schema_of(name) is not None
-    ]
-
-
-def overload(name: str, device: int = 0) -> Overload:
-    """The line of one overload, `"aten::add.Tensor"`."""
-    _all_names()
-    return _overload(name, device)
-
-
-def _all_names() -> list[str]:
-    """Every overload, after what others registered meanwhile was noticed."""
-    _C.finish_registrations()
-    notice()
-    _C.load_device_kernels()
-    return dispatcher.overload_names()
+    Raises:
+        RuntimeError: if the device is to run device kernels and its compiler does not work.
+    """
+    load_kernels()
+    names = [name for name in dispatcher.overload_names() if re.search(pattern, name)]
+    return [_overload(name, device) for name in names if dispatcher.schema_of(name) is not None]
 
 
 def _overload(name: str, device: int) -> Overload:
-    kernels = {r.key: r for r in dispatcher.registrations(name) if r.active}
-    composite = composite_of(kernels)
-    group = structured_groups().get(name, "")
-    runs, engine, by, file = _runs(name, device)
+    nothing = Kernel("nothing", "", "", "")
+    runs = next((kernel for kernel in kernels(name, device) if not kernel.skipped), nothing)
     return Overload(
         operator=name,
-        needs=_needs(name, composite, dense="CPU" in kernels or name in _OF_ACCELERATORS),
-        composite=composite,
-        structured=group,
-        stub=_stubs().get(name, ""),
-        runs=runs,
-        engine=engine,
-        by=by,
-        file=file,
+        needs=_needs(name),
+        composite=_composite(name),
+        structured=structured_form(name),
+        stub=" ".join(stubs().get(name, ())),
+        runs=runs.what,
+        family=runs.family,
+        by=runs.by,
+        file=runs.file,
         schema=dispatcher.schema_of(name) or "",
     )
 
 
-def composite_of(keys: object) -> str:
-    """By the keys with kernels: `"implicit"`, `"explicit"`, `"nonfunctional"` or `""`."""
-    assert isinstance(keys, dict)
-    for name, key in (
-        ("implicit", "CompositeImplicitAutograd"),
-        ("explicit", "CompositeExplicitAutograd"),
-        ("nonfunctional", "CompositeExplicitAutogradNonFunctional"),
-    ):
-        if key in keys:
-            return name
-    return ""
+def _needs(name: str) -> str:
+    """What a device must bring; composite kernels call other operators and run on any device."""
+    if composite := _composite(name):
+        return "out" if composite == "nonfunctional" and structured_form(name) else "no"
+    keys = {r.key for r in dispatcher.registrations(name) if r.active}
+    return "kernel" if "CPU" in keys or name in _OF_ACCELERATORS else "other"
 
 
-def _needs(name: str, composite: str, *, dense: bool) -> str:
-    """What a device must bring for an overload with such a composite kernel, `dense` if it has one
-    for dense CPU tensors.
+def _composite(name: str) -> str:
+    """The kind of PyTorch's composite kernel for an overload; "" if there is none."""
+    keys = {r.key for r in dispatcher.registrations(name) if r.active}
+    return next((kind for key, kind in _COMPOSITES.items() if key in keys), "")
 
-    Composite kernels are made of other operators and run on any device. Most of those that are
-    `"nonfunctional"` allocate the result of a structured operator and call its `out=` form, so that
-    is needed. Where PyTorch's list of structured operators is missing, an `out=` form that is not
-    composite tells.
+
+def structured_form(name: str) -> str:
+    """The form of a structured operator whose kernel serves all of its forms; "" for others.
+
+    `"aten::add.Tensor"`, `"aten::add_.Tensor"` and `"aten::add.out"` have `"aten::add.out"`:
+    PyTorch's kernels of the first two allocate the result and call the third.
     """
-    if composite == "":
-        return "kernel" if dense else "other"
-    structured = structured_groups()
-    form = structured.get(name, "") if structured else _out_form(name)
-    return "out" if composite == "nonfunctional" and form else "no"
+    out = out_form(name)
+    if name.partition(".")[0] == _NOT_STRUCTURED:
+        return ""
+    if name != out and _composite(name) != "nonfunctional":
+        return ""
+    return out if any(_composite(form) == "nonfunctional" for form in _forms(name)) else ""
 
 
-def _out_form(name: str) -> str:
-    """A form of an operator that writes to given tensors and is not composite; "" for none."""
-    plain = name.partition(".")[0].removesuffix("_")
-    for other in dispatcher.overloads_of(plain):
-        kernels = {r.key: r for r in dispatcher.registrations(other)}
-        schema = dispatcher.schema_of(other) or ""
-        if "(a!) " in schema.partition("*, ")[2] and not composite_of(kernels):
-            return other
-    return ""
-
-
-def _runs(name: str, device: int) -> tuple[str, str, str, str]:
-    """What runs, its engine, who brought it, and the file."""
-    entry = dispatcher.entries(name).get(_KEY)
-    if entry is None:
-        return "nothing", "", "", ""
-    by, place = brought_by(entry.place), shortened(entry.place)
-    if entry.origin == "backend fallback":
-        known = "CPU" in dispatcher.entries(name)
-        return ("host kernel", "", by, place) if known or by != "kit" else ("nothing", "", "", "")
-    if entry.origin != "kernel":
-        return "composite", "", by, place
-    kernels = _C.router_kernels(name) if by == "kit" else None
-    if kernels is None:
-        return "own code", "", by, place
-    for source, placed, family, index, _, separate_only, origin in kernels:
-        if index not in (-1, device) or (separate_only and _C.shares_host_memory(device)):
-            continue
-        if source in ("maker", "user"):
-            what = "device kernel" if family else "own code"
-            return what, family or "", source, shortened(origin)
-        if source == "library":
-            return "library call", family or "", source, ""
-        if family is None:
-            return ("own code" if placed == "device" else "typed host kernel"), "", "kit", place
-        if _takes_device_kernels(device):
-            row = table_rows()[name][0]
-            return "device kernel", row.engine, "kit", row.file
-    boxed = dispatcher.registration(name, _KEY)
-    typed = boxed is not None and not boxed.boxed_only
-    return ("typed host kernel" if typed else "host kernel"), "", "kit", place
+def out_form(name: str) -> str:
+    """The form of an overload that writes to given tensors and is not composite; "" for none."""
+    return next((form for form in _forms(name) if _inputs(form)[1] and not _composite(form)), "")
 
 
 @functools.cache
-def _stubs() -> Mapping[str, str]:
-    """The stubs of each overload that asks some."""
-    found: dict[str, str] = {}
-    for stub, overloads_of_it in sorted(_C.stub_operators().items()):
-        for name in (f"aten::{short}" for short in overloads_of_it.split()):
-            found[name] = f"{found[name]} {stub}" if name in found else stub
-    return found
+def _forms(name: str) -> tuple[str, ...]:
+    """The overloads of an operator with the same inputs: functional, in place, and out=."""
+    plain = name.partition(".")[0].removesuffix("_")
+    known = [n for form in (plain, f"{plain}_") for n in dispatcher.overloads_of(form)]
+    return tuple(n for n in known if _inputs(n)[0] == _inputs(name)[0])
 
 
-def _takes_device_kernels(device: int) -> bool:
-    return _C.runs_code(device) and placement.get_placement(device) != "host"
+@functools.cache
+def _inputs(name: str) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """Names and types of an overload's inputs, and whether it has out= arguments."""
+    arguments = torch._C.parse_schema(dispatcher.schema_of(name) or f"{name}() -> ()").arguments
+    inputs = tuple((a.name, str(a.type)) for a in arguments if not a.is_out)
+    return inputs, len(inputs) < len(arguments)

@@ -14,8 +14,9 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.columns import columns
+from torch_outboard.dispatch import dispatcher
 from torch_outboard.dispatch.fallback import DTYPES
-from torch_outboard.inspection import dispatcher, keys
+from torch_outboard.inspection import keys
 
 __all__ = ["Call", "Trace", "trace"]
 
@@ -110,33 +111,15 @@ def _tree(recorded: list[_Recorded]) -> list[Call]:
     entries: dict[str, Mapping[str, dispatcher.Entry]] = {}
     calls: list[Call] = []
     roots: list[Call] = []
-    for (
-        name,
-        is_operator,
-        met,
-        dtype,
-        device,
-        placement,
-        parent,
-        thread,
-        nanoseconds,
-        raised,
-    ) in recorded:
+    for line in recorded:
+        name, is_operator, met, dtype, device, placement, parent, thread, nanoseconds, raised = line
         kernels: tuple[str, ...] = ()
         if is_operator:
             if name not in entries:
                 entries[name] = dispatcher.entries(name)
             kernels = tuple(e.key for e in keys.path(met, entries[name]) if not e.fallthrough)
-        call = Call(
-            name,
-            kernels,
-            placement,
-            DTYPES.get(dtype or ""),
-            device,
-            thread,
-            nanoseconds * 1e-9,
-            raised,
-        )
+        of_first, seconds = DTYPES.get(dtype or ""), nanoseconds * 1e-9
+        call = Call(name, kernels, placement, of_first, device, thread, seconds, raised)
         calls.append(call)
         (calls[parent].parts if parent >= 0 else roots).append(call)
     return roots

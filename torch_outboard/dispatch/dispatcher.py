@@ -1,15 +1,24 @@
-"""What PyTorch's dispatcher has registered, read from its own descriptions of operators."""
+"""What PyTorch's dispatcher has registered for operators, and by whom.
+
+Read from the dispatcher's descriptions of an operator, which name the file of each registration.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from torch_outboard.paths import PACKAGE
+
 # The kit signs what it registers for dense tensors.
 _SIGNATURE = "torch_outboard, "
+# In place of a file, at the kit's fallback for all operators.
+_FALLBACK = "by torch_outboard"
 _REGISTRATION = re.compile(
     r"^(?P<key>\w+)(?P<alias>\[alias\])?(?P<inactive> \(inactive\))?: "
     rf"(?:registered at )?(?:{_SIGNATURE})?(?P<place>.*) :: .* \[ (?P<forms>[\w ]*) \]$"
@@ -22,13 +31,13 @@ _ENTRY = re.compile(
 
 @dataclass(frozen=True)
 class Registration:
-    """A kernel that somebody registered for an overload."""
+    """A kernel that was registered for an overload."""
 
     key: str
     place: str  # "<file>:<line>"
     boxed_only: bool
     fallthrough: bool
-    active: bool  # else another registration for the key came later
+    active: bool  # else a later registration for the key hides it
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,11 @@ class Entry:
     place: str  # "<file>:<line>"
     origin: str  # "kernel", "backend fallback", "default backend kernel", "math kernel" ...
     fallthrough: bool  # the call goes on to the next key at once
+
+    @property
+    def composite(self) -> bool:
+        """Whether it is PyTorch's implementation by other operators, for every device."""
+        return self.origin in ("math kernel", "default backend kernel", "nested kernel")
 
 
 def overload_names() -> list[str]:
@@ -56,7 +70,7 @@ def overloads_of(operator: str) -> list[str]:
 
 
 def names_without_schema() -> list[str]:
-    """Overloads that have kernels, but nobody has defined; perhaps in another PyTorch."""
+    """Overloads that have kernels and no definition; another PyTorch may define them."""
     dumps = torch._C._dispatch_find_dangling_impls()
     return [dump.splitlines()[0].removeprefix("name: ") for dump in dumps]
 
@@ -76,28 +90,52 @@ def registrations(name: str) -> list[Registration]:
     for line in torch._C._dispatch_dump(name).splitlines():
         if match := _REGISTRATION.match(line):
             forms = match["forms"].split()
+            boxed_only, fallthrough = "unboxed" not in forms, "fallthrough" in forms
+            active = not match["inactive"]
             found.append(
-                Registration(
-                    match["key"],
-                    match["place"],
-                    "unboxed" not in forms,
-                    "fallthrough" in forms,
-                    not match["inactive"],
-                )
+                Registration(match["key"], match["place"], boxed_only, fallthrough, active)
             )
     return found
 
 
-def registration(name: str, key: str) -> Registration | None:
-    """The kernel of an overload for a key that calls of it run now; None if it has none."""
-    return next((r for r in registrations(name) if r.key == key and r.active), None)
-
-
 def entries(name: str) -> Mapping[str, Entry]:
-    """What a call meets, by dispatch key; keys at which there is no kernel are left out."""
+    """What a call meets, by dispatch key; keys without a kernel are left out."""
     found = {}
     for line in torch._C._dispatch_dump_table(name).splitlines():
         if match := _ENTRY.match(line):
             fallthrough = match["fallthrough"] is not None
             found[match["key"]] = Entry(match["key"], match["place"], match["origin"], fallthrough)
     return found
+
+
+@functools.cache
+def _folders() -> tuple[tuple[str, str, str], ...]:
+    """Folders of sources, whose sources they are, and how their paths are shown."""
+
+    def above(name: str, folder: str) -> str:
+        places = (r.place for r in registrations(name))
+        return next((p.partition(folder)[0] for p in places if folder in p), "unknown")
+
+    pytorch = Path(torch.__file__).parent
+    return (
+        (above("aten::_copy_from", "/csrc/dispatch/") + "/csrc/", "kit", "csrc/"),
+        (f"{PACKAGE}/", "kit", "torch_outboard/"),
+        (above("aten::add.Tensor", "/build/aten/") + "/", "PyTorch", ""),
+        # Registers what a program decorates with torch.library.custom_op.
+        (f"{pytorch}/_library/", "extension", "torch/_library/"),
+        (f"{pytorch}/", "PyTorch", "torch/"),
+    )
+
+
+def origin(place: str) -> tuple[str, str]:
+    """Who registered a kernel, and its place without the folders above the sources.
+
+    Returns:
+        `"kit"`, `"PyTorch"` or `"extension"`; `"csrc/dispatch/registration.cpp:71"`.
+    """
+    if place.startswith(_FALLBACK):
+        return "kit", "csrc/dispatch/registration.cpp"
+    for folder, by, shown in _folders():
+        if place.startswith(folder):
+            return by, shown + place.removeprefix(folder).removeprefix("build/")
+    return "extension", place

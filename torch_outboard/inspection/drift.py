@@ -1,0 +1,207 @@
+"""Whether what is registered for the device fits another version of PyTorch."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.dispatch import dispatcher
+from torch_outboard.dispatch.registrations import notice
+from torch_outboard.inspection.kernels import definitions
+
+# Overloads whose schemas differ between the versions of PyTorch that the kit supports, one schema
+# a line behind the first and the last minor version of PyTorch 2 that has it. Overloads that are
+# not there are the same in all of them. Written by tools/schema_changes.py.
+CHANGES = Path(__file__).with_name("schema_changes.tsv")
+# An operator definition may ask for an argument by its name, so a changed name is to be looked at.
+FITS, UNUSED, NAMES, BREAKS = "fits", "never called", "names changed", "does not fit"
+
+Changes = dict[str, dict[tuple[int, int], str]]
+
+
+class Registered(NamedTuple):
+    """A registration for the device that depends on the schema of an overload."""
+
+    name: str
+    by: str  # "kit", "extension", "maker" or "user"
+    # "typed": a C++ function with the arguments of the schema; "boxed": one with a stack of values;
+    # "table": an operator definition, which names arguments. (The kit's boxed kernels fit all.)
+    form: str
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A difference for one overload, and what it means for what is registered."""
+
+    operator: str
+    change: str  # "added", "removed", "signature", "extended" or "renamed"
+    by: str  # "" where nothing is registered
+    form: str
+    verdict: str
+    here: str  # the schemas; "" for none
+    there: str
+
+
+def drift_against(source: str) -> list[Drift]:
+    """How the operators of another PyTorch differ, for all that is registered.
+
+    Args:
+        source: a supported version, `"2.14"` or `"2.14.1"`, or a file of comma-separated values
+            with the columns `operator` and `schema`, as `operators --csv` writes it.
+
+    Raises:
+        ValueError: if it is neither.
+    """
+    return drift(registered(), installed_schemas(), schemas_of(source))
+
+
+def registered() -> list[Registered]:
+    """Everything registered for the device now that depends on schemas, by name."""
+    _C.finish_registrations()
+    notice()
+    found = set()
+    for name in {*dispatcher.overload_names(), *dispatcher.names_without_schema()}:
+        for kernel in dispatcher.registrations(name):
+            by = dispatcher.origin(kernel.place)[0]
+            if "PrivateUse1" not in kernel.key or kernel.fallthrough or by == "PyTorch":
+                continue
+            if by != "kit" or not kernel.boxed_only:
+                found.add(Registered(name, by, "boxed" if kernel.boxed_only else "typed"))
+        for source, *_ in _C.router_kernels(name) or ():
+            if source in ("maker", "user"):
+                found.add(Registered(name, source, "typed" if source == "maker" else "boxed"))
+        if name in definitions():
+            found.add(Registered(name, "kit", "table"))
+    return sorted(found)
+
+
+def drift(
+    kernels: Collection[Registered], here: Mapping[str, str], there: Mapping[str, str]
+) -> list[Drift]:
+    """What differs for registered kernels, and overloads of `aten` that are new there.
+
+    Args:
+        here: schemas of this version by overload.
+        there: those of the other version. Operators of namespaces that it lacks are extensions',
+            and are not compared.
+    """
+    namespaces = {name.partition("::")[0] for name in there}
+    known = {kernel.name for kernel in kernels}
+    new = {n for n in there.keys() - here.keys() - known if n.startswith("aten::")}
+    found = []
+    for name, by, form in sorted([*kernels, *(Registered(n, "", "") for n in new)]):
+        before, after = here.get(name, ""), there.get(name, "")
+        change = change_between(before, after)
+        if change and name.partition("::")[0] in namespaces:
+            found.append(Drift(name, change, by, form, _verdict(form, change), before, after))
+    return found
+
+
+def _verdict(form: str, change: str) -> str:
+    if change == "added":
+        return FITS if form else ""
+    if change == "removed":
+        return UNUSED
+    if form == "table" and change == "renamed":
+        return NAMES
+    fitting = {"typed": ("renamed",), "boxed": ("renamed", "extended"), "table": ("extended",)}
+    return FITS if change in fitting[form] else BREAKS
+
+
+def change_between(before: str, after: str) -> str:
+    """What became of a schema; "" for nothing.
+
+    Returns:
+        `"added"`, `"removed"`; `"signature"`: other types of arguments or results; `"extended"`:
+        more arguments, which calls can leave out; `"renamed"`: other names or defaults alone.
+    """
+    if before == after:
+        return ""
+    if not before or not after:
+        return "added" if after else "removed"
+    try:
+        old, new = torch._C.parse_schema(before), torch._C.parse_schema(after)
+    except RuntimeError:  # a type that this version does not know
+        return "signature"
+    (old_types, old_results), (new_types, new_results) = _types(old), _types(new)
+    more = new.arguments[len(old_types) :]
+    if old_results != new_results or new_types[: len(old_types)] != old_types:
+        return "signature"
+    if not more:
+        return "renamed"
+    return "extended" if all(a.has_default_value() for a in more) else "signature"
+
+
+def _types(schema: torch.FunctionSchema) -> tuple[list[str], list[str]]:
+    return [str(a.type) for a in schema.arguments], [str(r.type) for r in schema.returns]
+
+
+def installed_schemas() -> dict[str, str]:
+    """The schemas of this process by overload, those of loaded extensions included."""
+    found = ((name, dispatcher.schema_of(name)) for name in dispatcher.overload_names())
+    return {name: schema for name, schema in found if schema is not None}
+
+
+def schemas_of(source: str) -> dict[str, str]:
+    """The schemas of another PyTorch by overload; see `drift_against`.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    if re.fullmatch(r"\d+\.\d+(\.\d+)?(\+\w+)?", source):
+        return _of_version(source)
+    try:
+        with open(source, encoding="utf-8", newline="") as lines:
+            if found := {line["operator"]: line["schema"] for line in csv.DictReader(lines)}:
+                return found
+    except OSError as error:
+        raise ValueError(f"'{source}' is no version and cannot be read: {error}") from None
+    except (KeyError, csv.Error, UnicodeDecodeError):
+        pass
+    raise ValueError(f"'{source}' holds no schemas; `operators '' --csv` writes them")
+
+
+def _of_version(version: str) -> dict[str, str]:
+    """The schemas of a supported version: this one's, and those that are known to differ."""
+    minor, own = minor_of(version), minor_of(str(torch.__version__))
+    first, last, changes = read_changes(CHANGES.read_text(encoding="utf-8"))
+    if minor is None or own is None or not first <= min(minor, own) <= max(minor, own) <= last:
+        raise ValueError(
+            f"schemas of PyTorch {version} were asked for from {torch.__version__}, and 2.{first} "
+            f"to 2.{last} are known; name a file that `operators '' --csv` wrote with it"
+        )
+    found = {name: schema for name, schema in installed_schemas().items() if name not in changes}
+    for name, schemas in changes.items():
+        for (since, until), schema in schemas.items():
+            if since <= minor <= until:
+                found[name] = schema
+    return found
+
+
+def name_of(schema: str) -> str:
+    """The overload that a schema is of: `"aten::add.Tensor"`."""
+    return schema.partition("(")[0]
+
+
+def minor_of(version: str) -> int | None:
+    """14 of `"2.14.1+cpu"`; None where the major version is not 2."""
+    match = re.match(r"2\.(\d+)", version)
+    return int(match[1]) if match else None
+
+
+def read_changes(text: str) -> tuple[int, int, Changes]:
+    """The first and the last minor version, and by overload its schemas in ranges of versions."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    first, last = map(int, lines[0].split())
+    found: Changes = {}
+    for line in lines[1:]:
+        since, until, schema = line.split("\t")
+        found.setdefault(name_of(schema), {})[int(since), int(until)] = schema
+    return first, last, found

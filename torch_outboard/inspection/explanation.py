@@ -1,0 +1,131 @@
+"""What runs a call of an operator, where and why: dispatch keys, the router's kernels, stubs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.columns import columns
+from torch_outboard.dispatch import dispatcher, fallback
+from torch_outboard.inspection import keys
+from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels, stubs
+from torch_outboard.inspection.operator_list import out_form
+from torch_outboard.state import state
+
+# Layouts of the first argument, made of a dense tensor.
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "strided": lambda x: x,
+    "coo": lambda x: x.to_sparse(),
+    "csr": lambda x: x.to_sparse_csr(),
+    "bsr": lambda x: x.to_sparse_bsr((1, 1)),
+    "nested": lambda x: torch.nested.nested_tensor(list(x), layout=torch.strided),
+}
+# What a call may run under: functions that take a function of a tensor and return another.
+MODES: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "autocast": lambda call: torch.autocast(state.name)(call),
+    "no_grad": lambda call: torch.no_grad()(call),
+    "inference": lambda call: torch.inference_mode()(lambda x: call(torch.empty_like(x))),
+    "vmap": torch.func.vmap,
+    "grad": lambda call: torch.func.grad(lambda x: call(x).sum()),
+    "functionalize": torch.func.functionalize,
+}
+# What kernels do at keys that are not a device's, by the start of the key's name.
+_AT_KEYS = {
+    "Autocast": "casts arguments",
+    "Autograd": "records the derivative",
+    "ADInplaceOrView": "counts versions, or makes a view",
+    "BackendSelect": "chooses by the argument `device`",
+    "FuncTorch": "a transform of torch.func",
+    "Functionalize": "turns writes into new tensors",
+    "Python": "a mode or a subclass in Python",
+}
+
+
+def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
+    """Tables of what a call of an overload meets whose first tensor is `x`; the call is not made.
+
+    Args:
+        name: `"aten::add.Tensor"`.
+        modes: of MODES, the outer ones first.
+
+    Raises:
+        ValueError: if there is no such overload.
+        RuntimeError: if `x` cannot be used under these modes.
+    """
+    load_kernels()
+    schema = dispatcher.schema_of(name)
+    if schema is None:
+        raise ValueError(f"there is no overload '{name}'; `operators` lists them")
+    path = keys.path(_keys_of_call(x, modes), dispatcher.entries(name))
+    met = [(entry.key, _what(entry), *dispatcher.origin(entry.place)) for entry in path]
+    parts = [
+        f"{schema}\non {x.device}, {str(x.dtype).removeprefix('torch.')}",
+        columns([("key", "what", "by", "file"), *met]),
+    ]
+    if not (path and path[-1].composite):
+        index = x.device.index or 0
+        stopped = bool(path) and keys.stops(path[-1])
+        asked = kernels(name, index, x.dtype, path[-1].key) if stopped else []
+        parts.append(columns([("kernel", "by", "runs", "file"), *_answers(asked)]))
+        runs = next((kernel.what for kernel in asked if not kernel.skipped), "")
+        placed = "device"
+        if runs.endswith("host kernel"):
+            placed = "host" if _C.shares_host_memory(index) else "copied"
+        policy = "" if placed == "device" else f"; policy '{fallback.policies()[placed]}'"
+        parts += [f"Placement: {placed}{policy}"] if runs else []
+    if behind := stubs().get(name) or stubs().get(out_form(name), ()):
+        parts.append(columns([("stub", "kernel of", "declared in"), *map(_stub, behind)]))
+    return "\n\n".join(parts)
+
+
+def _keys_of_call(x: torch.Tensor, modes: Sequence[str]) -> list[str]:
+    met: list[str] = []
+
+    def call(y: torch.Tensor) -> torch.Tensor:
+        met.extend(keys.keys_of(y))
+        return y
+
+    wrapped: Callable[..., Any] = call
+    for mode in reversed(modes):
+        wrapped = MODES[mode](wrapped)
+    with fallback.policy(copied="allow"):
+        wrapped(x)
+    return met
+
+
+def _what(entry: dispatcher.Entry) -> str:
+    if entry.fallthrough:
+        return "falls through"
+    if entry.composite:
+        derivatives = ", with their derivatives" if entry.origin == "math kernel" else ""
+        return f"composite: calls other operators{derivatives}"
+    if keys.is_backend(entry.key):
+        return "computes"
+    return next((what for start, what in _AT_KEYS.items() if entry.key.startswith(start)), "")
+
+
+def _answers(asked: Sequence[Kernel]) -> Iterator[tuple[str, str, str, str]]:
+    """A line for each kernel that says whether it runs the call."""
+    answer = "yes"
+    for k in asked:
+        what = f"{k.what} {k.family}".strip()
+        yield what, k.by, f"no: {k.skipped}" if k.skipped else answer, k.file
+        answer = answer if k.skipped else "if those above decline"
+    if answer == "yes":
+        yield "none", "", "the call raises NotImplementedError", ""
+
+
+def _stub(name: str) -> tuple[str, str, str]:
+    """A stub, whose kernel is in it for the device, and the header that declares its type."""
+    _, filled, by_kit, library = _C.stub_state(name)
+    by = "torch_outboard: the CPU's" if by_kit else library or "unknown" if filled else "none"
+    folder = Path(torch.__file__).parent / "include"
+    declares = re.compile(rf"DECLARE_DISPATCH\([^;]*\b{name.rpartition(':')[2]}\s*\)")
+    headers = sorted((folder / "ATen" / "native").rglob("*.h"))
+    found = (h for h in headers if declares.search(h.read_text(encoding="utf-8")))
+    return name, by, next((str(h.relative_to(folder)) for h in found), "")

@@ -1,0 +1,147 @@
+"""The kernels that a call of an overload asks, best first, and why one of them runs it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.dispatch import dispatcher, placement
+from torch_outboard.dispatch.dispatcher import Entry, origin
+from torch_outboard.dispatch.registrations import notice
+from torch_outboard.ops import tables
+from torch_outboard.ops.row import dtype_number
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that runs calls of an overload on a device."""
+
+    # "device kernel", "library call", "typed host kernel", "host kernel", "own code" (of its
+    # author, or the kit's memory, views and copies) or "composite"
+    what: str
+    family: str  # of device kernels; "" for others
+    by: str  # "user", "maker", "library", "kit", "extension" or "PyTorch"
+    file: str
+    skipped: str = ""  # why calls go on to the next kernel; "" where it runs them
+
+
+@functools.cache
+def definitions() -> Mapping[str, tuple[tuple[str, int], ...]]:
+    """The kit's operator definitions of each overload that has some, the first tried first.
+
+    Returns:
+        The file, `"torch_outboard/ops/pointwise/operators.py"`, and bits as in
+        torch_outboard.ops.row.dtype_bits; 0: the dtypes of the kernel.
+    """
+    found: dict[str, tuple[tuple[str, int], ...]] = {}
+    for name in tables.TABLES:
+        module = f"torch_outboard.ops.{name}"
+        for row in import_module(module).rows():
+            made = module.replace(".", "/") + ".py", cast("int", row.get("dtypes", 0))
+            for overload in cast("list[str]", row["overloads"]):
+                found[overload] = (*found.get(overload, ()), made)
+    return found
+
+
+@functools.cache
+def stubs() -> Mapping[str, tuple[str, ...]]:
+    """The stubs that PyTorch's implementation of an overload calls for the tensors' device."""
+    found: dict[str, tuple[str, ...]] = {}
+    for stub, overloads in sorted(_C.stub_operators().items()):
+        for name in (f"aten::{short}" for short in overloads.split()):
+            found[name] = (*found.get(name, ()), stub)
+    return found
+
+
+def load_kernels() -> None:
+    """Makes the router know all kernels: the kit's, and those registered with PyTorch since."""
+    definitions()  # some of their modules define operators
+    _C.finish_registrations()
+    notice()
+    _C.load_device_kernels()
+
+
+def kernels(
+    name: str, device: int = 0, dtype: torch.dtype | None = None, key: str = "PrivateUse1"
+) -> list[Kernel]:
+    """The kernels of an overload in the order in which a call asks them, after `load_kernels`.
+
+    The first that is not skipped runs a call; the next one does if that declines it.
+
+    Args:
+        dtype: of the first tensor argument; None: any.
+        key: of the device's tensors: `"SparsePrivateUse1"` for sparse ones.
+
+    Raises:
+        RuntimeError: if the device is to run device kernels and its compiler does not work.
+    """
+    entry = dispatcher.entries(name).get(key)
+    if entry is None:
+        return []
+    by, file = origin(entry.place)
+    routed = _C.router_kernels(name)
+    if entry.composite:
+        return [Kernel("composite", "", by, file)]
+    if by != "kit" or (routed is None and entry.origin != "backend fallback"):
+        return [Kernel("own code", "", by, file)]
+    dense = key == "PrivateUse1"
+    found = []
+    defined = iter(definitions().get(name, ()))
+    for source, placed, family, index, dtypes, separate_memory, place in routed or ():
+        ours = source == "kit"
+        built_in = ours and family is not None
+        defined_in, of_definition = next(defined, ("", 0)) if built_in else ("", 0)
+        if ours and not dense:
+            skipped = "not for this layout"
+        elif index not in (-1, device) or (separate_memory and _C.shares_host_memory(device)):
+            skipped = "not for this device"
+        elif dtype is not None and not (of_definition or dtypes) >> dtype_number(dtype) & 1:
+            skipped = f"not for {str(dtype).removeprefix('torch.')}"
+        else:
+            skipped = why_on_host(device) if built_in else ""
+        what = "device kernel" if family else "own code"
+        if source == "library":
+            what = "library call"
+        elif ours and not family and placed != "device":
+            what = "typed host kernel"
+        where = defined_in or origin(place)[1] or (file if ours else "")
+        found.append(Kernel(what, family or "", source, where, skipped))
+    if dense:
+        behind = sum(kernel.by in ("user", "maker") for kernel in found)
+        libraries = [_C.stub_state(stub)[3] for stub in _C.brought_stubs(name)]
+        found[behind:behind] = [Kernel("own code", "", "maker", library) for library in libraries]
+    return [*found, *_host_kernel(name, entry)]
+
+
+def why_on_host(device: int) -> str:
+    """Why the kit's device kernels do not run operators of a device; "" if they do.
+
+    Raises:
+        RuntimeError: if they are to run and the device's compiler does not work.
+    """
+    if not _C.runs_code(device):
+        return "the device runs no code"
+    if placement.runs_on_device(device):
+        return ""
+    setting = placement.get_placement(device)
+    if setting == "host":
+        return "the placement is 'host'"
+    if _C.device_properties(device).kind == "cpu" and _C.shares_host_memory(device):
+        return f"the placement is '{setting}' on a CPU that shares the host's memory"
+    return "the device's compiler fails; see `doctor`"
+
+
+def _host_kernel(name: str, entry: Entry) -> list[Kernel]:
+    """The CPU's kernel, which the router asks last; none if there is none."""
+    if any(
+        r.key == entry.key and r.active and not r.boxed_only for r in dispatcher.registrations(name)
+    ):
+        return [Kernel("typed host kernel", "", *origin(entry.place))]
+    cpu = dispatcher.entries(name).get(entry.key.replace("PrivateUse1", "CPU"))
+    return [Kernel("host kernel", "", *origin(cpu.place))] if cpu else []
