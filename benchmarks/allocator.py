@@ -37,9 +37,9 @@ def measure() -> dict[int, float]:
     held = [torch.empty(size, dtype=torch.uint8, device=device) for size in SIZES for _ in range(4)]
     medians = {}
     for size in SIZES:
-        _C._benchmark_allocator(size, 1)
+        _C.testing.benchmark_allocator(size, 1)
         before = torture.calls()
-        runs = [_C._benchmark_allocator(size, ITERATIONS) for _ in range(RUNS)]
+        runs = [_C.testing.benchmark_allocator(size, ITERATIONS) for _ in range(RUNS)]
         assert torture.calls() == before, f"the driver was called for {size} bytes"
         medians[size] = statistics.median(runs)
     del held

@@ -147,16 +147,16 @@ def test_drivers_refuse_the_same():
         assert wrong[:100] in sentence, (name, value, sentence)
 
 
-@pytest.mark.parametrize("name", _C.runtime_settings())
+@pytest.mark.parametrize("name", _C.testing.runtime_settings())
 def test_the_runtime_refuses_the_same(name: str, monkeypatch):
     setting = settings.SETTINGS[name]
     for value in bad_values(setting):
         monkeypatch.setenv(setting.name, value)
         with pytest.raises(ValueError, match=re.escape(f"{setting.name}='{value}' ")):
-            _C.check_settings()
+            _C.testing.check_settings()
     for value in good_values(setting):
         monkeypatch.setenv(setting.name, value)
-        _C.check_settings()
+        _C.testing.check_settings()
 
 
 MISSPELT = {

@@ -5,7 +5,6 @@
 - Modules of the package do not import each other in a circle, and neither do its folders, at any
   depth. All imports count: also those in functions, and by name, as in `import_module("...")`; only
   those under TYPE_CHECKING do not.
-- A folder has at most 15 source files.
 - Includes of csrc/ point down in the table of layers.
 - Nothing native parses numbers by functions that the program's locale changes.
 - Kernel texts have different names, since tables name them without their folder.
@@ -24,7 +23,6 @@ from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = "torch_outboard"
-MOST_FILES = 15
 # Folders of csrc/, the lowest first; those of one line may include each other. The longest entry
 # that a file lies under is its layer. Everybody may include what lies in csrc/ itself.
 LAYERS = (
@@ -51,7 +49,6 @@ NUMBER_PARSERS = re.compile(
     r'|\b(v?[fs]?scanf)\s*\([^;]*"[^"\n]*%\*?\d*[lL]?[aefgAEFG]'
 )
 NATIVE = (".c", ".cpp", ".h")
-SOURCES = (*NATIVE, ".cl", ".py")
 # What builds and runs put between the sources.
 MADE = ("__pycache__", f"{PACKAGE}/include", f"{PACKAGE}/lib", f"{PACKAGE}/share")
 
@@ -147,17 +144,7 @@ def circles(root: Path) -> Iterator[str]:
             del remaining[steps[-1]]
 
 
-# ---- Folders, includes, parsers, kernels
-
-
-def full_folders(root: Path) -> Iterator[str]:
-    counts: dict[str, int] = defaultdict(int)
-    for folder in ("csrc", PACKAGE):
-        for path in files(root, folder, SOURCES):
-            counts[path.parent.as_posix()] += path.name != "__init__.py"
-    for folder, count in sorted(counts.items()):
-        if count > MOST_FILES:
-            yield f"{folder} has {count} source files, and {MOST_FILES} are the most: split it."
+# ---- Includes, parsers, kernels
 
 
 def layer(path: str) -> int | None:
@@ -221,7 +208,7 @@ def kernels_of_one_name(root: Path) -> Iterator[str]:
             yield f"{' and '.join(paths)} have one name, and tables name kernels without folder."
 
 
-CHECKS = (circles, full_folders, upward_includes, parsers_by_locale, kernels_of_one_name)
+CHECKS = (circles, upward_includes, parsers_by_locale, kernels_of_one_name)
 
 
 def findings(root: Path) -> list[str]:

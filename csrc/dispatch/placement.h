@@ -1,7 +1,8 @@
 // Placement: where an operator runs, and the one rule that decides it.
 //
 // Kernels of hardware vendors and users always run. For an operator with one of the kit's device
-// kernels, a device has one answer for all calls, which a setting or the first compiled graph changes.
+// kernels, a device has one answer for all calls, which a setting or the first compiled graph
+// changes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -33,8 +34,9 @@ OUTBOARD_API PlacementSetting placement_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_placement_setting(c10::DeviceIndex device, PlacementSetting setting);
 
-// A graph was compiled to device kernels: kAuto means kDevice from now on, since CPU kernels between
-// graphs wait for the queue, and their threads spin on the processors that the next graph needs.
+// A graph was compiled to device kernels: kAuto means kDevice from now on, since CPU kernels
+// between graphs wait for the queue, and their threads spin on the processors that the next graph
+// needs.
 OUTBOARD_API void note_compiled_graph(c10::DeviceIndex device);
 
 // Whether the kit's device kernels run operators of the calling thread on `device`.

@@ -15,7 +15,6 @@
 #include "runtime/fork.h"
 #include "runtime/streams/graph.h"
 #include "runtime/hooks.h"
-#include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
@@ -158,17 +157,13 @@ void bind_choice(py::module_& m) {
   m.def("register_hooks", &register_hooks);
   m.def("register_graphs", &register_graphs);
   m.def("driver_initialized", &driver_initialized);
-  m.def("driver_name", []() { return std::string(driver().name); }, NoGil());
   m.def("finalize_driver", &finalize_driver, NoGil());
   m.def("in_bad_fork", &in_bad_fork);
-  m.def("check_settings", &check_settings);
-  m.def("runtime_settings", &runtime_settings);
   set_signal_handling(&handle_signals, &raise_of_handler);
 }
 
 void bind_devices(py::module_& m) {
   m.def("device_count", &device_count, NoGil());
-  m.def("device_count_or_throw", &device_count_or_throw, NoGil());
   m.def("check_device_index", &check_device_index, NoGil());
   m.def(
       "device_properties",
@@ -238,13 +233,6 @@ void bind_streams(py::module_& m) {
         return external_stream(device, reinterpret_cast<ob_queue>(queue)).id();
       },
       NoGil());
-  m.def(
-      "stream_queue",
-      [](c10::DeviceIndex device, c10::StreamId id) {
-        const c10::Stream stream(c10::Stream::UNSAFE, device_of(device), id);
-        return reinterpret_cast<uint64_t>(stream_state(stream).queue);
-      },
-      NoGil(), "The driver's queue behind a stream.");
   m.def(
       "stream_priority",
       [](c10::DeviceIndex device, c10::StreamId id) {

@@ -4,7 +4,6 @@
 #include "dispatch/router.h"
 #include "dispatch/placement.h"
 #include "device_kernels/engine.h"
-#include "device_kernels/expressions/expression.h"
 #include "device_kernels/pointwise/pointwise_source.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
@@ -40,24 +39,22 @@ void load_device_kernels() {
 }
 
 Row::Value to_value(const std::string& key, const py::handle& value) {
-  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
-  if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
-  if (py::isinstance<py::float_>(value)) return value.cast<double>();
-  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
-  if (py::isinstance<py::dict>(value)) return value.cast<std::map<std::string, std::string>>();
-  if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
-    const auto list = value.cast<py::sequence>();
-    if (py::len(list) > 0 && py::isinstance<py::int_>(list[0])) {
-      return value.cast<std::vector<int64_t>>();
+  try {
+    if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+    if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
+    if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+    if (py::isinstance<py::dict>(value)) return value.cast<std::map<std::string, std::string>>();
+    if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
+      return value.cast<std::vector<std::string>>();
     }
-    return value.cast<std::vector<std::string>>();
-  }
-  if (py::isinstance<py::function>(value)) {
-    return make_row_function(py::reinterpret_borrow<py::function>(value));
+    if (py::isinstance<py::function>(value)) {
+      return make_row_function(py::reinterpret_borrow<py::function>(value));
+    }
+  } catch (const py::cast_error&) {  // an element of another type
   }
   throw py::value_error(
       "a row gives '" + key +
-      "' a value that is no flag, number, text, list, dictionary of texts or function");
+      "' a value that is no flag, integer, text, list of texts, dictionary of texts or function");
 }
 
 Row to_row(const py::dict& description) {
@@ -158,33 +155,6 @@ void bind_private_folder(py::module_& m) {
       },
       NoGil(), "Name, bytes and time of the last use of the files.");
   m.def(
-      "read_private_file",
-      [](const std::string& folder, const std::string& name, bool shared) {
-        std::optional<std::string> data;
-        std::string problem;
-        {
-          py::gil_scoped_release no_gil;
-          const PrivateFolder opened(folder, shared);
-          data = opened.read(name, /*touch=*/false, problem);
-          if (problem.empty()) problem = opened.problem();
-        }
-        const py::object content = data ? py::object(py::bytes(*data)) : py::none();
-        return py::make_tuple(content, problem);
-      },
-      "Content of a file, None if it is refused or does not exist, and why it is refused or ''.");
-  m.def(
-      "write_private_file",
-      [](const std::string& folder, const std::string& name, const py::bytes& data, bool shared) {
-        const std::string content = data;
-        py::gil_scoped_release no_gil;
-        const PrivateFolder opened(folder, shared, /*create=*/true);
-        if (!opened.usable()) return opened.problem();
-        return opened.write(name, content)
-                   ? std::string()
-                   : c10::str(folder, "/", name, " cannot be written: ", std::strerror(errno));
-      },
-      "Replaces a file as a whole; returns why that failed, or ''.");
-  m.def(
       "remove_private_file",
       [](const std::string& folder, const std::string& name, bool shared) {
         return PrivateFolder(folder, shared).remove(name);
@@ -212,48 +182,9 @@ void bind_programs(py::module_& m) {
   });
 }
 
-using Value = std::variant<std::monostate, bool, int64_t, double, std::string, at::Tensor,
-                           std::vector<int64_t>, std::vector<double>>;
-
-py::object python_number(const ExpressionNumber& number) {
-  if (number.is_real()) return py::cast(number.as_real());
-  return py::cast(number.as_integer());
-}
-
-// What an expression of a row gives for values of its names.
-py::object evaluate_expression(const std::string& text,
-                               const std::vector<std::pair<std::string, Value>>& given) {
-  std::vector<c10::IValue> arguments;  // outlive the values made of them
-  std::vector<ExpressionValue> values;
-  for (const auto& [name, value] : given) {
-    arguments.push_back(std::visit(
-        [](const auto& known) {
-          if constexpr (std::is_same_v<decltype(known), const std::monostate&>) {
-            return c10::IValue();
-          } else {
-            return c10::IValue(known);
-          }
-        },
-        value));
-  }
-  for (const c10::IValue& argument : arguments) values.push_back(ExpressionValue::of(argument));
-  const Expression expression(text, [&](const std::string& wanted) {
-    for (size_t i = 0; i < given.size(); ++i) {
-      if (given[i].first == wanted) return static_cast<int>(i);
-    }
-    throw py::value_error("the expression '" + text + "' uses '" + wanted + "'");
-  });
-  const ExpressionValue result = expression.evaluate(values);
-  if (result.kind == ExpressionValue::Kind::kNumber) return python_number(result.number);
-  py::list list;
-  for (const ExpressionNumber& element : result.as_list()) list.append(python_number(element));
-  return list;
-}
-
 }  // namespace
 
 void bind_engines(py::module_& m) {
-  m.def("evaluate_expression", &evaluate_expression, py::arg("text"), py::arg("values"));
   bind_placement(m);
   bind_programs(m);
   bind_private_folder(m);

@@ -79,12 +79,10 @@ void bind_fallback(py::module_& m) {
   m.def("fallback_listing", [](const std::string& listing) {
     return fallback_listing(parse_name<Listing>(listing, kListingNames, "list"));
   });
-  m.def("reset_fallback_warnings", &reset_fallback_warnings);
   m.def("start_report", &start_report, py::arg("call_sites") = false);
   m.def("stop_report", &stop_report);
   m.def("clear_report", &clear_report);
   m.def("report_rows", &rows);
-  m.def("router_names", &router_names);
 }
 
 }  // namespace outboard

@@ -156,7 +156,6 @@ void bind_kernels(py::module_& m) {
     const StubState state = stub_state(name);
     return py::make_tuple(state.exists, state.filled, state.by_kit, state.library);
   });
-  m.def("disconnect_stubs", &disconnect_stubs);
   m.def("brought_stubs", &brought_stubs);
   m.def("stub_operators", [] {
     py::dict table;

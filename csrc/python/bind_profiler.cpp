@@ -1,67 +1,21 @@
-// What profilers read of times, and the history of memory as PyTorch's viewer reads it. Sizes are
-// in bytes, addresses are integers.
+// The history of memory as PyTorch's viewer reads it. Sizes are in bytes, addresses are integers.
 #include <torch/csrc/profiler/combined_traceback.h>
 
-#include <tuple>
 #include <unordered_map>
 
 #include "python/bindings.h"
 #include "runtime/memory/memory_history.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/recording/recording.h"
-#include "runtime/streams/event.h"
-#include "runtime/streams/stream.h"
 
 namespace py = pybind11;
 
 namespace outboard {
 namespace {
 
-using NoGil = py::call_guard<py::gil_scoped_release>;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::RecordContext;
 using c10::CachingDeviceAllocator::SegmentInfo;
 using torch::CapturedTraceback;
-
-// ---- Times
-
-// The recording behind time_launches. Leaked: kernels are launched while the process exits.
-Recording& timed_launches() {
-  static auto* recording = new Recording;
-  return *recording;
-}
-
-// (name, device, stream's id, start, end) of each launch, in nanoseconds of time.monotonic_ns().
-using LaunchTime = std::tuple<std::string, int, c10::StreamId, uint64_t, uint64_t>;
-
-std::vector<LaunchTime> take_launch_times() {
-  std::vector<LaunchTime> times;
-  for (Activity& activity : timed_launches().take()) {
-    if (activity.kind != ActivityKind::kKernel || !activity.has_times()) continue;
-    times.emplace_back(std::move(activity.name), activity.device, activity.stream, activity.begin,
-                       activity.end);
-  }
-  return times;
-}
-
-void bind_times(py::module_& m) {
-  m.def(
-      "_event_time",
-      []() {
-        Event event(/*timing=*/true);
-        event.record(current_stream(current_device()));
-        event.synchronize();
-        return event.time();
-      },
-      NoGil(), "When an event happened that was recorded on the current stream, for tests.");
-  m.def(
-      "time_launches", [](bool on) { on ? timed_launches().start() : timed_launches().stop(); },
-      NoGil(), "From now on launches of kernels are timed, or not any more; not those of graphs.");
-  m.def("take_launch_times", &take_launch_times, NoGil(),
-        "Waits for the launches that were timed since the last call, and gives their times.");
-}
-
-// ---- The history of memory
 
 constexpr const char* kContextNames[] = {"", "state", "alloc", "all"};
 
@@ -184,20 +138,15 @@ void start(bool events, const std::string& context, bool cpp, size_t most_events
   start_memory_history(settings, clear);
 }
 
-void bind_memory_history(py::module_& m) {
+}  // namespace
+
+void bind_profiler(py::module_& m) {
   m.def("start_memory_history", &start, py::arg("events"), py::arg("context"), py::arg("cpp"),
         py::arg("most_events"), py::arg("clear"), py::arg("skipped"));
   m.def("stop_memory_history", &stop_memory_history);
   m.def("memory_history", &memory_history, py::arg("devices"));
   m.def("set_memory_metadata", &set_memory_metadata);
   m.def("memory_metadata", &memory_metadata);
-}
-
-}  // namespace
-
-void bind_profiler(py::module_& m) {
-  bind_times(m);
-  bind_memory_history(m);
 }
 
 }  // namespace outboard

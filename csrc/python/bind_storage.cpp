@@ -5,7 +5,6 @@
 
 #include "tensors/shared_storage.h"
 #include "tensors/serialization.h"
-#include "tensors/span.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;
@@ -32,10 +31,6 @@ void bind_storage(py::module_& m) {
           const std::string text = data;
           py::gil_scoped_release no_gil;
           return import_storage(device, descriptor, size, text);
-        });
-  m.def("span_elements",
-        [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
-          return span_elements(sizes, strides);
         });
 
   m.def("set_tensor_metadata", &set_tensor_metadata);

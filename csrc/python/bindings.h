@@ -23,8 +23,9 @@ void bind_host_graphs(pybind11::module_& m);  // graphs compiled for the CPU
 void bind_captures(pybind11::module_& m);     // captured graphs that were compiled
 void bind_autograd(pybind11::module_& m);     // autograd's threads at exit
 void bind_distributed(pybind11::module_& m);  // the process group
-void bind_profiler(pybind11::module_& m);     // times of launches, history of memory
+void bind_profiler(pybind11::module_& m);     // history of memory
 void bind_storage(pybind11::module_& m);      // sharing storages with CPU, other processes, DLPack
+void bind_testing(pybind11::module_& m);      // _C.testing
 
 // Names of Source (dispatch/router.h) and of Placement, in their order.
 inline constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};

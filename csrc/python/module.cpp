@@ -17,6 +17,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_compiled(m);
   outboard::bind_host_graphs(m);
   outboard::bind_captures(m);
+  outboard::bind_testing(m);
 #ifndef OUTBOARD_NO_DISTRIBUTED  // a PyTorch without torch.distributed, see setup.py
   outboard::bind_distributed(m);
 #endif

@@ -71,8 +71,6 @@ void register_hooks() {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
 }
 
-bool hooks_registered() noexcept { return g_registered.load(); }
-
 void set_resize_storage(ResizeStorage function) noexcept { g_resize_storage.store(function); }
 
 }  // namespace outboard

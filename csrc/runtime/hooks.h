@@ -9,7 +9,6 @@ namespace outboard {
 
 // Makes this backend *the* accelerator of the process. Once; later calls do nothing.
 OUTBOARD_API void register_hooks();
-OUTBOARD_API bool hooks_registered() noexcept;
 
 // Storage resizing is a copy, which is an operator's matter: the layer above hands it down.
 using ResizeStorage = void (*)(c10::StorageImpl* storage, size_t bytes);

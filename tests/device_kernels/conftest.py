@@ -52,11 +52,11 @@ def device_placement(
 @pytest.fixture
 def timed() -> Iterator[None]:
     """Launches are recorded with their times (launches.py)."""
-    _C.take_launch_times()
-    _C.time_launches(True)
+    _C.testing.take_launch_times()
+    _C.testing.time_launches(True)
     yield
-    _C.time_launches(False)
-    _C.take_launch_times()
+    _C.testing.time_launches(False)
+    _C.testing.take_launch_times()
 
 
 def placements_of(report: fallback.Report) -> dict[str, str]:

@@ -26,7 +26,7 @@ def launches(device: torch.device, call: Callable[[], object]) -> Counter[str]:
 def timed_launches(device: torch.device) -> list[str]:
     """Kernels since this was last asked, by name; for tests with the fixture `timed`."""
     torch.get_device_module(device).synchronize(device)
-    return [row[0] for row in _C.take_launch_times()]
+    return [row[0] for row in _C.testing.take_launch_times()]
 
 
 def launched(device: torch.device) -> set[str]:

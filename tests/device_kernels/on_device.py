@@ -85,11 +85,3 @@ def assert_raises_as_on_cpu(
             function(*moved)
         raised.append((caught.type, str(caught.value).splitlines()[0]))
     assert raised[0] == raised[1]
-
-
-def gradcheck_on(device: torch.device, function: Callable[..., Any], *inputs: torch.Tensor) -> None:
-    """Gradients of `function` by device kernels agree with differences, in float64."""
-    leaves = [x.to(device, torch.float64).requires_grad_() for x in inputs]
-    with fallback.report() as report:
-        assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
-    assert any(row.placement == "device" for row in report.rows)

@@ -210,7 +210,7 @@ def find(device: torch.device) -> dict[str, set[str]]:
     from torch_outboard import _C, fallback
 
     # What implementations call beside stubs is to run as without makers' kernels.
-    _C.disconnect_stubs()
+    _C.testing.disconnect_stubs()
     slots = Slots()
     found: dict[str, set[str]] = defaultdict(set)
     cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)

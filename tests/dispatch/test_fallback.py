@@ -18,7 +18,7 @@ def untouched() -> Iterator[None]:
     """Every test starts with the default policies and leaves none of its own behind."""
     before = fallback.policies()
     fallback.set_policy(host="allow", copied="warn")
-    _C.reset_fallback_warnings()
+    _C.testing.reset_fallback_warnings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* runs as a host kernel on copies")
         yield
@@ -73,7 +73,7 @@ def test_warning_comes_once_per_operator(x, placement):
 
 def test_printing_is_no_reason_for_a_warning(x, placement):
     tensors = [x, x.int(), x > 0, x * 1e6, x.to(torch.complex64), x.sum()]
-    _C.reset_fallback_warnings()
+    _C.testing.reset_fallback_warnings()
     with fallback.policy(**{placement: "warn"}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for tensor in tensors:

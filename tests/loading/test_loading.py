@@ -76,7 +76,7 @@ def test_import_torch_is_enough_and_starts_nothing():
         torch.device("host:1")
         assert torch.accelerator.memory_stats(0) == {}
         torch.accelerator.empty_cache()
-        assert _C.device_of_address(torch.empty(10).data_ptr()) == -1
+        assert _C.testing.device_of_address(torch.empty(10).data_ptr()) == -1
         assert not torch.empty(10).is_pinned()
         assert not _C.driver_initialized()
         torch.host.device_count()

@@ -95,7 +95,7 @@ assert after["events"] == live["events"], torture.leaks()
 for size in (512, 100_000, 3 * MIB, 30 * MIB):
     empty(size, device)
     before = torture.calls()
-    _C._benchmark_allocator(size, 1000)
+    _C.testing.benchmark_allocator(size, 1000)
     assert torture.calls() == before
 """)
 
@@ -127,7 +127,7 @@ def test_a_slow_driver_call_stops_no_other_thread() -> None:
 empty(512, device)
 torture.configure(slow={"allocate": 500_000, "deallocate": 500_000})
 # torch.accelerator.empty_cache keeps the interpreter lock, and so all threads.
-for slow_call in (lambda: empty(40 * MIB, device), lambda: _C.empty_memory_pool((0, 0))):
+for slow_call in (lambda: empty(40 * MIB, device), lambda: _C.testing.empty_memory_pool((0, 0))):
     thread = threading.Thread(target=slow_call)
     kept = empty(512, device)
     thread.start()

@@ -48,7 +48,7 @@ def test_segment_sizes(device: torch.device) -> None:
         (new,) = (s for s in segments(device) if s["address"] not in known)
         assert new["total_size"] == segment
         assert new["address"] <= tensor.data_ptr() < new["address"] + segment
-        assert _C.base_allocation(tensor.data_ptr() + size - 1) == (new["address"], segment)
+        assert _C.testing.base_allocation(tensor.data_ptr() + size - 1) == (new["address"], segment)
         del tensor
     before = stats(device)
     assert empty(0, device).data_ptr() == 0
@@ -104,9 +104,9 @@ def test_other_devices_have_memory_of_their_own(device: torch.device) -> None:
     before = stats(device)
     tensor = empty(100, other)
     assert stats(device) == before
-    assert _C.device_of_address(tensor.data_ptr()) == 1
-    assert _C.device_of_address(empty(100, device).data_ptr()) == 0
-    assert _C.device_of_address(torch.empty(100).data_ptr()) == -1
+    assert _C.testing.device_of_address(tensor.data_ptr()) == 1
+    assert _C.testing.device_of_address(empty(100, device).data_ptr()) == 0
+    assert _C.testing.device_of_address(torch.empty(100).data_ptr()) == -1
 
 
 # ---- Statistics ----

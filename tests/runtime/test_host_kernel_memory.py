@@ -18,21 +18,21 @@ from torch_outboard import _C
 @pytest.fixture
 def scope(
     device: torch.device, shares_memory: bool, settled_heap: None
-) -> Iterator[_C._CpuKernelScope]:
+) -> Iterator[_C.testing.CpuKernelScope]:
     """A scope on the first device; what it made is gone at the end."""
     if not shares_memory:
         pytest.skip("host kernels do not run on memory that the host cannot touch")
     torch.empty(1, device=device)
     gc.collect()
     before = stats(device)["allocated_bytes.all.current"]
-    yield _C._CpuKernelScope(device.index)
+    yield _C.testing.CpuKernelScope(device.index)
     gc.collect()
     assert stats(device)["allocated_bytes.all.current"] == before
     check_segments(device)
     check_statistics(device)
 
 
-def test_what_becomes_of_a_tensor(device: torch.device, scope: _C._CpuKernelScope) -> None:
+def test_what_becomes_of_a_tensor(device: torch.device, scope: _C.testing.CpuKernelScope) -> None:
     """It grows after its scope, is copied on write, or has no bytes."""
     before = stats(device)
     with scope:
@@ -42,7 +42,7 @@ def test_what_becomes_of_a_tensor(device: torch.device, scope: _C._CpuKernelScop
     with scope:
         grows, tensor = torch.arange(10), torch.arange(100)
     grows.resize_(1000)
-    assert _C.device_of_address(grows.data_ptr()) == -1
+    assert _C.testing.device_of_address(grows.data_ptr()) == -1
     torch.testing.assert_close(grows[:10], torch.arange(10))
     copy = torch._lazy_clone(tensor)
     copy.add_(1)
@@ -50,19 +50,19 @@ def test_what_becomes_of_a_tensor(device: torch.device, scope: _C._CpuKernelScop
     torch.testing.assert_close(copy, torch.arange(1, 101))
 
 
-def test_who_is_in_a_scope(device: torch.device, scope: _C._CpuKernelScope) -> None:
+def test_who_is_in_a_scope(device: torch.device, scope: _C.testing.CpuKernelScope) -> None:
     """Scopes nest; other threads are not in it."""
     with scope:
-        with _C._CpuKernelScope(device.index):
+        with _C.testing.CpuKernelScope(device.index):
             inner = torch.ones(10)
         outer = torch.ones(10)
         (elsewhere,) = in_threads(lambda _: torch.ones(1000), 1)
     outside = torch.ones(10)
-    found = [_C.device_of_address(t.data_ptr()) for t in (inner, outer, elsewhere, outside)]
+    found = [_C.testing.device_of_address(t.data_ptr()) for t in (inner, outer, elsewhere, outside)]
     assert found == [device.index, device.index, -1, -1]
 
 
-def test_freeing_inside_and_outside(scope: _C._CpuKernelScope) -> None:
+def test_freeing_inside_and_outside(scope: _C.testing.CpuKernelScope) -> None:
     outside = torch.ones(1000)
     with scope:
         inside = torch.ones(1000)
@@ -75,15 +75,15 @@ def test_freeing_inside_and_outside(scope: _C._CpuKernelScope) -> None:
     in_threads(lambda _: kept.clear(), 1)
 
 
-def test_the_raw_interface(device: torch.device, scope: _C._CpuKernelScope) -> None:
+def test_the_raw_interface(device: torch.device, scope: _C.testing.CpuKernelScope) -> None:
     before = stats(device)["allocated_bytes.all.current"]
     for allocated_in, freed_in in itertools.product((scope, nullcontext()), repeat=2):
         with allocated_in:
-            address = _C._raw_allocate_on_cpu(1000)
+            address = _C.testing.raw_allocate_on_cpu(1000)
         gained = stats(device)["allocated_bytes.all.current"] - before
         assert gained == (1024 if allocated_in is scope else 0)
         with freed_in:
-            _C._raw_deallocate_on_cpu(address)
+            _C.testing.raw_deallocate_on_cpu(address)
         assert stats(device)["allocated_bytes.all.current"] == before
 
 
@@ -101,7 +101,7 @@ def late_copy():
     there = busy(torch.accelerator.current_stream())
     addresses.append(there.data_ptr())
 
-with _C._CpuKernelScope(0):
+with _C.testing.CpuKernelScope(0):
     thread = threading.Thread(target=late_copy)
     thread.start()
     thread.join()
@@ -119,17 +119,17 @@ def test_a_forked_child_frees_its_own_memory_alone() -> None:
     run_program("""
 if not _C.shares_host_memory(0):
     raise SystemExit
-outside = _C._raw_allocate_on_cpu(1000)
-with _C._CpuKernelScope(0):
-    inside = _C._raw_allocate_on_cpu(1000)
+outside = _C.testing.raw_allocate_on_cpu(1000)
+with _C.testing.CpuKernelScope(0):
+    inside = _C.testing.raw_allocate_on_cpu(1000)
     tensor = torch.arange(1000)
 child = os.fork()
 if child == 0:
-    _C._raw_deallocate_on_cpu(outside)
-    _C._raw_deallocate_on_cpu(inside)
+    _C.testing.raw_deallocate_on_cpu(outside)
+    _C.testing.raw_deallocate_on_cpu(inside)
     assert tensor.sum() == 499500
     del tensor
-    _C._raw_deallocate_on_cpu(_C._raw_allocate_on_cpu(1000))
+    _C.testing.raw_deallocate_on_cpu(_C.testing.raw_allocate_on_cpu(1000))
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert tensor.sum() == 499500

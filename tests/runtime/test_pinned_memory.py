@@ -45,10 +45,10 @@ def test_pin_memory_copies_into_pinned_memory(device: torch.device) -> None:
     assert torch.empty(0).pin_memory().numel() == 0
     assert pinned[500:].is_pinned()
     start = pinned.data_ptr()
-    assert _C.is_pinned_address(start)
-    assert _C.is_pinned_address(start + 7999)
-    assert not _C.is_pinned_address(start - 1)
-    assert not _C.is_pinned_address(0)
+    assert _C.testing.is_pinned_address(start)
+    assert _C.testing.is_pinned_address(start + 7999)
+    assert not _C.testing.is_pinned_address(start - 1)
+    assert not _C.testing.is_pinned_address(0)
     storage = source.untyped_storage()
     assert not storage.is_pinned(device.type)
     assert storage.pin_memory(device.type).is_pinned(device.type)
@@ -68,7 +68,7 @@ def test_freed_memory_is_used_again_and_can_be_given_back() -> None:
     torch.accelerator.empty_host_cache()
     after = _C.pinned_memory_stats()
     assert after["num_host_free"] == during["num_host_free"] + 1
-    assert not _C.is_pinned_address(address)
+    assert not _C.testing.is_pinned_address(address)
 
 
 PREPARE = """
@@ -159,8 +159,8 @@ def test_registered_memory_is_pinned(device_module, register):
     assert x.is_pinned()
     assert x[500:].is_pinned()
     assert x.pin_memory().data_ptr() == x.data_ptr()
-    assert not _C.is_pinned_address(x.data_ptr() - 1)
-    assert not _C.is_pinned_address(x.data_ptr() + 4000)
+    assert not _C.testing.is_pinned_address(x.data_ptr() - 1)
+    assert not _C.testing.is_pinned_address(x.data_ptr() + 4000)
     device_module.unregister_host_memory(x)
     assert not x.is_pinned()
 

@@ -178,7 +178,7 @@ def test_external_stream(device, device_module):
     assert total.item() == 3 * ELEMENTS
     stream.synchronize()
     own = device_module.Stream()
-    assert device_module.ExternalStream(_C.stream_queue(0, own.stream_id)) == own
+    assert device_module.ExternalStream(_C.testing.stream_queue(0, own.stream_id)) == own
     with pytest.raises(ValueError, match="needs a queue"):
         device_module.ExternalStream(0)
 

@@ -28,18 +28,18 @@ def places(sizes: list[int], strides: list[int]) -> set[int]:
 @example([(4, 2), (4, 0), (1, 9)])
 def test_span_is_behind_the_last_place(dimensions: list[tuple[int, int]]) -> None:
     sizes, strides = [size for size, _ in dimensions], [stride for _, stride in dimensions]
-    assert _C.span_elements(sizes, strides) == max(places(sizes, strides), default=-1) + 1
+    assert _C.testing.span_elements(sizes, strides) == max(places(sizes, strides), default=-1) + 1
 
 
 def test_the_ends_of_64_bits() -> None:
     """Nothing has no span, whatever its strides; what 64 bits do not hold raises."""
     for sizes in ((0, 3), (3, 0), (3, 0, 3)):
-        assert _C.span_elements(sizes, (2**60,) * len(sizes)) == 0
+        assert _C.testing.span_elements(sizes, (2**60,) * len(sizes)) == 0
     for sizes, strides in (
         ((3,), (2**63 - 1,)), ((2**32 + 1,), (2**33,)), ((2, 2, 2, 2), (2**62,) * 4),
     ):  # fmt: skip
         with pytest.raises(RuntimeError, match="overflow"):
-            _C.span_elements(sizes, strides)
+            _C.testing.span_elements(sizes, strides)
 
 
 @pytest.mark.separate

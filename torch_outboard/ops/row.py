@@ -13,7 +13,7 @@ import torch
 from torch_outboard import _C
 from torch_outboard.paths import PACKAGE
 
-Value = bool | int | float | str | list[str] | list[int] | dict[str, str] | Callable[..., Any]
+Value = bool | int | str | list[str] | dict[str, str] | Callable[..., Any]
 Row = dict[str, Value]
 
 # Dtypes that rows name as groups.
@@ -21,7 +21,6 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 INTEGERS = (torch.uint8, *SIGNED)
-WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 BOOL = (torch.bool,)
 EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 

@@ -28,21 +28,17 @@ class Arguments {
   c10::TensorImpl* scalar() const noexcept { return scalar_; }
   // Of the first tensor on the device.
   at::ScalarType dtype() const noexcept { return dtype_; }
-  // Every tensor on the device has this dtype.
-  bool one_dtype() const noexcept { return one_dtype_; }
 
  private:
   void look_at(const at::Tensor& tensor) noexcept {
     c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (impl->is_privateuseone() && impl->has_storage()) {
       const c10::DeviceIndex index = impl->device().index();
-      const at::ScalarType dtype = c10::typeMetaToScalarType(impl->dtype());
       if (device_ < 0) {
         device_ = index;
-        dtype_ = dtype;
+        dtype_ = c10::typeMetaToScalarType(impl->dtype());
       } else {
         foreign_ |= device_ != index;
-        one_dtype_ &= dtype_ == dtype;
       }
     } else if (!scalar_ && impl->is_cpu() && impl->dim() == 0 && impl->has_storage()) {
       scalar_ = impl;
@@ -64,7 +60,6 @@ class Arguments {
   at::ScalarType dtype_ = at::ScalarType::Undefined;
   c10::TensorImpl* scalar_ = nullptr;
   bool foreign_ = false;
-  bool one_dtype_ = true;
 };
 
 // A CPU scalar in the dtype in which an operator with a tensor of `dtype` computes, as

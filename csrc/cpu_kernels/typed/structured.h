@@ -490,8 +490,6 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
 // For operators whose functional overload returns bool.
 #define OUTBOARD_PREDICATE(impl, ...) \
   OUTBOARD_STRUCTURED(PredicateKernels<at::native::structured_##impl>, __VA_ARGS__)
-#define OUTBOARD_PREDICATE_OUT_OF_PLACE(impl, ...) \
-  OUTBOARD_STRUCTURED_OUT_OF_PLACE(PredicateKernels<at::native::structured_##impl>, __VA_ARGS__)
 #define OUTBOARD_ALIASED(impl, ...) \
   OUTBOARD_STRUCTURED(AliasedKernels<at::native::structured_##impl>, __VA_ARGS__)
 #define OUTBOARD_ALIASED_OUT_OF_PLACE(impl, ...) \

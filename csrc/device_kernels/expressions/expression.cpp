@@ -330,12 +330,6 @@ ExpressionValue Expression::call(const Node& node,
       value.list[place(integer(1), value.as_list().size(), parsed_->source)] = number(2);
       return value;
     }
-    case Operation::kInsert: {
-      ExpressionValue value = child(0);
-      const size_t at = place(integer(1), value.as_list().size() + 1, parsed_->source);
-      value.list.insert(value.list.begin() + at, number(2));
-      return value;
-    }
     case Operation::kFill: {
       const ExpressionNumber element = number(0);
       return ExpressionValue::of(List(length_of_list(integer(1)), element));

@@ -24,7 +24,6 @@ class OUTBOARD_API ExpressionNumber {
   ExpressionNumber(int integer) : integer_(integer) {}
   ExpressionNumber(bool flag) : integer_(flag ? 1 : 0) {}
   ExpressionNumber(double real) : is_real_(true), real_(real) {}
-  static ExpressionNumber of_size(size_t size) { return static_cast<int64_t>(size); }
 
   bool is_real() const noexcept { return is_real_; }
   bool truth() const noexcept { return is_real_ ? real_ != 0 : integer_ != 0; }

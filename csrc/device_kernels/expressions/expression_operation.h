@@ -46,7 +46,6 @@ namespace outboard {
   OPERATION(Sum,          "sum",          "l",   "n")  \
   OPERATION(Drop,         "drop",         "ln",  "l")  \
   OPERATION(Set,          "set",          "lnn", "l")  \
-  OPERATION(Insert,       "insert",       "lnn", "l")  \
   OPERATION(Fill,         "fill",         "nn",  "l")  \
   OPERATION(Broadcast,    "broadcast",    "ll",  "l")  \
   OPERATION(Each,         "each",         "mn",  "l")  \

@@ -167,7 +167,6 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       result_(result_of(row)),
       types_(types_of(row)),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-      result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
       same_output_(row.flag("same_output")),
       may_overlap_(row.flag("may_overlap")),
@@ -303,9 +302,7 @@ bool PointwiseKernel::choose_types(Call& call) const {
   if (types_ == Types::kComplex) call.common = c10::toComplexType(call.common);
   if (!computes(call.device, call.common)) return false;
   call.compute = value_dtype(call.common);
-  if (result_dtype_ >= 0) {
-    call.result = static_cast<ScalarType>(result_dtype_);
-  } else if (result_ == PointwiseSource::Result::kMask) {
+  if (result_ == PointwiseSource::Result::kMask) {
     call.result = ScalarType::Bool;
   } else if (result_ == PointwiseSource::Result::kReal) {
     call.result = c10::toRealValueType(call.common);

@@ -19,7 +19,6 @@
 //                of the first operand, else of the given output; "same": the dtype that all
 //                operands have, other calls are declined
 //   dtypes       bits of the common dtypes that are served
-//   result_dtype number of the dtype of results, where it is not that of `types`
 //   meta         a functional overload whose Meta kernel checks the call with PyTorch's messages:
 //                "aten::heaviside"; needed where it looks at more than sizes and dtypes
 //   any_output   results may be cast to any dtype of a given output
@@ -85,7 +84,6 @@ class PointwiseKernel final : public EngineKernel {
   const PointwiseSource::Result result_;
   const Types types_;
   const uint64_t dtypes_;
-  const int64_t result_dtype_;
   const bool any_output_;
   const bool same_output_;
   const bool may_overlap_;

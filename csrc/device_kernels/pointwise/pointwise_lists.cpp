@@ -7,7 +7,7 @@
 //   names        what the expressions call elements of `lists` and `common` (default: as in the
 //                schema)
 //   outputs      those of `names` that are written, one per expression
-//   scalars, scalar_names  numbers and flags, as in pointwise.h; 0-dim tensors will do, too
+//   scalars      names of arguments that are numbers, flags or 0-dim tensors
 //   derived      further numbers, computed in double precision from one of the scalars: name, and
 //                "1-<scalar>" or "log(<scalar>)"
 //   uniform      those of `names` whose tensors have one element each
@@ -57,7 +57,7 @@ PointwiseExpression list_expression(const Row& row) {
     for (const auto& [name, text] : row.dictionary("once"))
       expression.once.emplace_back(name, text);
   }
-  expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
+  expression.scalars = row.texts("scalars");
   for (const auto& [name, text] : row.dictionary("derived")) expression.scalars.push_back(name);
   expression.listed_scalars.resize(expression.scalars.size(), false);
   expression.results = row.texts("expressions");

@@ -75,11 +75,6 @@ int64_t Row::integer(const std::string& key, int64_t otherwise) const {
   return value != nullptr ? *value : otherwise;
 }
 
-double Row::number(const std::string& key, double otherwise) const {
-  const double* value = find<double>(key);
-  return value != nullptr ? *value : otherwise;
-}
-
 const std::string& Row::text(const std::string& key) const {
   return or_empty(find<std::string>(key));
 }
@@ -94,10 +89,6 @@ std::string Row::one_of(const std::string& key, const std::vector<std::string>& 
 
 const std::vector<std::string>& Row::texts(const std::string& key) const {
   return or_empty(find<std::vector<std::string>>(key));
-}
-
-const std::vector<int64_t>& Row::integers(const std::string& key) const {
-  return or_empty(find<std::vector<int64_t>>(key));
 }
 
 void Row::check_names(const std::string& key, const std::vector<std::string>& known) const {

@@ -35,8 +35,8 @@ struct RowFunction {
 class OUTBOARD_API Row {
  public:
   using Function = std::shared_ptr<const RowFunction>;
-  using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
-                             std::vector<int64_t>, std::map<std::string, std::string>, Function>;
+  using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>,
+                             std::map<std::string, std::string>, Function>;
 
   std::string engine;                  // "pointwise"
   std::vector<std::string> overloads;  // "aten::add.Tensor"
@@ -46,12 +46,10 @@ class OUTBOARD_API Row {
   // The value of a property, or what is given here where there is none. One of another type raises.
   bool flag(const std::string& key, bool otherwise = false) const;
   int64_t integer(const std::string& key, int64_t otherwise = 0) const;
-  double number(const std::string& key, double otherwise = 0) const;
   const std::string& text(const std::string& key) const;  // otherwise ""
   // One of some texts, the first one where there is none. Another one raises.
   std::string one_of(const std::string& key, const std::vector<std::string>& known) const;
   const std::vector<std::string>& texts(const std::string& key) const;
-  const std::vector<int64_t>& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
   // A text is the name of a function in C++ (OUTBOARD_ROW_FUNCTION).
   Function function(const std::string& key) const;

@@ -63,7 +63,7 @@ bool is_bitwise(ReduceOp::RedOpType op) {
 }  // namespace
 
 Reduction::Reduction(at::ScalarType dtype, const ReduceOp& op, int64_t ranks)
-    : dtype_(dtype), carrier_(carrier_of(dtype)), complex_(at::isComplexType(dtype)) {
+    : carrier_(carrier_of(dtype)), complex_(at::isComplexType(dtype)) {
   ReduceOp::RedOpType kind = op.op_;
   TORCH_CHECK_TYPE(
       !complex_ || kind == ReduceOp::SUM || kind == ReduceOp::AVG || kind == ReduceOp::PREMUL_SUM,

@@ -26,9 +26,6 @@ class Reduction {
   const c10d::ReduceOp& op() const { return engine_op_; }
 
  private:
-  bool converts() const { return carrier_ != dtype_; }
-
-  at::ScalarType dtype_;
   at::ScalarType carrier_;  // the dtype that the engine computes in
   bool complex_ = false;    // as pairs of real numbers
   c10d::ReduceOp engine_op_;

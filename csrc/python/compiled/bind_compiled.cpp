@@ -261,8 +261,7 @@ void bind_compiled(py::module_& m) {
              return std::make_shared<GraphProgram>(
                  GraphProgram{std::move(source), std::move(options)});
            }),
-           py::arg("source"), py::arg("options"))
-      .def_readonly("source", &GraphProgram::source);
+           py::arg("source"), py::arg("options"));
   py::class_<GraphKernel>(m, "GraphKernel")
       .def(py::init<std::shared_ptr<GraphProgram>, std::string, std::string, const std::string&,
                     uint64_t, uint64_t, uint64_t>(),

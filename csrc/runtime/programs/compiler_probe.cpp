@@ -25,9 +25,7 @@ __kernel void outboard_probe(uint count) {
 }
 )";
 
-enum class State : uint8_t { kUnknown = 0, kWorks = 1, kFails = 2 };
-
-std::array<std::atomic<State>, kMaxDevices> g_states = {};
+std::array<std::atomic<bool>, kMaxDevices> g_fails = {};
 
 // Devices of one model have one compiler: name, vendor, version.
 using Compiler = std::tuple<std::string, std::string, std::string>;
@@ -107,16 +105,12 @@ std::optional<std::string> compiler_failure(c10::DeviceIndex device) {
     std::lock_guard<std::mutex> lock(all.mutex);
     failure = all.by_compiler.emplace(compiler, std::move(failure)).first->second;
   }
-  g_states[static_cast<size_t>(device)].store(failure ? State::kFails : State::kWorks);
+  g_fails[static_cast<size_t>(device)].store(failure.has_value());
   return failure;
 }
 
-bool compiler_is_known_to_work(c10::DeviceIndex device) noexcept {
-  return g_states[static_cast<size_t>(device)].load(std::memory_order_relaxed) == State::kWorks;
-}
-
 bool compiler_is_known_to_fail(c10::DeviceIndex device) noexcept {
-  return g_states[static_cast<size_t>(device)].load(std::memory_order_relaxed) == State::kFails;
+  return g_fails[static_cast<size_t>(device)].load(std::memory_order_relaxed);
 }
 
 }  // namespace outboard

@@ -16,8 +16,7 @@ namespace outboard {
 // called without a lock, for a device that runs code.
 OUTBOARD_API std::optional<std::string> compiler_failure(c10::DeviceIndex device);
 
-// Whether compiler_failure was asked for and had nothing to say; and something.
-OUTBOARD_API bool compiler_is_known_to_work(c10::DeviceIndex device) noexcept;
+// Whether compiler_failure was asked for and found one.
 OUTBOARD_API bool compiler_is_known_to_fail(c10::DeviceIndex device) noexcept;
 
 }  // namespace outboard

@@ -27,13 +27,6 @@ struct Grid {
     grid.global[0] = round_up(items, local_size);
     return grid;
   }
-  static Grid plane(uint64_t items_x, uint64_t items_y, uint64_t local_x, uint64_t local_y) {
-    Grid grid = linear(items_x, local_x);
-    grid.dimensions = 2;
-    grid.local[1] = local_y;
-    grid.global[1] = round_up(items_y, local_y);
-    return grid;
-  }
 
  private:
   static uint64_t round_up(uint64_t items, uint64_t multiple) {

@@ -114,7 +114,7 @@ std::string PrivateFolder::mistrusted(const struct stat& status) const {
   return "";
 }
 
-std::optional<std::string> PrivateFolder::read(const std::string& name, bool touch,
+std::optional<std::string> PrivateFolder::read(const std::string& name,
                                                std::string& problem) const {
   problem.clear();
   if (!usable()) return std::nullopt;
@@ -148,7 +148,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name, bool tou
     problem = path + " cannot be read to its end";
     return std::nullopt;
   }
-  if (touch) futimens(file.get(), nullptr);  // refused on files of others, which then look older
+  futimens(file.get(), nullptr);  // refused on files of others, which then look older
   return data;
 }
 

@@ -23,7 +23,7 @@ namespace outboard {
 struct FolderEntry {
   std::string name;
   uint64_t bytes = 0;  // on disk
-  timespec used = {};  // when it was written, or read with `touch`
+  timespec used = {};  // when it was written or read
 };
 
 class OUTBOARD_API PrivateFolder {
@@ -39,9 +39,9 @@ class OUTBOARD_API PrivateFolder {
   bool usable() const noexcept { return folder_ >= 0; }
   const std::string& problem() const noexcept { return problem_; }
 
-  // The content of a file, nothing if it does not exist or is refused; then `problem` gets the
-  // sentence. `touch` marks it as used.
-  std::optional<std::string> read(const std::string& name, bool touch, std::string& problem) const;
+  // The content of a file, which is marked as used; nothing if it does not exist or is refused:
+  // then `problem` gets the sentence.
+  std::optional<std::string> read(const std::string& name, std::string& problem) const;
   // Replaces a file as a whole; readers see the old one or the new one. False if that failed.
   bool write(const std::string& name, const std::string& data) const;
   bool remove(const std::string& name) const;

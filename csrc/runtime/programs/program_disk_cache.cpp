@@ -252,7 +252,7 @@ std::string disk_cache_read(const std::string& key) {
   std::string binary;
   {
     const PrivateFolder folder(settings.folder, settings.shared);
-    const std::optional<std::string> content = folder.read(file_of(key), /*touch=*/true, problem);
+    const std::optional<std::string> content = folder.read(file_of(key), problem);
     if (!problem.empty()) {
       // It is compiled again, and what is written then takes its place.
       TORCH_WARN("a compiled kernel is not used, because ", problem);

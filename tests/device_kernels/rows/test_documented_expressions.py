@@ -23,7 +23,7 @@ VALUES = {"d": -1, "l": [5, 6, 7], "mode": "mean", "weight": None, "x": torch.ze
 def test_expressions() -> None:
     for expression, value in ROWS:
         expected = ast.literal_eval(value)
-        got = _C.evaluate_expression(expression, list(VALUES.items()))
+        got = _C.testing.evaluate_expression(expression, list(VALUES.items()))
         assert (expression, type(got), got) == (expression, type(expected), expected)
 
 

@@ -24,7 +24,7 @@ class Overflow(Exception):
 
 
 def evaluate(text: str, **values: Any) -> Any:
-    return _C.evaluate_expression(text, list(values.items()))
+    return _C.testing.evaluate_expression(text, list(values.items()))
 
 
 def checked(value: int) -> int:

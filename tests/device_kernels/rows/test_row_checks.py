@@ -130,6 +130,12 @@ def test_every_property_is_checked() -> None:
         )
 
 
+def test_values_of_types_that_no_property_has_are_refused() -> None:
+    for value in (1.5, [1], {"d": 1}, None):
+        with pytest.raises(ValueError, match="a row gives 'let' a value that is no flag, integer"):
+            make(NAME, template_row() | {"let": value})
+
+
 def test_a_later_overload_is_named_beside_the_row() -> None:
     said = refusal(template_row(), overloads=[NAME, f"{NAME}.out"], scalars=["s"])
     assert said.startswith(f"property 'scalars' of the row of {NAME}, for {NAME}.out: ")

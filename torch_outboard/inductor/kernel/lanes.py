@@ -44,14 +44,14 @@ def lanes_along_results(node_schedule: Any) -> bool:
         if short_loop(sizes[results[-1]]) and len(results) == 1:
             continue
         for index in node._body.get_read_exprs():
-            if _neighbours(index, reduced[-1], sizes):
+            if _neighbours(index, reduced[-1]):
                 votes -= 1
-            elif _neighbours(index, results[-1], sizes):
+            elif _neighbours(index, results[-1]):
                 votes += 1
     return votes > 0
 
 
-def _neighbours(index: sympy.Expr, variable: sympy.Symbol, sizes: Any) -> bool:
+def _neighbours(index: sympy.Expr, variable: sympy.Symbol) -> bool:
     """Whether vectors along a loop lie in one piece of memory."""
     if stride_at(index, variable) == 1:
         return True

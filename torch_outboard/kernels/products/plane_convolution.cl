@@ -46,8 +46,7 @@ static inline I find_offsets(const Taps *t, const Planes *p, I *offsets) {
 }
 
 typedef struct {
-  I images, channels;
-  I image, channel, stride[3], size[3];  // of the source
+  I images, image, channel, stride[3], size[3];  // of the source
   I scale[3], offset[3], step[3];        // phase i has the places (scale * i + offset) modulo step
 } Source;
 

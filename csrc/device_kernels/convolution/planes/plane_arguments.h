@@ -33,7 +33,7 @@ struct Taps {
 };
 
 struct Source {
-  int32_t images, channels, image, channel;
+  int32_t images, image, channel;
   NarrowTriple stride, size, scale, offset, step;
 };
 

@@ -114,10 +114,9 @@ at::Tensor PlaneProgram::pack_planes(const at::Tensor& source, int64_t begin, in
                      begin * source.stride(0) * static_cast<int64_t>(source.element_size());
   LaunchArguments arguments;
   arguments.address(from).address(packed.mutable_data_ptr());
-  arguments.value(Source{narrow(count), narrow(source.size(1)), narrow(source.stride(0)),
-                         narrow(source.stride(1)), narrow(spatial(source.strides(), 1)),
-                         narrow(spatial(source.sizes(), 1)), narrow(pattern.scale),
-                         narrow(pattern.offset), narrow(pattern.step)});
+  arguments.value(Source{narrow(count), narrow(source.stride(0)), narrow(source.stride(1)),
+                         narrow(spatial(source.strides(), 1)), narrow(spatial(source.sizes(), 1)),
+                         narrow(pattern.scale), narrow(pattern.offset), narrow(pattern.step)});
   arguments.value(
       Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead), narrow(plane)});
   enqueue(*pack_planes_, planes * count, arguments);

@@ -80,7 +80,6 @@ at::Tensor transform_gradients(const PlaneProgram& program, const at::Tensor& gr
   LaunchArguments arguments;
   arguments.address(from).address(points.mutable_data_ptr());
   arguments.value(Source{grid.images,
-                         narrow(gradient.size(1)),
                          narrow(gradient.stride(0)),
                          narrow(gradient.stride(1)),
                          narrow(spatial(gradient.strides(), 1)),

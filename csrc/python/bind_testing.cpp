@@ -1,0 +1,195 @@
+// `torch_outboard._C.testing`: what tests and benchmarks ask of the runtime, and the package never
+// does. Addresses are integers, sizes are in bytes.
+#include <c10/core/CPUAllocator.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "device_kernels/expressions/expression.h"
+#include "dispatch/fallback_policy.h"
+#include "dispatch/makers/stub_slots.h"
+#include "python/bindings.h"
+#include "runtime/driver/device.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "runtime/recording/recording.h"
+#include "runtime/settings.h"
+#include "runtime/streams/event.h"
+#include "runtime/streams/stream.h"
+#include "tensors/span.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+void* to_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// ---- Memory
+
+std::optional<std::pair<uint64_t, size_t>> base_allocation(uint64_t address) {
+  size_t bytes = 0;
+  void* base = caching_allocator()->base_allocation(to_pointer(address), &bytes);
+  if (base == nullptr) return std::nullopt;
+  return std::make_pair(reinterpret_cast<uint64_t>(base), bytes);
+}
+
+double benchmark_allocator(size_t bytes, int64_t iterations) {
+  CachingAllocator& allocator = *caching_allocator();
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < iterations; ++i) allocator.allocate(bytes);
+  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / static_cast<double>(iterations);
+}
+
+// While it is entered, CPU memory of this thread comes from a device's cache, as it does while a
+// host kernel runs.
+class CpuKernelScope {
+ public:
+  explicit CpuKernelScope(c10::DeviceIndex device) : device_(device) {}
+  void enter() { memory_.emplace(current_stream_state(device_)); }
+  void exit() { memory_.reset(); }
+
+ private:
+  c10::DeviceIndex device_;
+  std::optional<CpuKernelMemory> memory_;
+};
+
+void bind_memory_tests(py::module_& m) {
+  py::class_<CpuKernelScope>(m, "CpuKernelScope")
+      .def(py::init<c10::DeviceIndex>())
+      .def("__enter__", &CpuKernelScope::enter)
+      .def("__exit__", [](CpuKernelScope& self, const py::args&) { self.exit(); });
+  m.def("raw_allocate_on_cpu", [](size_t bytes) {
+    return reinterpret_cast<uint64_t>(c10::GetCPUAllocator()->raw_allocate(bytes));
+  });
+  m.def("raw_deallocate_on_cpu",
+        [](uint64_t address) { c10::GetCPUAllocator()->raw_deallocate(to_pointer(address)); });
+  m.def("base_allocation", &base_allocation, NoGil(),
+        "Start and size of the driver's allocation around an address, or None.");
+  m.def(
+      "device_of_address",
+      [](uint64_t address) {
+        return static_cast<int>(caching_allocator()->device_of_pointer(to_pointer(address)));
+      },
+      NoGil(), "Index of the device whose cache holds an address, or -1.");
+  m.def(
+      "empty_memory_pool", [](c10::MempoolId_t pool) { caching_allocator()->emptyCache(pool); },
+      NoGil());
+  m.def("is_pinned_address", [](uint64_t address) { return is_pinned(to_pointer(address)); });
+  m.def("benchmark_allocator", &benchmark_allocator, NoGil(),
+        "Nanoseconds to allocate and free once, on the current device and stream.");
+  m.def("span_elements",
+        [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+          return span_elements(sizes, strides);
+        });
+}
+
+// ---- Streams and times
+
+// Leaked: kernels are launched while the process exits.
+Recording& timed_launches() {
+  static auto* recording = new Recording;
+  return *recording;
+}
+
+// (name, device, stream's id, start, end) of each launch, in nanoseconds of time.monotonic_ns().
+using LaunchTime = std::tuple<std::string, int, c10::StreamId, uint64_t, uint64_t>;
+
+std::vector<LaunchTime> take_launch_times() {
+  std::vector<LaunchTime> times;
+  for (Activity& activity : timed_launches().take()) {
+    if (activity.kind != ActivityKind::kKernel || !activity.has_times()) continue;
+    times.emplace_back(std::move(activity.name), activity.device, activity.stream, activity.begin,
+                       activity.end);
+  }
+  return times;
+}
+
+void bind_stream_tests(py::module_& m) {
+  m.def(
+      "stream_queue",
+      [](c10::DeviceIndex device, c10::StreamId id) {
+        const c10::Stream stream(c10::Stream::UNSAFE, device_of(device), id);
+        return reinterpret_cast<uint64_t>(stream_state(stream).queue);
+      },
+      NoGil(), "The driver's queue behind a stream.");
+  m.def(
+      "event_time",
+      []() {
+        Event event(/*timing=*/true);
+        event.record(current_stream(current_device()));
+        event.synchronize();
+        return event.time();
+      },
+      NoGil(), "When an event happened that was recorded on the current stream.");
+  m.def(
+      "time_launches", [](bool on) { on ? timed_launches().start() : timed_launches().stop(); },
+      NoGil(), "Starts or stops timing launches of kernels; those of graphs are not timed.");
+  m.def("take_launch_times", &take_launch_times, NoGil(),
+        "Waits for the launches that were timed since the last call; their times.");
+}
+
+// ---- Expressions of operator definitions
+
+using Value = std::variant<std::monostate, bool, int64_t, double, std::string, at::Tensor,
+                           std::vector<int64_t>, std::vector<double>>;
+
+py::object python_number(const ExpressionNumber& number) {
+  if (number.is_real()) return py::cast(number.as_real());
+  return py::cast(number.as_integer());
+}
+
+// The value of an expression for values of its names.
+py::object evaluate_expression(const std::string& text,
+                               const std::vector<std::pair<std::string, Value>>& given) {
+  std::vector<c10::IValue> arguments;  // outlive the values made of them
+  std::vector<ExpressionValue> values;
+  for (const auto& [name, value] : given) {
+    arguments.push_back(std::visit(
+        [](const auto& known) {
+          if constexpr (std::is_same_v<decltype(known), const std::monostate&>) {
+            return c10::IValue();
+          } else {
+            return c10::IValue(known);
+          }
+        },
+        value));
+  }
+  for (const c10::IValue& argument : arguments) values.push_back(ExpressionValue::of(argument));
+  const Expression expression(text, [&](const std::string& wanted) {
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (given[i].first == wanted) return static_cast<int>(i);
+    }
+    throw py::value_error("the expression '" + text + "' uses '" + wanted + "'");
+  });
+  const ExpressionValue result = expression.evaluate(values);
+  if (result.kind == ExpressionValue::Kind::kNumber) return python_number(result.number);
+  py::list list;
+  for (const ExpressionNumber& element : result.as_list()) list.append(python_number(element));
+  return list;
+}
+
+}  // namespace
+
+void bind_testing(py::module_& parent) {
+  py::module_ m = parent.def_submodule("testing", "For tests and benchmarks alone.");
+  bind_memory_tests(m);
+  bind_stream_tests(m);
+  m.def("evaluate_expression", &evaluate_expression, py::arg("text"), py::arg("values"));
+  m.def("check_settings", &check_settings);
+  m.def("runtime_settings", &runtime_settings);
+  m.def("reset_fallback_warnings", &reset_fallback_warnings);
+  m.def("disconnect_stubs", &disconnect_stubs);
+}
+
+}  // namespace outboard
