@@ -10,8 +10,8 @@ setup.py, once with the stubs of CPU kernels and once without. Nothing is linked
 For the first version each source is compiled alone, to see that it includes what it uses; for the
 others as the build does it, several of a folder at once.
 
-What passed is remembered in `build/versions` by the contents of all files that the compiler read,
-so that a second run, or another version whose headers for a file are the same, costs no time.
+What passed is remembered in `build/versions` by what the preprocessor makes of it, so that a second
+run, or another version whose headers for a file are the same, takes seconds.
 
 Exit status: 0 if everything compiles, 1 if a file does not, 2 if a version could not be looked at.
 """
@@ -32,7 +32,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -53,7 +52,6 @@ FOLDER = ROOT / "build" / "versions"
 TORCH_VERSIONS = ("2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0")
 PYTHON_VERSIONS = ("3.11", "3.12", "3.13")
 ERRORS_SHOWN = 3
-STARTED = time.time()
 
 
 # ---- What is compiled, and how -----------------------------------------------------------------
@@ -89,7 +87,7 @@ def project_sources() -> list[Source]:
         probed = [*setup.cpu_stub_candidates()[0], *setup.KINETO_FLAGS]
         stubs = probed if extension.name == setup.LIBRARY else []
         own = (Path(p) for p in extension.include_dirs)
-        include = tuple(p for p in own if p.is_relative_to(CSRC) or p == KERNELS)
+        include = tuple(p for p in own if p.is_relative_to(CSRC) or p in (ROOT, KERNELS))
         flags = tuple(extension.extra_compile_args + added)
         for path in extension.sources:
             # Drivers are C++ without PyTorch.
@@ -130,27 +128,10 @@ class Target:
         headers = [self.torch_folder / Path(p).relative_to(installed) for p in include_paths()]
         return [*headers, headers[0] / "kineto", self.python_folder]
 
-    # A file is remembered by a name that is the same for all targets.
-
-    def name_of(self, path: Path) -> str:
-        for name, folder in self.folders():
-            if path.is_relative_to(folder):
-                return f"{name}/{path.relative_to(folder)}"
-        return str(path)
-
-    def path_of(self, name: str) -> Path:
-        for prefix, folder in self.folders():
-            if name.startswith(f"{prefix}/"):
-                return folder / name[len(prefix) + 1 :]
-        return Path(name)
-
-    def folders(self) -> tuple[tuple[str, Path], ...]:
-        # The folder of PyTorch's headers lies in the project's.
-        return (
-            ("<torch>", self.torch_folder),
-            ("<python>", self.python_folder),
-            ("<project>", ROOT),
-        )
+    def flags(self, source: Source) -> list[str]:
+        stubs = source.stub_flags if self.stubs else ()
+        folders = [f"-I{path}" for path in (*source.include, *self.include())]
+        return [*source.flags, *stubs, *folders]
 
 
 # ---- Compiling ---------------------------------------------------------------------------------
@@ -166,112 +147,47 @@ def compiler() -> tuple[tuple[str, ...], str]:
     return command, version.stdout + platform.machine()
 
 
-@functools.cache
-def contents(path: Path, macros: frozenset[str]) -> tuple[str, frozenset[str]]:
-    """The hash of a file, and which of `macros` it mentions."""
-    data = path.read_bytes()
-    words = {word.decode() for word in set(re.findall(rb"[A-Za-z_][A-Za-z0-9_]*", data))}
-    return hashlib.sha256(data).hexdigest(), macros & words
-
-
-def macro(flag: str) -> str:
-    return flag.removeprefix("-D").partition("=")[0]
-
-
-def flags_of(source: Source, target: Target) -> list[str]:
-    return [*source.flags, *(source.stub_flags if target.stubs else ())]
-
-
-def fingerprint(source: Source, names: Iterable[str], target: Target) -> str | None:
-    """Of all that decides whether a source compiles: None if a file is not there for `target`.
-
-    A macro that no file mentions decides nothing.
-
-    Args:
-        source: what is compiled.
-        names: of the files that the compiler reads, as `Target.name_of` says them.
-        target: against what.
-    """
-    all_flags = (*source.flags, *source.stub_flags)
-    macros = frozenset(macro(flag) for flag in all_flags if flag.startswith("-D"))
-    hashes = []
-    mentioned: set[str] = set()
-    for name in names:
-        try:
-            digest, words = contents(target.path_of(name), macros)
-        except OSError:
-            return None
-        hashes.append((name, digest))
-        mentioned |= words
-    flags = [f for f in flags_of(source, target) if not f.startswith("-D") or macro(f) in mentioned]
-    state = json.dumps([compiler()[1], flags, hashes])
-    return hashlib.sha256(state.encode()).hexdigest()
-
-
-def edited_meanwhile(path: Path) -> bool:
-    """Whether a file may have been another when the compiler read it or when it was hashed."""
-    return path.stat().st_mtime >= STARTED
-
-
-class Passed:
-    """What compiled before: a file per source and fingerprint, with the names of what was read."""
-
-    KEPT = 16  # per source; more than there are targets whose headers differ
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def records(self, source: Source) -> list[Path]:
-        return list((self.folder / source.path).glob("*"))
-
-    def holds(self, source: Source, target: Target) -> bool:
-        return any(
-            fingerprint(source, record.read_text().splitlines(), target) == record.name
-            for record in self.records(source)
-        )
-
-    def add(self, source: Source, names: Sequence[str], target: Target) -> None:
-        digest = fingerprint(source, names, target)
-        if digest is None or any(edited_meanwhile(target.path_of(name)) for name in names):
-            return
-        record = self.folder / source.path / digest
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text("\n".join(names))
-        by_age = sorted(self.records(source), key=lambda r: r.stat().st_mtime, reverse=True)
-        for old in by_age[self.KEPT :]:
-            old.unlink()
-
-
 @dataclass
 class Outcome:
     source: Source
     ok: bool
-    seconds: float
-    names: list[str]
-    errors: list[str]
+    same: bool = False  # whether it compiled before from the same contents
+    seconds: float = 0.0
+    errors: Sequence[str] = ()
 
 
-def compile_source(source: Source, target: Target) -> Outcome:
+def compile_source(source: Source, target: Target, passed: Path) -> Outcome:
+    """Compiles what the preprocessor makes of a source, unless `passed` has a file for that.
+
+    What passes leaves one there.
+    """
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        listing = Path(folder, "files")
-        command = [*compiler()[0], *flags_of(source, target), "-fsyntax-only"]
-        command += ["-MMD", "-MF", str(listing), "-fdiagnostics-color=never"]
-        command += [f"-I{p}" for p in (*source.include, *target.include())]
-        result = subprocess.run(
-            [*command, source.path], cwd=ROOT, capture_output=True, text=True, check=False
+
+    def run(*options: str, read: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [*compiler()[0], *target.flags(source), *options]
+        return subprocess.run(
+            command, cwd=ROOT, input=read, capture_output=True, text=True, check=False
         )
-        ok = result.returncode == 0
-        names = []
-        if ok:
-            # A makefile rule: "target: file file \".
-            words = re.split(r"(?<!\\)\s+", listing.read_text().replace("\\\n", " "))[1:]
-            paths = [ROOT / word.replace("\\ ", " ") for word in words if word]
-            names = [target.name_of(path.absolute()) for path in paths]
+
+    result = run("-E", source.path)
+    contents = re.sub("^# .*", "", result.stdout, flags=re.MULTILINE)  # where lines come from
+    for folder in (target.torch_folder, target.python_folder):  # as __FILE__ has them
+        contents = contents.replace(str(folder), "")
+    flags = [flag for flag in source.flags if not flag.startswith("-D")]
+    state = json.dumps([compiler()[1], flags, contents])
+    record = passed / hashlib.sha256(state.encode()).hexdigest()
+    if result.returncode == 0:
+        if record.exists():
+            return Outcome(source, ok=True, same=True)
+        result = run("-fsyntax-only", "-x", "c++-cpp-output", "-", read=result.stdout)
+    ok = result.returncode == 0
+    if ok:
+        passed.mkdir(parents=True, exist_ok=True)
+        record.touch()
     errors = [line for line in result.stderr.splitlines() if "error: " in line]
     if not ok and not errors:
         errors = result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
-    return Outcome(source, ok, time.monotonic() - start, names, errors)
+    return Outcome(source, ok, False, time.monotonic() - start, errors)
 
 
 @dataclass
@@ -283,38 +199,29 @@ class Row:
 
 
 def check_target(
-    target: Target, sources: Sequence[Source], passed: Passed, jobs: int
+    target: Target, sources: Sequence[Source], passed: Path, jobs: int
 ) -> tuple[Row, list[Outcome]]:
     """Compiles all sources for one target, and returns how many passed and what failed."""
     print(f"\n==> {target}", flush=True)
     row = Row(target)
-    waiting = []
-    for source in sources:
-        if passed.holds(source, target):
-            row.same += 1
-        else:
-            waiting.append(source)
-    row.ok = row.same
-    if row.same:
-        print(f"    files compiled before from the same contents: {row.same}")
     failures = []
     with ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(compile_source, source, target) for source in waiting]
+        running = [pool.submit(compile_source, source, target, passed) for source in sources]
         for number, future in enumerate(as_completed(running), 1):
             outcome = future.result()
-            verdict = "ok" if outcome.ok else "FAILED"
-            counter = f"[{number}/{len(waiting)}]"
-            print(
-                f"    {counter} {outcome.source.path} {verdict} {outcome.seconds:.0f} s", flush=True
-            )
+            row.same += outcome.same
+            if not outcome.same:
+                verdict = f"{'ok' if outcome.ok else 'FAILED'} {outcome.seconds:.0f} s"
+                print(f"    [{number}/{len(sources)}] {outcome.source.path} {verdict}", flush=True)
             if outcome.ok:
                 row.ok += 1
-                passed.add(outcome.source, outcome.names, target)
-            else:
-                row.failed += 1
-                failures.append(outcome)
-                for line in outcome.errors[:ERRORS_SHOWN]:
-                    print(f"        {line}")
+                continue
+            row.failed += 1
+            failures.append(outcome)
+            for line in outcome.errors[:ERRORS_SHOWN]:
+                print(f"        {line}")
+    if row.same:
+        print(f"    files compiled before from the same contents: {row.same}")
     return row, failures
 
 
@@ -342,7 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no source holds {options.filter!r} in its path")
     variants = {"with": (True,), "without": (False,), "both": (True, False)}[options.stubs]
 
-    passed = Passed(FOLDER / "passed")
+    passed = FOLDER / "passed"
     rows: list[Row] = []
     failures: list[tuple[Target, Outcome]] = []
     missing: list[str] = []

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -116,41 +116,27 @@ Answer = TypeVar("Answer")
 def ask_all(
     workers: Sequence[Asked], names: Sequence[str], ask: Callable[[Asked, str], Answer]
 ) -> Iterator[Answer]:
-    """Answers of workers, in any order. Each is asked in a thread of its own, and closed then.
+    """Answers of workers, in any order. Each is asked in one thread at a time, and closed then.
 
     Raises:
         Exception: what `ask` raised; no more is asked then.
     """
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
-    for name in names:
-        waiting.put(name)
+    idle: queue.SimpleQueue[Asked] = queue.SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
 
-    def work(worker: Asked) -> None:
+    def work(name: str) -> Answer:
+        worker = idle.get()
         try:
-            while True:
-                answers.put(ask(worker, waiting.get_nowait()))
-        except queue.Empty:
-            pass
-        except BaseException as error:
-            answers.put(error)
+            return ask(worker, name)
         finally:
-            worker.close()
+            idle.put(worker)
 
-    threads = [threading.Thread(target=work, args=(w,), daemon=True) for w in workers]
-    for thread in threads:
-        thread.start()
+    pool = ThreadPoolExecutor(len(workers))
     try:
-        for _ in names:
-            answer = answers.get()
-            if isinstance(answer, BaseException):
-                raise answer
-            yield answer
+        for future in as_completed([pool.submit(work, name) for name in names]):
+            yield future.result()
     finally:
-        while not waiting.empty():
-            try:
-                waiting.get_nowait()
-            except queue.Empty:
-                break
-        for thread in threads:
-            thread.join()
+        pool.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()

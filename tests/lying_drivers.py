@@ -63,6 +63,31 @@ def replaced(use: Use = use_copy, **functions: Callable[..., Any]) -> Use:
     return using(change, use)
 
 
+def then(use: Use) -> Use:
+    """What is used after the first copy."""
+
+    def run() -> object:
+        use_copy()
+        return use()
+
+    return run
+
+
+def answering(*values: Any) -> Callable[..., Any]:
+    """A function that answers OK and gives these values by its last arguments."""
+
+    def function(original: Driver, *arguments: Any) -> int:
+        for result, value in zip(arguments[-len(values) :], values, strict=True):
+            result[0] = value
+        return Status.OK
+
+    return function
+
+
+def does_nothing(*_: Any) -> int:
+    return Status.OK
+
+
 # ---- The table ----
 
 
@@ -114,10 +139,6 @@ def maps(granularity: int = PIECE, **changes: Any) -> Use:
     return run
 
 
-def nothing_mapped(context: int, device: int, address: int, size: int) -> int:
-    return Status.OK
-
-
 # ---- Properties ----
 
 
@@ -154,13 +175,10 @@ def count() -> object:
 
 
 def devices(reported: int) -> Use:
-    def device_count(original: Driver, count: Any) -> int:
-        count[0] = reported
-        return Status.OK
-
     def device_properties(original: Driver, device: int, result: Any) -> Any:
         return original.device_properties(None, 0, result)
 
+    device_count = answering(reported)
     return replaced(count, device_count=device_count, device_properties=device_properties)
 
 
@@ -199,43 +217,28 @@ LARGE = 1 << 20
 _large: list[int] = []
 
 
-def same_memory(original: Driver, wanted: Any, address: Any) -> int:
+def moved(change: Callable[[int], int], more: int = 0) -> Callable[..., Any]:
+    """Allocates with so many bytes more, and says that large memory is where `change` says."""
+
+    def allocate(original: Driver, wanted: Any, address: Any) -> int:
+        large = wanted.contents.bytes > LARGE
+        wanted.contents.bytes += more
+        status: int = original.allocate(None, wanted, address)
+        if large:
+            address[0] = change(address[0])
+        return status
+
+    return allocate
+
+
+def the_first(address: int) -> int:
     """The second large allocation is the first."""
-    status: int = original.allocate(None, wanted, address)
-    if wanted.contents.bytes > LARGE:
-        _large.append(address[0])
-        address[0] = _large[0]
-    return status
+    _large.append(address)
+    return _large[0]
 
 
 def two_segments() -> object:
     return [torch.ones(1 << 23, device="host") for _ in range(2)]
-
-
-def crooked(original: Driver, wanted: Any, address: Any) -> int:
-    large = wanted.contents.bytes > LARGE
-    wanted.contents.bytes += 64
-    status: int = original.allocate(None, wanted, address)
-    if large:
-        address[0] += 4
-    return status
-
-
-def past_the_end(original: Driver, wanted: Any, address: Any) -> int:
-    status: int = original.allocate(None, wanted, address)
-    if wanted.contents.bytes > LARGE:
-        address[0] = 2**64 - 4096
-    return status
-
-
-def memory_figures(original: Driver, device: int, free: Any, total: Any) -> int:
-    free[0], total[0] = 5, 3
-    return Status.OK
-
-
-def not_a_time(original: Driver, start: int, end: int, milliseconds: Any) -> int:
-    milliseconds[0] = float("nan")
-    return Status.OK
 
 
 def timed_events() -> object:
@@ -244,17 +247,6 @@ def timed_events() -> object:
     end.record()
     end.synchronize()
     return start.elapsed_time(end)
-
-
-def device_clock(original: Driver, event: int, nanoseconds: Any) -> int:
-    nanoseconds[0] = 12345
-    return Status.OK
-
-
-def event_time() -> object:
-    """Kernels of `ocl` are what is timed; here the events alone."""
-    use_copy()
-    return _C.testing.event_time()
 
 
 def no_descriptor(original: Driver, device: int, address: int, handle: Any) -> int:
@@ -273,13 +265,11 @@ def separate(lie: Use) -> Use:
 
 
 def sent() -> object:
-    use_copy()
     ForkingPickler.dumps(torch.ones(3, device="host"))
     return "sent"
 
 
 def received() -> object:
-    use_copy()
     x = torch.ones(3, device="host")
     descriptor, data = _C.export_storage(x.untyped_storage())
     _C.import_storage(0, descriptor, 12, data)
@@ -295,16 +285,6 @@ def remember(original: Driver, wanted: Any, address: Any) -> int:
     status: int = original.allocate(None, wanted, address)
     _large.append(address[0])
     return status
-
-
-def host_access_claimed(**fields: Any) -> Use:
-    """Separate memory, of which the driver says that the host can touch it."""
-
-    def run() -> object:
-        os.environ["OUTBOARD_HOST_ACCESS"] = "separate"
-        return properties(host_access=contract.HostAccess.COHERENT, **fields)()
-
-    return run
 
 
 def features_claimed() -> object:
@@ -352,31 +332,13 @@ def message(text: bytes | None) -> Use:
     return using(change)
 
 
-def pinned() -> object:
-    use_copy()
-    return torch.ones(3).pin_memory().tolist()
-
-
-def recorded() -> object:
-    use_copy()
-    torch.Event("host").record()
-    return "recorded"
-
-
-def memory_info() -> object:
-    use_copy()
-    return torch.accelerator.get_memory_info()
-
-
 def reset() -> object:
-    use_copy()
     torch.get_device_module("host").reset_device()
     return use_copy()
 
 
 def communicated() -> object:
     """A group of one rank; the answer says why the driver does not communicate."""
-    use_copy()
     from torch_outboard.distributed import why_not_by_driver
 
     torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)
@@ -412,6 +374,21 @@ def lost(words: str) -> str:
     return f"AcceleratorError: driver 'host' answered device lost to `queue_create`: {words}"
 
 
+# Properties, and what is said of them.
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"addressing": 7}, "has addressing 7, and there are 0 (pointers) and 1 (handles)"),
+    ({"host_access": -3}, "has host access -3, and there are 0 (none) and 1 (coherent)"),
+    ({"total_memory": 0}, "has 0 bytes of memory"),
+    ({"total_memory": 2**64 - 1}, "has 18446744073709551615 bytes of memory, more than any device"),
+    ({"total_memory": 1 << 30, "max_allocation": 1 << 31},
+     "gives up to 2147483648 bytes in one allocation"),
+    ({"alignment": 48}, "aligns memory to 48 bytes, which is no power of two"),
+    ({"compute_units": 2**32 - 1}, "has 4294967295 compute units, more than any device"),
+    ({"max_work_group_size": 8, "subgroup_size": 16},
+     "has sub-groups of 16 work items in work groups of up to 8"),
+    ({"least_priority": -1, "greatest_priority": 3},
+     "has queues of priorities from 3 (most urgent) to -1 (least urgent)"),
+]  # fmt: skip
 # Each lie, and how the answer to it begins.
 LIES: list[tuple[Use, str]] = [
     (use_copy, "returned [2.0, 2.0, 2.0]"),
@@ -433,24 +410,9 @@ LIES: list[tuple[Use, str]] = [
     (given(3.5), "TypeError: a driver is given as"),
     (without("host_deallocate"), TABLE + "has `host_allocate` and lacks `host_deallocate`"),
     # properties
-    (properties(addressing=7),
-     DEVICE + "has addressing 7, and there are 0 (pointers) and 1 (handles)"),
-    (properties(host_access=-3),
-     DEVICE + "has host access -3, and there are 0 (none) and 1 (coherent)"),
-    (properties(total_memory=0), DEVICE + "has 0 bytes of memory"),
-    (properties(total_memory=2**64 - 1),
-     DEVICE + "has 18446744073709551615 bytes of memory, more than any device"),
-    (properties(total_memory=1 << 30, max_allocation=1 << 31),
-     DEVICE + "gives up to 2147483648 bytes in one allocation"),
-    (properties(alignment=48), DEVICE + "aligns memory to 48 bytes, which is no power of two"),
-    (properties(compute_units=2**32 - 1),
-     DEVICE + "has 4294967295 compute units, more than any device"),
-    (properties(max_work_group_size=8, subgroup_size=16),
-     DEVICE + "has sub-groups of 16 work items in work groups of up to 8"),
+    *((properties(**fields), DEVICE + words) for fields, words in IMPOSSIBLE),
     (maps(granularity=3 << 20),
      DEVICE + "maps memory in multiples of 3145728 bytes, and has `memory_map`"),
-    (properties(least_priority=-1, greatest_priority=3),
-     DEVICE + "has queues of priorities from 3 (most urgent) to -1 (least urgent)"),
     (properties(size=8),
      "RuntimeError: driver 'host' wrote past the properties of device 0: it was"),
     (names_that_are_not_utf8, "returned ['chip ?\u00e9 ', 126, '??', '1???']"),
@@ -463,36 +425,39 @@ LIES: list[tuple[Use, str]] = [
     (tortured("fail=device_count:1", twice), "returned (False, [2.0, 2.0, 2.0])"),  # asked again
     # answers
     (lies("queue_create"), answer("queue_create", NOTHING)),
-    (lies("event_create", use=recorded), answer("event_create", NOTHING)),
+    (lies("event_create", use=then(lambda: torch.Event("host").record())),
+     answer("event_create", NOTHING)),
     (lies("allocate"), answer("allocate", "answered OK to `allocate` and gave no address")),
-    (lies("host_allocate", use=pinned), answer("host_allocate", NOTHING)),
+    (lies("host_allocate", use=then(lambda: torch.ones(3).pin_memory())),
+     answer("host_allocate", NOTHING)),
     (lies("copy_host_to_device"), COPIES),
     (lies("copy_device_to_device"), COPIES),
-    (replaced(two_segments, allocate=same_memory),
+    (replaced(two_segments, allocate=moved(the_first)),
      answer("allocate", "gave memory that is in use already, at 0x")),
-    (replaced(allocate=crooked), answer("allocate", "gave memory that is not aligned as")),
-    (replaced(allocate=past_the_end),
+    (replaced(allocate=moved(lambda address: address + 4, more=64)),
+     answer("allocate", "gave memory that is not aligned as")),
+    (replaced(allocate=moved(lambda _: 2**64 - 4096)),
      answer("allocate", "gave memory that reaches past the last address")),
-    (replaced(memory_info, memory_info=memory_figures),
+    (replaced(then(torch.accelerator.get_memory_info), memory_info=answering(5, 3)),
      answer("memory_info", "says that 5 of 3 bytes are free")),
-    (replaced(timed_events, event_elapsed=not_a_time),
+    (replaced(timed_events, event_elapsed=answering(float("nan"))),
      answer("event_elapsed", "answered OK and a time of nan ms")),
-    (replaced(event_time, event_time=device_clock),
+    (replaced(then(_C.testing.event_time), event_time=answering(12345)),
      answer("event_time", "answered OK and a time of 12345 ns, and it is ")),
-    (maps(address_reserve=lambda *_: Status.OK), answer("address_reserve", NOTHING)),
-    (maps(memory_map=nothing_mapped), answer("memory_map", UNTOUCHABLE)),
-    (separate(replaced(sent, memory_export=no_descriptor)),
+    (maps(address_reserve=does_nothing), answer("address_reserve", NOTHING)),
+    (maps(memory_map=does_nothing), answer("memory_map", UNTOUCHABLE)),
+    (separate(replaced(then(sent), memory_export=no_descriptor)),
      answer("memory_export", "answered OK and gave no open descriptor")),
-    (separate(lies("memory_import", use=received)), answer("memory_import", NOTHING)),
-    (separate(replaced(received, allocate=remember, memory_import=same_import)),
+    (separate(lies("memory_import", use=then(received))), answer("memory_import", NOTHING)),
+    (separate(replaced(then(received), allocate=remember, memory_import=same_import)),
      answer("memory_import", "gave memory that is in use already")),
-    (lies("communicator_create", use=communicated),
+    (lies("communicator_create", use=then(communicated)),
      "returned ([1.0, 1.0, 1.0], 'it answered OK and gave nothing; "),
-    (lies("device_reset", use=reset), "returned [2.0, 2.0, 2.0]"),
+    (lies("device_reset", use=then(reset)), "returned [2.0, 2.0, 2.0]"),
     (message(b"kein Ger\xe4t"), lost("kein Ger?t")),
     (message(None), lost("it gave no reason")),
     # memory
-    (host_access_claimed(),
+    (separate(properties(host_access=contract.HostAccess.COHERENT)),
      answer("allocate", "says that the host can touch the memory of the device")),
     (incoherent, answer("allocate", "says that host and device see each other's writes")),
     (features_claimed,

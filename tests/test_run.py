@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -48,14 +47,6 @@ def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
     ]
 
 
-def test_all_stages_run_and_one_that_fails_fails_the_run(suite, capfd):
-    suite(stage("one", FAILING), stage("two", PASSING))
-    assert run.main(["default"]) == 1
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[-1] == "5 passed in all stages, 1 of 2 stages failed"
-    assert [line.split()[:2] for line in lines[-3:-1]] == [["one", "FAILED"], ["two", "passed"]]
-
-
 def test_the_summary_names_the_tests_that_failed(suite, capfd):
     """Also where the end of the output is all that is kept."""
     lines = [f"FAILED tests/test_run.py::test_{number} - " + "x" * 1000 for number in range(14)]
@@ -94,13 +85,6 @@ def test_tests_that_failed_run_again_alone(from_run: int, alone: str, suite, tmp
     assert summary[-1] == "1 passed in all stages, 1 of 1 stages failed"
 
 
-def test_stages_that_pass_pass(suite, capfd):
-    suite(stage("one", PASSING), stage("two", PASSING))
-    assert run.main(["default"]) == 0
-    printed = capfd.readouterr().out
-    assert printed.splitlines()[-1] == "6 passed in all stages, 0 of 2 stages failed"
-
-
 def test_a_stage_beside_others_runs_while_they_do_and_prints_in_its_turn(suite, tmp_path, capfd):
     file = tmp_path / "begun"
     wait = f"import os, time\nwhile not os.path.exists({str(file)!r}): time.sleep(0.01)\n{PASSING}"
@@ -108,8 +92,12 @@ def test_a_stage_beside_others_runs_while_they_do_and_prints_in_its_turn(suite, 
     suite(stage("one", wait), stage("two", begin, beside=True), stage("three", PASSING))
     assert run.main(["default"]) == 1
     printed = capfd.readouterr().out
-    assert f"==> 2/3 two\n{run.LOW_PRIORITY}\n==== 1 failed" in printed
-    assert printed.splitlines()[-1] == "8 passed in all stages, 1 of 3 stages failed"
+    priority = min(os.nice(0) + run.LOW_PRIORITY, 19)
+    assert f"==> 2/3 two\n{priority}\n==== 1 failed" in printed
+    *_, one, two, three, closing = printed.splitlines()
+    found = [line.split()[:2] for line in (one, two, three)]
+    assert found == [["one", "passed"], ["two", "FAILED"], ["three", "passed"]]
+    assert closing == "8 passed in all stages, 1 of 3 stages failed"
 
 
 def test_a_stage_that_selects_no_test_fails(suite):
@@ -134,25 +122,6 @@ def test_stages_of_device_kernels_need_them(name):
     stages = {each.name: each for each in run.full_stages()}
     assert stages[name].needs_kernels
     assert not stages["shared"].needs_kernels
-
-
-def test_without_a_linker_the_stage_of_device_kernels_fails(tmp_path):
-    """PoCL links each kernel with `ld`."""
-    from torch_outboard.drivers import ocl
-
-    if "pocl" not in ocl.describe().lower():
-        pytest.skip("the OpenCL of this machine is not PoCL")
-    git = shutil.which("git")
-    if git is not None:
-        (tmp_path / "git").symlink_to(git)
-    command = [sys.executable, "-m", "tests.run", "default", "--stage", "ocl"]
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 1
-    assert "install binutils" in result.stdout
-    assert "1 of 1 stages failed" in result.stdout or "FAILED" in result.stdout
 
 
 def test_a_compiler_that_refuses_everything_is_no_device_kernels():

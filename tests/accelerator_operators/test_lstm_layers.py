@@ -10,6 +10,8 @@ import torch
 from torch.testing import assert_close
 
 import torch_outboard
+from tests.device_kernels.conftest import placements_of
+from tests.device_kernels.products.test_recurrent import run
 from torch_outboard import fallback, placement
 
 LAYER = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
@@ -23,18 +25,6 @@ def on_the_host(shares_memory: bool) -> Iterator[None]:
         pytest.skip("this PyTorch has no oneDNN")
     with placement.use("host"):
         yield
-
-
-def trained(layer: torch.nn.LSTM, sequence: torch.Tensor) -> list[torch.Tensor]:
-    """Outputs, last states and all gradients."""
-    sequence = sequence.detach().requires_grad_()
-    output, states = layer(sequence)
-    total = sum(x.square().sum() for x in (output, *states))
-    return [output, *states, *torch.autograd.grad(total, [sequence, *layer.parameters()])]
-
-
-def placements(report: fallback.Report) -> dict[str, str]:
-    return {row.op: row.placement for row in report.rows}
 
 
 @pytest.mark.parametrize(
@@ -54,20 +44,19 @@ def test_values_and_gradients(
         6, 8, num_layers=2, bias=bias, bidirectional=bidirectional, batch_first=batch_first
     ).train(train)
     sequence = torch.randn(5, 4, 6)
-    expected = trained(layer, sequence)
     moved = copy.deepcopy(layer).to(device)
     with fallback.report() as report:
-        actual = trained(moved, sequence.to(device))
-    for want, got in zip(expected, actual, strict=True):
+        actual = run(moved, sequence.to(device))
+    for want, got in zip(run(layer, sequence), actual, strict=True):
         assert got.stride() == want.stride()
-        assert_close(got.cpu(), want)
-    assert {placements(report)[op] for op in LAYER} == {"host"}
-    assert "aten::_thnn_fused_lstm_cell" not in placements(report)
+        assert_close(got, want)
+    assert {placements_of(report)[op] for op in LAYER} == {"host"}
+    assert "aten::_thnn_fused_lstm_cell" not in placements_of(report)
     for mode in (torch.no_grad, torch.inference_mode):
         with mode(), fallback.report() as report:
             actual = moved(sequence.to(device))[0].cpu()
-        assert_close(actual, expected[0].detach())
-        assert LAYER[0] in placements(report)
+            assert_close(actual, layer(sequence)[0])
+        assert LAYER[0] in placements_of(report)
 
 
 def test_second_derivatives(device: torch.device) -> None:
@@ -99,7 +88,7 @@ def test_dropout_draws_as_between_composed_layers(device: torch.device) -> None:
 def is_composed(layer: torch.nn.LSTM, sequence: torch.Tensor) -> bool:
     with fallback.report() as report:
         layer(sequence)
-    return LAYER[0] not in placements(report)
+    return LAYER[0] not in placements_of(report)
 
 
 def test_what_is_left_to_cells(device: torch.device) -> None:

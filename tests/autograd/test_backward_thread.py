@@ -7,16 +7,14 @@ from collections.abc import Callable
 
 import torch
 
+from tests.support import in_threads
+
 MULTITHREADING = torch.autograd.is_multithreading_enabled
 
 
 def in_new_thread(function: Callable[[], object]) -> object:
     """What the function returns in a thread that has not used the device."""
-    returned: list[object] = []
-    thread = threading.Thread(target=lambda: returned.append(function()))
-    thread.start()
-    thread.join()
-    return returned[0]
+    return in_threads(lambda _: function(), 1)[0]
 
 
 def backward_threads(device: torch.device) -> set[int]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.device_kernels.on_device import difference
+from tests.opinfo.comparison import tree_difference
 from tests.opinfo.worker import TURN, WorkerProcess
 from tests.turns import is_its_turn, turn
 
@@ -46,33 +48,6 @@ def test_entries_of_the_operator_database() -> None:
     assert not wrong
 
 
-def attempt(function: Callable[[], object]) -> tuple[object, type[BaseException] | None]:
-    try:
-        return function(), None
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        return None, type(error)
-
-
-def compare(function: Callable, arguments: tuple, device: torch.device) -> None:
-    """The function gives or raises on the device what it does on CPU."""
-    expected, error = attempt(lambda: function(*arguments))
-    actual, raised = attempt(lambda: function(*(x.to(device) for x in arguments)))
-    assert raised == error, arguments
-    if error is None:
-        assert_same(actual, expected)
-
-
-def assert_same(actual: object, expected: object) -> None:
-    """Equal values, dtypes, strides, and on the right device."""
-    if isinstance(expected, tuple):
-        for one, other in zip(actual, expected, strict=True):
-            assert_same(one, other)
-        return
-    assert actual.device.type != "cpu"
-    torch.testing.assert_close(actual.detach().cpu(), expected.detach(), equal_nan=True)
-    assert expected.numel() == 0 or actual.stride() == expected.stride()
-
-
 REALS = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 
 
@@ -83,7 +58,7 @@ def test_type_promotion(name: str, device: torch.device) -> None:
     for left, right, (a_shape, b_shape) in itertools.product(REALS, REALS, shapes):
         a = torch.full(a_shape, 3).to(left)
         b = torch.full(b_shape, 2).to(right)
-        compare(getattr(torch, name), (a, b), device)
+        assert difference(device, getattr(torch, name), a, b) is None, (a, b)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +77,7 @@ def test_numbers(number: complex, device: torch.device) -> None:
     for shape, dtype in itertools.product(((5,), (), (0,), (2, 3)), dtypes):
         x = torch.arange(1, 7)[: torch.Size(shape).numel()].reshape(shape).to(dtype)
         for function in functions:
-            compare(function, (x,), device)
+            assert difference(device, function, x) is None, x
 
 
 @pytest.mark.parametrize("operator", [torch.add, torch.maximum])
@@ -119,9 +94,8 @@ def test_layouts(operator: Callable, device: torch.device) -> None:
         lambda t: t.flip(1)[:, :, :, :],
         lambda t: torch.as_strided(t, (4, 6, 5, 3), (1, 1, 1, 1)),
     ]
-    there = base.to(device)
     for first, second in itertools.product(views, repeat=2):
-        assert_same(operator(first(there), second(there)), operator(first(base), second(base)))
+        assert difference(device, lambda t: operator(first(t), second(t)), base) is None
 
 
 def test_out_that_shares_storage(device: torch.device) -> None:
@@ -159,14 +133,11 @@ def test_output_comes_from_the_device_cache(device: torch.device, device_module:
 def test_convolution_overrideable(device: torch.device) -> None:
     x, w, b = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3), torch.randn(3)
     settings = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
-    expected = torch.ops.aten.convolution(x, w, b, *settings)
-    there = [t.to(device) for t in (x, w, b)]
-    assert_same(torch.ops.aten.convolution_overrideable(*there, *settings), expected)
-    gradient = torch.ones_like(expected)
-    mask = [True, True, True]
-    assert_same(
-        torch.ops.aten.convolution_backward_overrideable(
-            gradient.to(device), there[0], there[1], *settings, mask
-        ),
-        torch.ops.aten.convolution_backward(gradient, x, w, [3], *settings, mask),
-    )
+    aten, mask = torch.ops.aten, [True, True, True]
+    expected = aten.convolution(x, w, b, *settings)
+    gradients = aten.convolution_backward(expected, x, w, [3], *settings, mask)
+    there = [t.to(device) for t in (expected, x, w, b)]
+    found = aten.convolution_overrideable(*there[1:], *settings)
+    assert tree_difference(expected, found, device) is None
+    found = aten.convolution_backward_overrideable(*there[:3], *settings, mask)
+    assert tree_difference(gradients, found, device) is None

@@ -9,13 +9,14 @@ hardware alone shows: missing barriers between items of one SIMD unit, and limit
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tests.device_kernels import changed_driver
 from torch_outboard.drivers.contract import DeviceKind, Feature
 
 # Work items of a group: enough for several of every tree of sums, few enough to compile soon.
-LANES = 64
+LANES = int(os.environ.get("TEST_LANES", "64"))
 NONE = Feature(0)
 
 sources: list[str] = []  # of the programs that were compiled, without what goes before each

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch.testing import assert_close
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
+from tests.opinfo.checks import CPU, attempt, error_difference
+from tests.opinfo.comparison import tree_difference
+from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
 
 # What moves data and prepares memory, at any placement.
 SUPPORT = {"aten::_copy_from", "aten::_to_copy", "aten::fill_.Scalar", "aten::zero_"}
-
-
-def with_strides(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
-    """A copy on the device with the same strides."""
-    moved = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
-    return moved.copy_(tensor)
-
-
-def _moved(argument: Any, device: torch.device | str) -> Any:
-    if not isinstance(argument, torch.Tensor):
-        return argument
-    moved = argument.detach().clone().to(device)
-    return moved.requires_grad_(argument.requires_grad)
 
 
 def compare(
@@ -41,8 +32,8 @@ def compare(
     Returns the operators that ran. `support` may run anywhere. Tolerances are those of
     `assert_close`.
     """
-    expected = function(*tree_map(lambda argument: _moved(argument, "cpu"), arguments))
-    moved = tree_map(lambda argument: _moved(argument, device), arguments)
+    expected = function(*Transplant(CPU, requires_grad=True)(arguments))
+    moved = Transplant(device, requires_grad=True)(arguments)
     with fallback.report() as report:
         result = function(*moved)
     for theirs, ours in zip(tree_leaves(expected), tree_leaves(result), strict=True):
@@ -79,9 +70,30 @@ def assert_raises_as_on_cpu(
 ) -> None:
     """Asserts that `function` raises the same exception on `device` as on CPU."""
     raised = []
-    for place in ("cpu", device):
-        moved = tree_map(lambda argument, place=place: _moved(argument, place), arguments)
+    for place in (CPU, device):
         with pytest.raises(Exception) as caught:  # noqa: PT011, whatever CPU raises
-            function(*moved)
+            function(*Transplant(place)(arguments))
         raised.append((caught.type, str(caught.value).splitlines()[0]))
     assert raised[0] == raised[1]
+
+
+def difference(
+    device: torch.device, function: Callable[..., Any], *arguments: Any, refused: bool = False
+) -> str | None:
+    """What `function` gives or raises on `device` otherwise than on CPU; None if nothing.
+
+    Args:
+        refused: CPU has to raise.
+    """
+
+    def call(place: torch.device) -> Any:
+        value = function(*Transplant(place)(arguments))
+        torch.accelerator.synchronize()  # raises what a device kernel found wrong
+        return value
+
+    expected, actual = (attempt(partial(call, place)) for place in (CPU, device))
+    if refused and expected.error is None:
+        return "CPU takes it"
+    if expected.error is not None or actual.error is not None:
+        return error_difference(expected, actual)
+    return tree_difference(expected.value, actual.value, device)

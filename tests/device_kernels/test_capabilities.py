@@ -3,8 +3,6 @@
 The settings belong to the driver `ocl`; each is tried in a process of its own.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import torch_outboard
@@ -34,11 +32,14 @@ def test_without_float64(shares_memory):
         assert n.tolist() == [0, 2.5, 5, 7.5, 10]
         print({row.placement for row in report.rows})
         assert "0." in str(z)
-        wide = x.double().to(device)
+        wide, rate = x.double().to(device), torch.full((500,), 25.0, device=device)
         with fallback.report() as report:
             wider = wide * 2
             half = wide.half()
-        print({row.placement for row in report.rows if row.op == "aten::mul.Tensor"})
+            drawn = torch.poisson(rate)  # by float64
+        on_host = ("aten::mul.Tensor", "aten::poisson")
+        print({row.placement for row in report.rows if row.op in on_host})
+        assert 24 < drawn.mean().item() < 26
         assert wider.tolist() == (x.double() * 2).tolist()
         assert half.tolist() == x.half().tolist()
         assert wide.t().clone().tolist() == x.tolist()

@@ -7,21 +7,24 @@ contiguous and once on transposed tensors, each dtype by pointwise kernels, redu
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 from torch.testing import assert_close
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
-from tests.device_kernels.on_device import SUPPORT, compare, with_strides
+from tests.device_kernels.on_device import SUPPORT, compare
+from tests.opinfo.checks import CPU, attempt
+from tests.opinfo.comparison import tree_difference
+from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
 from torch_outboard.commands.sample_arguments import attempts, overload_of
 from torch_outboard.device import devices
 from torch_outboard.ops import tables
 
-REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 # Of these only shapes and dtypes are known.
 RANDOM = {"random"}
 DTYPES = (
@@ -75,34 +78,24 @@ def values(argument: Any, seed: int = 0) -> Any:
     return argument.copy_(torch.rand(argument.shape, generator=generator) * 0.8 + 0.1)
 
 
-def copied(argument: Any, device: torch.device | str) -> Any:
-    return with_strides(argument, device) if isinstance(argument, torch.Tensor) else argument
-
-
 def launches(name: str, device: torch.device, strided: bool, compared: bool) -> bool:
     """Whether a kernel of the overload runs for some arguments; what comes out is compared."""
-    operator = overload_of(name)
-    for positional, keywords in attempts(name, torch.float32, torch.device("cpu"), strided):
-        arguments = tree_map(values, (positional, keywords))
-        given = tree_map(lambda argument: copied(argument, device), arguments)
-        for key, value in given[1].items():
-            given[1][key] = device if isinstance(value, torch.device) else value
-        try:
-            expected = operator(*arguments[0], **arguments[1])
+    for arguments in attempts(name, torch.float32, CPU, strided):
+        filled = tree_map(values, arguments)
+        outcomes = []
+        for place in (CPU, device):
+            positional, keywords = Transplant(place)(filled)
             with fallback.report() as report:
-                result = operator(*given[0], **given[1])
-        except REFUSED:
-            continue
-        if not any(row.placement == "device" and row.op == name for row in report.rows):
-            continue
-        for theirs, ours in zip(tree_leaves(expected), tree_leaves(result), strict=True):
-            if not isinstance(theirs, torch.Tensor):
-                assert ours == theirs
-            elif compared:
-                assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
+                outcomes.append(attempt(partial(overload_of(name), *positional, **keywords)))
+        expected, actual = outcomes
+        ran = any(row.placement == "device" and row.op == name for row in report.rows)
+        if ran and expected.error is None and actual.error is None:
+            results = actual.value, expected.value
+            if compared:
+                assert_close(*results, check_device=False, equal_nan=True, rtol=1e-4, atol=1e-4)
             else:
-                assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        return True
+                assert not tree_difference(*results, CPU, values="undefined", strides=False)
+            return True
     return False
 
 
@@ -125,10 +118,9 @@ def test_a_kernel_with_arguments_that_fit_agrees_with_cpu(device, family, stride
     for shape in shapes:
         # Of attention tokens and heads, as models have it.
         a, b = (1, 2) if len(shape) == 4 else (0, -1)
-        made = list(shape)
-        made[a], made[b] = (made[b], made[a]) if strided else (made[a], made[b])
-        argument = torch.rand(made, generator=generator)
-        arguments.append(argument.transpose(a, b) if strided else argument)
+        argument = torch.rand(shape, generator=generator)
+        turned = argument.transpose(a, b).contiguous().transpose(a, b)
+        arguments.append(turned if strided else argument)
     used = compare(device, function, *arguments, support=SUPPORT | {"aten::arange"})
     assert family in {tables.families().get(name) for name in used}
 

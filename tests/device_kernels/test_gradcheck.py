@@ -1,7 +1,5 @@
 """`gradcheck` in float64 of every entry with a gradient, and of every differentiable family."""
 
-from __future__ import annotations
-
 import pytest
 
 

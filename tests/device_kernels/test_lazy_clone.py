@@ -1,7 +1,5 @@
 """Copy-on-write storages under device kernels, which are given plain addresses."""
 
-from __future__ import annotations
-
 import torch
 
 from tests.tensors.test_lazy_clone import READS, WRITES, shared

@@ -197,7 +197,9 @@ def largest_error(
 ) -> tuple[float, int]:
     """In ulp, and where it is."""
     worst = ctypes.c_int64()
-    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (arguments[0], arguments[-1], got)]
+    with np.errstate(invalid="ignore"):  # of signaling NaN
+        wide = [a.astype(np.float64) for a in (arguments[0], arguments[-1], got)]
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in wide]
     error: float = reference().largest_error(
         name.encode(),
         ctypes.c_int(kind == "float"),

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import itertools
 import multiprocessing
+import operator
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,19 +34,7 @@ ONE_ARGUMENT = [name for name, function in FUNCTIONS.items() if function.argumen
 FLAGS = ("-march=native", "-O2")
 
 
-class _Tally(ctypes.Structure):
-    _fields_ = [
-        ("largest", ctypes.c_double),
-        ("argument", ctypes.c_float),
-        ("result", ctypes.c_float),
-        ("not_a_number", ctypes.c_int64),
-        ("infinite", ctypes.c_int64),
-        ("sign_of_zero", ctypes.c_int64),
-    ]
-
-
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What there is to say of a function.
 
     `error` is the largest where the result is finite and should be, in units in the last place, at
@@ -61,21 +49,19 @@ class Found:
     infinite: int
     sign_of_zero: int
 
-    def __add__(self, other: Found) -> Found:
+    def joined(self, other: Found) -> Found:
         worst = max(self, other, key=lambda found: found.error)
-        return Found(
-            worst.error,
-            worst.argument,
-            worst.result,
-            self.not_a_number + other.not_a_number,
-            self.infinite + other.infinite,
-            self.sign_of_zero + other.sign_of_zero,
-        )
+        return Found(*worst[:3], *map(operator.add, self[3:], other[3:]))
 
     def decided(self, name: str) -> Found:
         """With the largest error by mpmath, where that has the function."""
         error = exact_error(name, "float", [self.argument], self.result)
-        return self if error is None else Found(**{**asdict(self), "error": error})
+        return self if error is None else self._replace(error=error)
+
+
+class _Tally(ctypes.Structure):
+    _types = (ctypes.c_double, *[ctypes.c_float] * 2, *[ctypes.c_int64] * 3)
+    _fields_ = list(zip(Found._fields, _types, strict=True))
 
 
 def hold(mathematics: Mathematics, name: str, first: int, count: int) -> Found:
@@ -89,7 +75,7 @@ def hold(mathematics: Mathematics, name: str, first: int, count: int) -> Found:
         name.encode(), *pointers, ctypes.c_int64(count), ctypes.byref(tally)
     )
     assert status == 0, f"reference.c has no {name} of one argument"
-    return Found(*(getattr(tally, field) for field, *_ in _Tally._fields_))
+    return Found(*(getattr(tally, field) for field in Found._fields))
 
 
 @cache
@@ -112,7 +98,7 @@ def search(
         for name in names:
             tasks = [(who, name, chunk * CHUNK) for chunk in chunks]
             found = pool.imap_unordered(_part, tasks, chunksize=min(8, -(-len(tasks) // jobs)))
-            yield name, sum(itertools.islice(found, 1, None), next(iter(found))).decided(name)
+            yield name, reduce(Found.joined, found).decided(name)
 
 
 def _row(name: str, found: Sequence[Found]) -> str:

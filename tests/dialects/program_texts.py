@@ -9,7 +9,6 @@ options in the first line, behind "//".
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import sys
@@ -20,14 +19,12 @@ OPTIONS = ["--configuration", "clang", "-p", "no:cacheprovider", "--timeout=600"
 TESTS = Path(__file__).parents[1] / "device_kernels" / "test_every_family.py"
 
 
-def use(folder: Path) -> Any:
-    """Makes such a driver that of this process; what is returned has to live until it ends."""
-    from torch_outboard import _C
-    from torch_outboard.drivers import contract, host
-    from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
+def use(folder: Path) -> None:
+    """Makes such a driver that of this process."""
+    from tests.device_kernels import changed_driver
+    from torch_outboard.drivers import host
 
-    original = contract.load(host.library_path())
-    table = Driver.from_buffer_copy(original)
+    original = changed_driver.original(host)
 
     def build(context: int, source: Any, program: Any) -> int:
         given = source.contents
@@ -36,16 +33,11 @@ def use(folder: Path) -> Any:
         status: int = original.program_build(context, source, program)
         return status
 
-    def device_properties(context: int, device: int, properties: Any) -> int:
-        status: int = original.device_properties(context, device, properties)
-        if status == Status.OK:
-            properties.contents.preferred_vector_width = 4
-        return status
+    def change(found: Any) -> None:
+        found.preferred_vector_width = 4
 
-    table.program_build = FUNCTIONS["program_build"](build)
-    table.device_properties = FUNCTIONS["device_properties"](device_properties)
-    _C.use_driver_table("host", ctypes.addressof(table))
-    return table
+    properties = changed_driver.with_properties(change, host)
+    changed_driver.use(host, program_build=build, device_properties=properties)
 
 
 def main() -> int:
@@ -57,10 +49,8 @@ def main() -> int:
     }
     import pytest
 
-    table = use(folder)
-    status = int(pytest.main(["-q", *OPTIONS, str(TESTS)]))
-    del table
-    return status
+    use(folder)
+    return int(pytest.main(["-q", *OPTIONS, str(TESTS)]))
 
 
 if __name__ == "__main__":

@@ -7,70 +7,51 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <tgmath.h> /* of the type of the argument */
 
 typedef long double wide;
 
-static const wide pi = 3.14159265358979323846264338327950288L;
+/*
+ * Functions of half turns and rsqrt, named `type_name`; those of double are exact enough for
+ * floats. Zeros have their signs: OpenCL gives those and poles of tanpi the sign of the half turn
+ * before.
+ */
+#define FUNCTIONS(type)                                                               \
+  static const type type##_pi = 3.14159265358979323846264338327950288L;               \
+  static type type##_half_turns(type x, int* n) {                                     \
+    const type turned = x - 2 * rint(x / 2), whole = rint(turned * 2);                \
+    *n = (int)whole & 3;                                                              \
+    return (turned - whole / 2) * type##_pi;                                          \
+  }                                                                                   \
+  static type type##_sinpi(type x) {                                                  \
+    int n;                                                                            \
+    const type r = type##_half_turns(x, &n), found = (n & 1) != 0 ? cos(r) : sin(r);  \
+    if (found == 0) return copysign((type)0, x);                                      \
+    return (n & 2) != 0 ? -found : found;                                             \
+  }                                                                                   \
+  static type type##_cospi(type x) {                                                  \
+    int n;                                                                            \
+    const type r = type##_half_turns(x, &n), found = (n & 1) != 0 ? -sin(r) : cos(r); \
+    return ((n & 2) != 0 ? -found : found) + 0; /* zeros are positive */              \
+  }                                                                                   \
+  static type type##_tanpi(type x) {                                                  \
+    int n;                                                                            \
+    const type r = type##_half_turns(x, &n);                                          \
+    if (r == 0 && n % 2 != 0) return n == 1 ? INFINITY : -INFINITY;                   \
+    if (r == 0) return copysign((type)0, n == 2 ? -x : x);                            \
+    return (n & 1) != 0 ? -1 / tan(r) : tan(r);                                       \
+  }                                                                                   \
+  static type type##_asinpi(type x) { return asin(x) / type##_pi; }                   \
+  static type type##_acospi(type x) { return acos(x) / type##_pi; }                   \
+  static type type##_atanpi(type x) { return atan(x) / type##_pi; }                   \
+  static type type##_rsqrt(type x) { return 1 / sqrt(x); }
 
-static wide half_turns(wide x, int* n) {
-  const wide turned = x - 2 * rintl(x / 2);
-  const wide whole = rintl(turned * 2);
-  *n = (int)whole & 3;
-  return (turned - whole / 2) * pi;
-}
-static wide sinpil_(wide x) {
-  int n;
-  const wide r = half_turns(x, &n), found = (n & 1) != 0 ? cosl(r) : sinl(r);
-  return (n & 2) != 0 ? -found : found;
-}
-static wide cospil_(wide x) {
-  int n;
-  const wide r = half_turns(x, &n), found = (n & 1) != 0 ? -sinl(r) : cosl(r);
-  return ((n & 2) != 0 ? -found : found) + 0; /* zeros are positive */
-}
-static wide tanpil_(wide x) {
-  int n;
-  const wide r = half_turns(x, &n);
-  /* OpenCL: the sign of zeros and poles is that of the half turn before. */
-  if (r == 0 && n % 2 != 0) return n == 1 ? INFINITY : -INFINITY;
-  return sinpil_(x) / cospil_(x);
-}
-static wide asinpil_(wide x) { return asinl(x) / pi; }
-static wide acospil_(wide x) { return acosl(x) / pi; }
-static wide atanpil_(wide x) { return atanl(x) / pi; }
-static wide atan2pil_(wide y, wide x) { return atan2l(y, x) / pi; }
-static wide rsqrtl_(wide x) { return 1 / sqrtl(x); }
+FUNCTIONS(wide)
+FUNCTIONS(double)
 
-/* The same in double, which is exact enough for floats; zeros have their signs. */
-static double quick_half_turns(double x, int* n) {
-  const double turned = x - 2 * rint(x / 2), whole = rint(turned * 2);
-  *n = (int)whole & 3;
-  return (turned - whole / 2) * (double)pi;
-}
-static double quick_sinpi(double x) {
-  int n;
-  const double r = quick_half_turns(x, &n), found = (n & 1) != 0 ? cos(r) : sin(r);
-  if (found == 0) return copysign(0, x);
-  return (n & 2) != 0 ? -found : found;
-}
-static double quick_cospi(double x) {
-  int n;
-  const double r = quick_half_turns(x, &n), found = (n & 1) != 0 ? -sin(r) : cos(r);
-  return ((n & 2) != 0 ? -found : found) + 0;
-}
-static double quick_tanpi(double x) {
-  int n;
-  const double r = quick_half_turns(x, &n);
-  if (r == 0 && n % 2 != 0) return n == 1 ? INFINITY : -INFINITY;
-  if (r == 0) return copysign(0, n == 2 ? -x : x);
-  return (n & 1) != 0 ? -1 / tan(r) : tan(r);
-}
-static double quick_asinpi(double x) { return asin(x) / (double)pi; }
-static double quick_acospi(double x) { return acos(x) / (double)pi; }
-static double quick_atanpi(double x) { return atan(x) / (double)pi; }
-static double quick_rsqrt(double x) { return 1 / sqrt(x); }
+static wide wide_atan2pi(wide y, wide x) { return atan2(y, x) / wide_pi; }
 
-static wide powrl_(wide x, wide y) {
+static wide wide_powr(wide x, wide y) {
   if (x < 0 || isnan(x) || isnan(y)) return NAN;
   if (y == 0 && (x == 0 || isinf(x))) return NAN;
   if (x == 1 && isinf(y)) return NAN;
@@ -87,8 +68,8 @@ typedef struct {
 /* From the C library, of one argument and of two, and those from above. */
 #define ONE(name) {#name, name##l, 0, name}
 #define TWO(name) {#name, 0, name##l, 0}
-#define OWN(name) {#name, name##l_, 0, quick_##name}
-#define OWN_TWO(name) {#name, 0, name##l_, 0}
+#define OWN(name) {#name, wide_##name, 0, double_##name}
+#define OWN_TWO(name) {#name, 0, wide_##name, 0}
 
 static const function functions[] = {
     ONE(exp),         ONE(exp2),    ONE(exp10), ONE(expm1),     ONE(log),      ONE(log2),
@@ -177,27 +158,18 @@ int add_to_tally(const char* name, const float* x, const float* got, int64_t n, 
 }
 
 /*
- * The largest error of `name` in n results of arguments x (and y), in float, else double; *worst is
- * its place. Returns -1 where there is no such function.
+ * The largest error of `name` in n results of arguments x (and y), which are floats if `single`;
+ * *worst is its place. Returns -1 where there is no such function.
  */
-double largest_error(const char* name, int single, const void* x, const void* y, const void* got,
-                     int64_t n, int64_t* worst) {
+double largest_error(const char* name, int single, const double* x, const double* y,
+                     const double* got, int64_t n, int64_t* worst) {
   const function* f = find(name);
   if (f == 0) return -1;
   double largest = 0;
   *worst = 0;
   for (int64_t k = 0; k < n; ++k) {
-    double error;
-    if (single && f->quick != 0) {
-      error = float_error_of(((const float*)got)[k], f->quick(((const float*)x)[k]));
-    } else {
-      const wide a = single ? (wide)((const float*)x)[k] : (wide)((const double*)x)[k];
-      const wide g = single ? (wide)((const float*)got)[k] : (wide)((const double*)got)[k];
-      wide b = 0;
-      if (f->two != 0) b = single ? (wide)((const float*)y)[k] : (wide)((const double*)y)[k];
-      const wide exact = f->one != 0 ? f->one(a) : f->two(a, b);
-      error = single ? error_of(g, exact, 24, -126) : error_of(g, exact, 53, -1022);
-    }
+    const wide exact = f->one != 0 ? f->one(x[k]) : f->two(x[k], y[k]);
+    const double error = error_of(got[k], exact, single ? 24 : 53, single ? -126 : -1022);
     if (error > largest) {
       largest = error;
       *worst = k;

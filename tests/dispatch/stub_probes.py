@@ -15,15 +15,16 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
+
+from tests.opinfo.arguments.calls import entries, recorded, unbind
+from torch_outboard.commands.sample_arguments import overload_of
 
 NOTES = """
 #include <array>
@@ -64,7 +65,7 @@ SAMPLES = 14
 CALLS = 16
 STRUCTURED = "CompositeExplicitAutogradNonFunctional"
 
-Call = tuple[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any]]
+Call = tuple[torch._ops.OpOverload, Sequence[Any], dict[str, Any]]
 
 
 class Slots:
@@ -105,47 +106,14 @@ class Slots:
         return [self.names[index] for index in found[: self._notes.take(found)]]
 
 
-class _Calls(TorchDispatchMode):
-    """Keeps the calls of operators with their arguments."""
-
-    def __init__(self, calls: dict[str, list[Call]]) -> None:
-        super().__init__()
-        self.calls = calls
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.name()
-        if name.startswith("aten::") and len(self.calls[name]) < CALLS:
-            with _disable_current_modes():
-                kept = tree_map(_copied, (args, kwargs or {}))
-            self.calls[name].append((function, *kept))
-        return function(*args, **(kwargs or {}))
-
-
-def _copied(value: Any) -> Any:
-    dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
-    return value.detach().clone() if dense else value
-
-
 def sampled_calls() -> dict[str, list[Call]]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
     calls: dict[str, list[Call]] = defaultdict(list)
-    for entry in op_db:
+    for entry in entries():
         for dtype in (torch.float32, torch.int64, torch.bool, torch.complex64):
-            if dtype not in entry.dtypes:
-                continue
-            with suppress(Exception), torch.no_grad():
-                for sample in islice(entry.sample_inputs("cpu", dtype), SAMPLES):
-                    with suppress(Exception), _Calls(calls):
-                        entry.op(sample.input, *sample.args, **sample.kwargs)
-        if entry.supports_autograd and torch.float32 in entry.dtypes:
-            with suppress(Exception):
-                samples = entry.sample_inputs("cpu", torch.float32, requires_grad=True)
-                for sample in islice(samples, 2):
-                    with suppress(Exception), _Calls(calls):
-                        result = entry.op(sample.input, *sample.args, **sample.kwargs)
-                        leaves = [t for t in tree_leaves(result) if t.requires_grad]
-                        sum((t * 1.0).sum() for t in leaves).backward()
+            for call in recorded(entry, dtype, None, SAMPLES):
+                if call.overload.startswith("aten::") and len(calls[call.overload]) < CALLS:
+                    given = unbind(call.overload, call.arguments)
+                    calls[call.overload].append((overload_of(call.overload), *given))
     for function, *arguments in _further_calls():
         overload = function if isinstance(function, torch._ops.OpOverload) else function.default
         outs = [a.name for a in overload._schema.arguments if a.is_out]

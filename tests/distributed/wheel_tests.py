@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.distributed.wheel.exclusions import EXCLUSIONS, exclusion_of
@@ -109,18 +109,6 @@ def judged(answer: Answer) -> Answer:
     return answer
 
 
-def run_all(
-    make_worker: Callable[[], Worker],
-    tests: Sequence[str],
-    jobs: int,
-    done: Callable[[Answer], None],
-) -> None:
-    """`done` is called in the caller's thread, in any order."""
-    workers = [make_worker() for _ in range(min(jobs, len(tests)))]
-    for answer in ask_all(workers, tests, Worker.run):
-        done(answer)
-
-
 def last_line(reason: str) -> str:
     """What a traceback of PyTorch's tests ends with, without its advice."""
     lines = [line for line in reason.partition("To execute this test")[0].splitlines() if line]
@@ -176,9 +164,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     missing = [name for name in options.test or every if name not in known]
     if missing:
         print(f"{len(missing)} tests on CPU first", flush=True)
-        run_all(
-            lambda: Worker("cpu", "", "shared", options.timeout), missing, options.jobs, on_cpu.add
-        )
+        workers = [Worker("cpu", "", "shared", options.timeout) for _ in range(options.jobs)]
+        for answer in ask_all(workers, missing, Worker.run):
+            on_cpu.add(answer)
     passed = sorted(a.entry for a in on_cpu.answers if a.status == "right")
 
     driver = options.driver or os.environ.get("OUTBOARD_DRIVER", "host")
@@ -187,9 +175,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     finished = {answer.entry for answer in journal.answers}
     tests = [t for t in passed if t not in finished and t in (options.test or passed)]
     ran: list[Answer] = []
-
-    def done(answer: Answer) -> None:
-        answer = judged(answer)
+    device = "device", options.driver, options.access, options.timeout
+    workers = [Worker(*device) for _ in range(options.jobs)]
+    for answer in map(judged, ask_all(workers, tests, Worker.run)):
         journal.add(answer)
         ran.append(answer)
         if answer.status in NOT_RIGHT:
@@ -199,11 +187,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(answer.failures[0].get("output", ""))
         elif options.test:
             print(f"{answer.entry}: {answer.status}")
-
-    run_all(
-        lambda: Worker("device", options.driver, options.access, options.timeout),
-        tests, options.jobs, done,
-    )  # fmt: skip
     answers = sorted(ran if options.test else journal.answers, key=lambda a: a.entry)
     counts = Counter(answer.status for answer in answers)
     print(

@@ -80,11 +80,6 @@ def test_settings_that_are_refused(open_fake) -> None:
         "OUTBOARD_OCL_DEVICES.*3: Fake/dsp": {"DEVICES": "nonesuch,9"},
         "OUTBOARD_OCL_MEMORY=shared.*Fake/dsp.*coarse": {"MEMORY": "shared", "DEVICES": "dsp"},
         "buffers alone": {"MEMORY": "coarse", "DEVICES": "small"},
-        "OUTBOARD_OCL_COPIES.*17": {"COPIES": "17"},
-        "OUTBOARD_OCL_COPIES.*two": {"COPIES": "two"},
-        "OUTBOARD_OCL_MEMORY.*Shared": {"MEMORY": "Shared"},
-        "OUTBOARD_OCL_MEMORY_BYTES.*0": {"MEMORY_BYTES": "0"},
-        "OUTBOARD_OCL_MASK.*everything": {"MASK": "float64,everything"},
     }.items():
         with fails_with(Status.INVALID_ARGUMENT, words):
             open_fake(**{f"OUTBOARD_OCL_{name}": value for name, value in settings.items()})

@@ -87,28 +87,32 @@ def source_file(name: str, text: str) -> Path:
     return path
 
 
-def run(script: Path, configuration: str, *arguments: str, **env: str) -> str:
+def run(
+    script: Path, configuration: str | None, *arguments: str, timeout: float = 280, **env: str
+) -> str:
     """Runs a script and returns what it printed.
 
     Args:
         script: its path.
-        configuration: "shared", "separate", "ocl": see tests/conftest.py.
+        configuration: "shared", "separate", "ocl": see tests/conftest.py; None for that of this
+            process.
         arguments: of the script.
+        timeout: seconds, times `SLOWNESS`.
         env: further environment variables.
 
     Raises:
         AssertionError: if it exits with another status than 0, with its output.
     """
-    if not has_devices(configuration):
+    if configuration is not None and not has_devices(configuration):
         pytest.skip(f"this machine has no device for the configuration {configuration}")
     compiles = "cpp_extension" in script.read_text()
     with compiling() if compiles else nullcontext():
         result = subprocess.run(
             [sys.executable, str(script), *arguments],
-            env=environment(configuration, **env),
+            env=environment(configuration, **env) if configuration else {**os.environ, **env},
             capture_output=True,
             text=True,
-            timeout=280 * SLOWNESS,
+            timeout=timeout * SLOWNESS,
             check=False,
         )
     printed = result.stdout + result.stderr

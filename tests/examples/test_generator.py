@@ -82,16 +82,15 @@ if order == "late":
 kind = torch.ops.generator_classes.kind
 print(kind(module.default_generators[0]), kind(torch.Generator(device=device)))
 print(module.initial_seed())
+def draw():
+    return [torch.rand(9, device=device), torch.randperm(9, device=device),
+            torch.empty(9, device=device).geometric_(0.5),
+            torch.multinomial(torch.ones(9, device=device), 3)]
 torch.manual_seed(5)
 state = module.get_rng_state()
-drawn = [torch.rand(9, device=device), torch.randperm(9, device=device),
-         torch.empty(9, device=device).geometric_(0.5),
-         torch.multinomial(torch.ones(9, device=device), 3)]
+drawn = draw()
 module.set_rng_state(state)
-again = [torch.rand(9, device=device), torch.randperm(9, device=device),
-         torch.empty(9, device=device).geometric_(0.5),
-         torch.multinomial(torch.ones(9, device=device), 3)]
-print([torch.equal(a, b) for a, b in zip(drawn, again)])
+print([torch.equal(a, b) for a, b in zip(drawn, draw())])
 print(torch.equal(drawn[0], torch.rand(9, device=device)), state.numel() > 16)
 """
 

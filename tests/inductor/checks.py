@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from tests.opinfo.checks import CPU, EXACT, HOST_ARGUMENTS, nature
+from tests.opinfo.checks import CPU, in_float64, nature, prepare
 from tests.opinfo.comparison import as_exact_as, significant_strides, tensors_in, value_difference
 from tests.opinfo.exclusions import exclusions_for
 from tests.opinfo.order_statistics import judge, ties_of
-from tests.opinfo.transplant import Transplant
 
 # Compiled kernels of these round once, at their end.
 _HALVES = {torch.float16: 0.05, torch.bfloat16: 0.05}
@@ -33,10 +32,6 @@ OTHER_STATISTICS = frozenset(
 )
 # Samples that one cannot run: CPU neither, or Inductor's backend for CPU is wrong, too.
 NOT_RUNNABLE, LIKE_CPU = "not runnable", "like Inductor on CPU"
-
-
-def entry_name(op: OpInfo) -> str:
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
 class Run:
@@ -55,21 +50,16 @@ class Run:
 
         Args:
             function: what to call instead of the entry's operator.
-            exact: with twice the digits.
+            exact: on CPU, with twice the digits.
         """
-        sample, dtypes = self.sample, EXACT if exact else None
-        move = Transplant(device, requires_grad=self.backward, dtypes=dtypes)
-        given = move(sample.input)
-        host = self.op.name in HOST_ARGUMENTS
-        rest = Transplant(CPU, requires_grad=self.backward, dtypes=dtypes) if host else move
-        arguments, named = rest((tuple(sample.args), dict(sample.kwargs)))
+        if exact:
+            call = in_float64(self.sample, self.backward)
+        else:
+            call = prepare(self.op, self.sample, device, self.backward)
         torch.manual_seed(0)
-        # A factory whose sample names no device takes the default one.
-        with contextlib.nullcontext() if move.tensors else device:
-            value = (function or self.op.op)(given, *arguments, **named)
-        results = tensors_in(value)
+        results = tensors_in(call.of(function or self.op.op))
         self.forward_results = len(results)
-        leaves = [t for t in move.tensors if t.requires_grad]
+        leaves = [t for t in call.tensors if t.requires_grad]
         heads = [t for t in results if t.requires_grad and not t.is_complex()]
         if self.backward and heads and leaves:
             loss = sum(t.sum() for t in heads)
@@ -85,7 +75,7 @@ class Run:
         """How a result differs from what is expected."""
         want = expected[number]
         if want.shape != got.shape or want.dtype != got.dtype:
-            if entry_name(self.op) in OTHER_STATISTICS and 0 < number < self.forward_results:
+            if self.op.full_name in OTHER_STATISTICS and 0 < number < self.forward_results:
                 return None
             return f"{got.dtype} of {tuple(got.shape)} instead of {want.dtype}, {tuple(want.shape)}"
         forward = number < self.forward_results
@@ -140,7 +130,7 @@ def check_entry(
     """
     backward = dtype.is_floating_point and op.supports_autograd
     name = str(dtype).removeprefix("torch.")
-    exclusions = exclusions_for(entry_name(op), name, "", "device")
+    exclusions = exclusions_for(op.full_name, name, "", "device")
     samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=backward), count))
     reasons = [check_sample(op, sample, device, backward, dynamic) for sample in samples]
     if backward and set(reasons) == {NOT_RUNNABLE}:
@@ -162,4 +152,4 @@ def check_entry(
     status = "wrong" if wrong else "right" if ran else LIKE_CPU
     if set(reasons) <= {NOT_RUNNABLE}:
         status = NOT_RUNNABLE
-    return {"entry": entry_name(op), "status": status, "samples": len(ran), "reasons": wrong[:2]}
+    return {"entry": op.full_name, "status": status, "samples": len(ran), "reasons": wrong[:2]}

@@ -5,9 +5,9 @@
 DIR is a source tree of the PyTorch that is installed; nothing of it is kept. Tests that are written
 for a device to be named later are bound to both, as test_mps_basic.py there does for "mps". Counted
 are those that pass for CPU; those that are not for CPU run, too, and are reported apart. Answers
-appear in `.test-results/inductor/`; a stopped run goes on with --resume, which keeps what is known
-of these sources, and of PyTorch's own backend. Exit status 1 means that less than SHARE of what is
-counted passes on the device.
+appear in `.test-results/inductor/`; a stopped run goes on with --resume, which keeps what was right
+with these sources, and with PyTorch's own backend. Exit status 1 means that less than SHARE of what
+is counted passes on the device.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.inductor.worker import Worker, answers_of, known, write
+from tests.inductor.worker import Worker, answers_of
 from tests.line_process import ROOT
-from tests.run import fingerprint
+from tests.opinfo.sweep import Journal
+from tests.opinfo.worker import Answer
 
 SHARE = 0.97
 TIMEOUT = 300  # seconds for a test
@@ -188,33 +189,25 @@ def work(folder: str, file: str) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def report(file: str, answers: dict[str, dict[str, Any]]) -> tuple[int, int]:
+def report(file: str, on_cpu: dict[str, Answer], on_device: dict[str, Answer]) -> tuple[int, int]:
     """Prints what is wrong on the device alone; how many are right there of those for CPU."""
-    passing = sorted(
-        name[: -len("@cpu")]
-        for name, answer in answers.items()
-        if name.endswith("@cpu") and answer["status"] == "right"
-    )
-    alone = {
-        name: answers[f"{name}@device"]["status"]
-        for name in (entry[: -len("@device")] for entry in answers if entry.endswith("@device"))
-        if f"{name}@cpu" not in answers and answers[f"{name}@device"]["status"] != "skipped"
+    both = [name for name in on_cpu if name in on_device and on_cpu[name].status == "right"]
+    counted = [name for name in both if on_device[name].status != "skipped"]
+    alone = [name for name in on_device if name not in on_cpu]
+    alone = [name for name in alone if on_device[name].status != "skipped"]
+    wrong = {
+        name: on_device[name] for name in (*counted, *alone) if on_device[name].status != "right"
     }
-    both = [name for name in passing if f"{name}@device" in answers]
-    counted = [name for name in both if answers[f"{name}@device"]["status"] != "skipped"]
-    wrong = [name for name in counted if answers[f"{name}@device"]["status"] != "right"]
-    for name in [*wrong, *sorted(name for name, status in alone.items() if status != "right")]:
-        answer = answers[f"{name}@device"]
-        print(name, answer["status"], *answer["reasons"], sep=": ")
-    right = len(counted) - len(wrong)
+    for name, answer in sorted(wrong.items()):
+        print(name, answer.status, answer.failures[0]["reason"], sep=": ")
+    right = len(counted) - sum(name in on_cpu for name in wrong)
     print(
         f"{file}: {right} of {len(counted)} are right that pass for CPU, and "
         f"{len(both) - len(counted)} more are skipped on the device"
     )
     if alone:
-        print(
-            f"{file}: {list(alone.values()).count('right')} of {len(alone)} not for CPU are right"
-        )
+        of_device = sum(name not in wrong for name in alone)
+        print(f"{file}: {of_device} of {len(alone)} not for CPU are right")
     return right, len(counted)
 
 
@@ -228,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--match", default="", help="only tests whose name this expression finds")
     parser.add_argument("--limit", type=int, default=0, help="the first of them; 0: all")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--resume", action="store_true", help="keep what is known")
+    parser.add_argument("--resume", action="store_true", help="keep what is known to be right")
     parser.add_argument("--results", type=Path, default=ROOT / ".test-results" / "inductor")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -263,28 +256,25 @@ def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> t
         print(f"{file}: {listed[0]}")
         workers[0].close()
         return 0, 0
-    path = options.results / f"pytorch-{file}-{options.driver or 'default'}.jsonl"
-    # What answers depend on: on CPU they are the same for all of our sources.
-    about = {"cpu": metadata.version("torch"), "device": fingerprint()}
-    answers = {
-        name: answer
-        for name, answer in (known(path) if options.resume else {}).items()
-        if answer.get("about") == about[name.split("@")[1]]
-    }
     names = [name for name in listed if re.search(options.match, name)]
     names = names[: 2 * options.limit] if options.limit else names
-
-    def check(chosen: Callable[[str], bool]) -> None:
-        for answer in answers_of(workers, [n for n in names if n not in answers and chosen(n)]):
-            side = answer["entry"].split("@")[1]
-            answers[answer["entry"]] = {**answer, "about": about[side]}
-            write(path, answers)
-
-    check(lambda name: name.endswith("@cpu"))
-    twins = {name: name.split("@")[0] + "@cpu" for name in names}
-    both = set(twins.values()) & set(names)
-    check(lambda name: twins[name] not in both or answers[twins[name]]["status"] == "right")
-    return report(file, answers)
+    # What answers depend on: on CPU they are the same for all of our sources.
+    sources = {"cpu": metadata.version("torch"), "device": None}
+    answers: dict[str, dict[str, Answer]] = {}
+    for side, about in sources.items():
+        driver = "cpu" if side == "cpu" else options.driver or "default"
+        path = options.results / f"pytorch-{file}-{driver}.jsonl"
+        journal = Journal(path, options.resume, sources=about)
+        done = {answer.entry for answer in journal.answers}
+        if side == "device":  # what passes for CPU, or is not for it
+            done |= {name for name, a in answers["cpu"].items() if a.status != "right"}
+        asked = [name for name in names if name.endswith(f"@{side}")]
+        asked = [name for name in asked if name.split("@")[0] not in done]
+        for found in answers_of(workers, asked):
+            entry, reasons = found["entry"].split("@")[0], found["reasons"]
+            journal.add(Answer(entry, found["status"], failures=[{"reason": r} for r in reasons]))
+        answers[side] = {answer.entry: answer for answer in journal.answers}
+    return report(file, answers["cpu"], answers["device"])
 
 
 if __name__ == "__main__":

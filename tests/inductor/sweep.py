@@ -4,8 +4,7 @@
 
 checks.py says what is compared. Results appear in `.test-results/inductor/<dtype>-<driver>.jsonl`,
 a line for each entry; a stopped sweep goes on with --resume. What is known of other sources, or of
-another number of samples, is neither taken up nor counted. Exit status 1 means that an entry is
-wrong.
+another number of samples, is not taken up. Exit status 1 means that an entry is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.inductor.worker import Worker, answers_of, known, write
+from tests.inductor.worker import Worker, answers_of
+from tests.opinfo.sweep import Journal
+from tests.opinfo.worker import Answer
 from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "inductor"
@@ -37,14 +38,14 @@ def work(dtype_name: str, dynamic: bool, count: int) -> None:
     from torch.testing._internal.common_methods_invocations import op_db
 
     import torch_outboard
-    from tests.inductor.checks import check_entry, entry_name
+    from tests.inductor.checks import check_entry
 
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     dtype = getattr(torch, dtype_name)
-    by_name = {entry_name(op): op for op in op_db if dtype in op.dtypes}
+    by_name = {op.full_name: op for op in op_db if dtype in op.dtypes}
     device = torch.device(torch_outboard.device_name())
     print(json.dumps(sorted(by_name)), file=answers, flush=True)
     for line in sys.stdin:
@@ -84,21 +85,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [options.dtype, options.driver, placement, "dynamic" if options.dynamic else ""]
     path = options.results / f"{'-'.join(word for word in words if word)}.jsonl"
     about = f"{fingerprint()}, {options.samples} samples"
-    kept = known(path) if options.resume or options.entry else {}
-    answers = {name: answer for name, answer in kept.items() if answer.get("about") == about}
+    journal = Journal(path, options.resume, options.entry or (), about)
     workers = [worker(options) for _ in range(options.jobs)]
     listed = workers[0].names()
     if unknown := sorted(set(options.entry or ()) - set(listed)):
         workers[0].close()
         parser.error(f"no entry takes {options.dtype} and is named {', '.join(unknown)}")
-    done = {name for name, answer in answers.items() if answer["status"] not in BAD}
-    names = [name for name in options.entry or listed if not (options.resume and name in done)]
+    done = {answer.entry for answer in journal.answers}
+    names = [name for name in options.entry or listed if name not in done]
     for answer in answers_of(workers, names):
-        answers[answer["entry"]] = {**answer, "about": about}
-        write(path, {**kept, **answers})
+        reasons = answer.pop("reasons")
+        journal.add(Answer(**answer, failures=[{"reason": reason} for reason in reasons]))
         if answer["status"] in BAD:
-            print(answer["entry"], answer["status"], *answer["reasons"], sep=": ", flush=True)
-    counts = Counter(answer["status"] for answer in answers.values())
+            print(answer["entry"], answer["status"], *reasons, sep=": ", flush=True)
+    counts = Counter(answer.status for answer in journal.answers)
     wrong = sum(counts[status] for status in BAD)
     rest = [f"{count} are {status}" for status, count in counts.items() if status not in OUTCOMES]
     print(f"{counts['right']} of {counts['right'] + wrong} entries are right", *rest, sep="; ")

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from tests.inductor.checks import check_entry, entry_name
+from tests.inductor.checks import check_entry
 from tests.inductor.sweep import BAD
 from tests.turns import is_its_turn
 
-BY_NAME = {entry_name(op): op for op in op_db if torch.float32 in op.dtypes}
+BY_NAME = {op.full_name: op for op in op_db if torch.float32 in op.dtypes}
 ALWAYS = "special.i1e"  # a special function, with its derivative
 IN_TURN = [name for name in BY_NAME if name != ALWAYS and is_its_turn(f"compiled {name}", 250)]
 

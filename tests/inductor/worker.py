@@ -1,10 +1,9 @@
-"""Processes that check entries of a list by name, and the file that keeps their answers."""
+"""Processes that check entries of a list by name."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tests.line_process import LineProcess, ask_all
@@ -35,14 +34,3 @@ class Worker(LineProcess):
 def answers_of(workers: Sequence[Worker], names: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Of several workers that are asked at once, in any order."""
     return ask_all(workers, list(names), Worker.check)
-
-
-def known(path: Path) -> dict[str, dict[str, Any]]:
-    """The answers that a file holds, a line for each."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {answer["entry"]: answer for answer in map(json.loads, lines)}
-
-
-def write(path: Path, answers: Mapping[str, Mapping[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(answer) + "\n" for answer in answers.values()))

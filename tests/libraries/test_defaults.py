@@ -17,7 +17,7 @@ from tests.libraries.enabled import same_losses, shown
 PROGRAMS = {
     "sentence_transformers": """
 import sentence_transformers
-from tests.libraries.models import WORDS
+from tests.inductor.models.architectures import WORDS
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer, models, pre_tokenizers
 import transformers

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.libraries.models import STEPS, made, masked, trained, words
+from tests.inductor.models.architectures import masked, words
+from tests.libraries.models import STEPS, made, trained
 from tests.programs.comparison import Run
 
 
@@ -72,7 +73,7 @@ def test_peft(same_as_on_cpu, kind, moved):
     peft = pytest.importorskip("peft")
 
     def program(run: Run):
-        base = run.precise(made("LLaMA"))
+        base = run.precise(made("Llama"))
         if moved:
             base = base.to(run.device)
         settings = peft.LoraConfig(
@@ -87,7 +88,7 @@ def test_peft(same_as_on_cpu, kind, moved):
                     parameter.copy_(torch.randn(parameter.shape) * 0.1)
         yield from trained(run, model, masked)
         merged = model.merge_and_unload().eval()
-        yield {"scores": merged(words(run, 2, 6)).logits}
+        yield {"scores": merged(words(2, 6).to(run.device)).logits}
 
     same_as_on_cpu(program)
 

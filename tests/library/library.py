@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+import torch
+
+from torch_outboard import fallback
+
 
 class Mode(enum.IntFlag):
     NORMAL = 0
@@ -50,3 +54,16 @@ def calls(mode: Mode = Mode.NORMAL) -> Iterator[Counter[str]]:
     finally:
         _library().library_set_mode(0)
         made.update(counts() - before)
+
+
+def entry_calls(name: str, dtype: torch.dtype, device: torch.device) -> Counter[str]:
+    """What the library does while an entry of the operator database is right on all samples."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    from tests.opinfo.checks import Limits, check_entry
+
+    (op, *_) = (op for op in op_db if op.name == name)
+    with fallback.policy(copied="allow"), calls() as made:
+        result = check_entry(op, dtype, device, Limits(forward=6, variants=2, backward=2))
+    assert not result.failures
+    return made

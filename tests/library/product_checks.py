@@ -13,10 +13,15 @@ from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map
 
 import torch_outboard
-from tests.library.library import Mode, calls
+from tests.library.library import Mode, calls, entry_calls
 from torch_outboard import fallback, placement
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.complex64)
+# Of the operator database.
+ENTRIES = (
+    "mm", "bmm", "mv", "dot", "addmm", "addmv", "addbmm", "baddbmm", "matmul",
+    "nn.functional.linear",
+)  # fmt: skip
 
 
 def numbers(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -58,37 +63,14 @@ def same(
     return made
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_product(device: torch.device, dtype: torch.dtype) -> None:
-    a, b = numbers(4, 5, dtype=dtype), numbers(5, 6, dtype=dtype)
-    batch_a, batch_b = numbers(3, 4, 5, dtype=dtype), numbers(3, 5, 6, dtype=dtype)
-    added, batch_added = numbers(4, 6, dtype=dtype), numbers(3, 4, 6, dtype=dtype)
-    x, y = numbers(5, dtype=dtype), numbers(4, dtype=dtype)
-    for function, arguments in (
-        (torch.mm, (a, b)),
-        (torch.bmm, (batch_a, batch_b)),
-        (torch.mv, (a, x)),
-        (torch.dot, (x, x + 1)),
-        (torch.addmm, (added, a, b)),
-        (torch.addmv, (y, a, x)),
-        (torch.addbmm, (added, batch_a, batch_b)),
-        (torch.baddbmm, (batch_added, batch_a, batch_b)),
-        (torch.matmul, (batch_a, b)),
-        (torch.matmul, (a, batch_b)),
-    ):
-        assert same(device, function, *arguments)["products"] == 1, function
-
-
-def test_linear_with_gradients(device: torch.device) -> None:
-    def step(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> list[Any]:
-        result = torch.nn.functional.linear(x, weight, bias)
-        result.square().sum().backward()
-        return [result, x.grad, weight.grad, bias.grad]
-
-    leaves = [numbers(*s).requires_grad_() for s in ((2, 3, 5), (4, 5), (4,))]
-    made = same(device, step, *leaves)
-    assert made["products"] == 3
-    assert made["biases"] == 1
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_entries(device: torch.device, dtype: torch.dtype) -> None:
+    """With their gradients, in place, and with `out=` of all kinds."""
+    for name in ENTRIES:
+        made = entry_calls(name, dtype, device)
+        assert made["products"] > 0, name
+        assert made["in_place"] > 0 or name != "addmm"
+        assert made["biases"] > 0 or name != "nn.functional.linear"
 
 
 def test_layouts(device: torch.device) -> None:
@@ -105,16 +87,6 @@ def test_layouts(device: torch.device) -> None:
     assert same(device, torch.addmm, numbers(3), a, numbers(5, 3))["biases"] == 1
 
 
-@pytest.mark.parametrize(
-    ("dtype", "beta", "alpha"),
-    [(torch.float32, -0.5, 2.5), (torch.complex64, 2j, 1 - 3j), (torch.int64, 3, -2)],
-)
-def test_factors(device: torch.device, dtype: torch.dtype, beta: Any, alpha: Any) -> None:
-    given = [numbers(*s, dtype=dtype) for s in ((3,), (4, 5), (5, 3))]
-    scaled = partial(torch.addmm, beta=beta, alpha=alpha)
-    assert same(device, scaled, *given)["products"] == 1
-
-
 def test_what_beta_0_takes_away_is_not_read(device: torch.device) -> None:
     def product(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
         functional = torch.addmm(out, a, b, beta=0)
@@ -122,17 +94,6 @@ def test_what_beta_0_takes_away_is_not_read(device: torch.device) -> None:
 
     nan = torch.full((4, 3), torch.nan)
     assert same(device, product, nan, numbers(4, 5), numbers(5, 3))["products"] == 2
-
-
-def test_outputs(device: torch.device) -> None:
-    def into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.mm(a, b, out=out)
-
-    a, b = numbers(4, 5), numbers(5, 3)
-    for out in (numbers(3, 4).t(), torch.empty(0), numbers(8, 6)[::2, ::2]):
-        assert same(device, into, out, a, b)["products"] == 1
-    made = same(device, partial(torch.Tensor.addmm_, beta=0.5), numbers(4, 3), a, b)
-    assert (made["products"], made["in_place"]) == (1, 1)
 
 
 def test_output_that_overlaps_an_operand_is_not_for_a_library(device: torch.device) -> None:

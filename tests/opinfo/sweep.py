@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,19 +26,6 @@ from tests.run import RESULTS, fingerprint
 FOLDER = RESULTS / "opinfo"
 NOT_RIGHT = ("wrong", "crash", "timeout")
 NOT_DTYPES = (ARGUMENTS, LAYOUTS, REFUSALS, TURN)
-
-
-def run_sweep(
-    make_worker: Callable[[], WorkerProcess],
-    entries: Iterable[str],
-    dtype: str,
-    jobs: int,
-    done: Callable[[Answer], None],
-) -> None:
-    """Checks entries in `jobs` processes; `done` is called in the caller's thread, in any order."""
-    workers = [make_worker() for _ in range(jobs)]
-    for answer in ask_all(workers, list(entries), lambda worker, name: worker.check(name, dtype)):
-        done(answer)
 
 
 def score(answers: Sequence[Answer]) -> tuple[int, int]:
@@ -207,8 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     finished = {answer.entry for answer in journal.answers}
     entries = [name for name in options.entry or every if name not in finished]
     ran: list[Answer] = []
-
-    def done(answer: Answer) -> None:
+    workers = [make_worker() for _ in range(options.jobs)]
+    for answer in ask_all(workers, entries, lambda worker, name: worker.check(name, options.dtype)):
         journal.add(answer)
         ran.append(answer)
         if answer.failures:
@@ -222,8 +209,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(journal.answers) % 25 == 0:
             right, runnable = score(journal.answers)
             print(f"[{len(journal.answers)}/{len(every)}] {right}/{runnable} right", flush=True)
-
-    run_sweep(make_worker, entries, options.dtype, options.jobs, done)
     answers = sorted(journal.answers, key=lambda a: a.entry)
     right, runnable = score(answers)
     print(f"{options.dtype}, {options.access}: {right} of {runnable} entries right")

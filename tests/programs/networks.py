@@ -63,54 +63,6 @@ class Llama(nn.Module):
         return self.scores(self.last(x))
 
 
-class MixtureOfExperts(nn.Module):
-    """Each word goes to two of four networks; what comes back is added where it belongs."""
-
-    def __init__(self, words: int = 20, width: int = 16, experts: int = 4) -> None:
-        super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.router = nn.Linear(width, experts, bias=False)
-        self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, 24), nn.SiLU(), nn.Linear(24, width))
-            for _ in range(experts)
-        )
-        self.scores = nn.Linear(width, words)
-
-    def forward(self, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x = self.words(words).flatten(0, 1)
-        chances = self.router(x).softmax(-1)
-        weights, chosen = chances.topk(2, dim=-1)
-        weights = weights / weights.sum(-1, keepdim=True)
-        result = torch.zeros_like(x)
-        for number, expert in enumerate(self.experts):
-            rows, ranks = torch.where(chosen == number)
-            if rows.numel():
-                result.index_add_(0, rows, expert(x[rows]) * weights[rows, ranks, None])
-        used = functional.one_hot(chosen, len(self.experts)).to(x.dtype).mean((0, 1))
-        balance = len(self.experts) * (used * chances.mean(0)).sum()
-        return self.scores(x + result), balance
-
-
-class Vit(nn.Module):
-    """Patches, a class token and a transformer of PyTorch's own layers."""
-
-    def __init__(self, width: int = 16, classes: int = 5) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, 4, stride=4)
-        self.token = nn.Parameter(torch.randn(1, 1, width) * 0.02)
-        self.places = nn.Parameter(torch.randn(1, 17, width) * 0.02)
-        layer = nn.TransformerEncoderLayer(
-            width, 4, 32, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.last = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        x = self.patches(images).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(x.size(0), -1, -1), x], 1) + self.places
-        return self.last(self.encoder(x)[:, 0])
-
-
 class UNet(nn.Module):
     """Predicts the noise in images at a time: down and up with links across, and attention."""
 

@@ -8,7 +8,6 @@ import io
 import pytest
 import torch
 from torch import func, nn
-from torch.autograd import forward_ad
 from torch.nn import functional
 
 from tests.programs.comparison import as_on_cpu
@@ -66,23 +65,6 @@ def test_graphs_have_the_operators_of_cpu(device, x, mode):
     torch.testing.assert_close(
         ours(x.to(device), weight.to(device)).cpu(), derivative(x, weight), atol=1e-5, rtol=1e-4
     )
-
-
-def test_transforms(device, x):
-    ours = x.to(device)
-
-    def close(found, expected):
-        torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-4)
-
-    close(func.vmap(func.grad(lambda v: v.sin().sum()))(ours), x.cos())
-    close(func.jacrev(torch.exp)(ours[0]), torch.diag(x[0].exp()))
-    close(func.jacfwd(torch.exp)(ours[0]), torch.diag(x[0].exp()))
-    close(func.hessian(lambda v: (v**3).sum())(ours[0]), torch.diag(6 * x[0]))
-    close(func.jvp(torch.sin, (ours,), (torch.ones_like(ours),))[1], x.cos())
-    close(func.linearize(torch.sin, ours)[1](torch.ones_like(ours)), x.cos())
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(ours, torch.ones_like(ours))
-        close(forward_ad.unpack_dual(dual.sin()).tangent, x.cos())
 
 
 def test_random_numbers_below_vmap(device):

@@ -1,4 +1,4 @@
-"""Modules for sequences of any length and cells in loops, and embeddings of sparse gradients."""
+"""Modules for sequences of any length, and embeddings of sparse gradients."""
 
 from __future__ import annotations
 
@@ -33,25 +33,6 @@ def test_packed_sequences(run, kind):
         loss = functional.cross_entropy(last(unpacked.sum(1)), classes)
         descend(optimizer, loss)
         yield {"loss": loss, "model": model, "states": states, "sizes": sizes}
-
-
-@as_on_cpu(bitwise=False)  # PyTorch has fused cells for devices and none for CPU
-def test_recurrent_cells(run):
-    """Cells in a loop, with backpropagation through time that is cut now and then."""
-    cells = run.on_device(nn.ModuleList([nn.LSTMCell(4, 8), nn.GRUCell(8, 8), nn.RNNCell(8, 2)]))
-    optimizer = torch.optim.RMSprop(cells.parameters(), lr=0.01)
-    long, memory, short, last = (run.on_device(torch.zeros(3, n)) for n in (8, 8, 8, 2))
-    loss = 0
-    for number in range(12):
-        long, memory = cells[0](run.draw(3, 4), (long, memory))
-        short = cells[1](long, short)
-        last = cells[2](short, last)
-        loss = loss + (last - run.draw(3, 2)).square().mean()
-        yield {"loss": loss, "cells": cells, "state": [long, memory, short, last]}
-        if number % 6 == 5:
-            descend(optimizer, loss)
-            long, memory, short, last = (x.detach() for x in (long, memory, short, last))
-            loss = 0
 
 
 @pytest.mark.separate

@@ -15,14 +15,6 @@ from tests.programs.comparison import as_on_cpu
 from tests.programs.training import batch, descend, gradients_of, perceptron, step, steps
 
 
-@as_on_cpu
-def test_optimizer_before_moving(run):
-    model = run.precise(perceptron())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    model.to(run.device)
-    yield from steps(run, model, optimizer, optimizer=optimizer)
-
-
 @pytest.mark.separate
 @as_on_cpu
 def test_state_of_the_optimizer_follows(run):
@@ -54,40 +46,6 @@ def test_data_is_replaced(run):
             for parameter in held:
                 parameter.data = parameter.data * 0.5
         yield {"loss": loss, "held": held, "model": model, "optimizer": optimizer}
-
-
-@as_on_cpu
-def test_gradients_move_with_parameters(run):
-    model = run.precise(perceptron())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(4):
-        inputs, classes = (value.cpu() for value in batch(run))
-        optimizer.zero_grad()
-        model.cpu()
-        functional.cross_entropy(model(inputs), classes).backward()
-        model.to(run.device)
-        functional.cross_entropy(model(inputs.to(run.device)), classes.to(run.device)).backward()
-        places = {p.grad.device == p.device == run.device for p in model.parameters()}
-        optimizer.step()
-        yield {"model": model, "gradients": gradients_of(model), "places": sorted(places)}
-
-
-@as_on_cpu
-def test_conversion_of_dtype_and_layout(run):
-    """`.to` with a dtype, and channels last, keep parameters the same objects, too."""
-    model = run.precise(
-        nn.Sequential(nn.Conv2d(3, 4, 3), nn.SiLU(), nn.Conv2d(4, 4, 3), nn.Flatten())
-    )
-    held = list(model.parameters())
-    model.to(run.device, torch.float64).to(run.dtype)
-    model.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(held, lr=0.05)
-    for _ in range(6):
-        images = run.draw(2, 3, 8, 8).to(memory_format=torch.channels_last)
-        loss = model(images).square().mean()
-        descend(optimizer, loss)
-        layout = model[0].weight.is_contiguous(memory_format=torch.channels_last)
-        yield {"loss": loss, "model": model, "held": held, "layout": layout}
 
 
 @as_on_cpu

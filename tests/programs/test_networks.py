@@ -21,12 +21,6 @@ def next_words(model: nn.Module, run: Run) -> torch.Tensor:
     return functional.cross_entropy(scores.flatten(0, 1), words[:, 1:].flatten())
 
 
-def routed(model: nn.Module, run: Run) -> torch.Tensor:
-    words = run.integers(0, 20, (3, 9))
-    scores, balance = model(words[:, :-1])
-    return functional.cross_entropy(scores, words[:, 1:].flatten()) + 0.1 * balance
-
-
 def images(model: nn.Module, run: Run) -> torch.Tensor:
     return functional.cross_entropy(model(run.draw(3, 3, 16, 16)), run.integers(0, 5, (3,)))
 
@@ -61,21 +55,19 @@ def residual() -> nn.Module:
     return nn.Sequential(*layers).to(memory_format=torch.channels_last)
 
 
-# The network, its loss, and whether the host's kernels give CPU's bits.
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable, bool]] = {
-    "LLaMA": (networks.Llama, next_words, True),
-    "mixture of experts": (networks.MixtureOfExperts, routed, True),
-    "ViT": (networks.Vit, images, False),  # CPU has the GELU of oneDNN
-    "U-Net": (networks.UNet, diffusion, True),
-    "graph network": (networks.GraphNetwork, graphs, True),
-    "channels last": (residual, images, True),
+# The network, and its loss.
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable]] = {
+    "LLaMA": (networks.Llama, next_words),
+    "U-Net": (networks.UNet, diffusion),
+    "graph network": (networks.GraphNetwork, graphs),
+    "channels last": (residual, images),
 }
 
 
 @pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(same_as_on_cpu, name):
-    make, loss_of, bitwise = NETWORKS[name]
+    make, loss_of = NETWORKS[name]
 
     def program(run):
         model = run.on_device(make())
@@ -88,4 +80,4 @@ def test_network(same_as_on_cpu, name):
             optimizer.step()
             yield {"loss": loss, "norm": norm, "model": model}
 
-    same_as_on_cpu(program, bitwise=bitwise)
+    same_as_on_cpu(program)

@@ -1,4 +1,4 @@
-"""Training loops: accumulation, clipping, precision, exceptions, streams, threads."""
+"""Training loops: accumulation, clipping, exceptions, streams, threads."""
 
 from __future__ import annotations
 
@@ -34,36 +34,6 @@ def test_accumulation_and_clipping(run, clip):
             optimizer.step()
             optimizer.zero_grad(set_to_none=number % 8 == 3)
         yield {**shown, "model": model, "optimizer": optimizer}
-
-
-def test_gradient_scaler(same_as_on_cpu):
-    """float16 with a scale that grows, and steps that are left out because gradients overflow."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler(
-            run.device.type, init_scale=256.0, growth_interval=4, enabled=True
-        )
-        for number in range(16):
-            inputs, classes = batch(run)
-            optimizer.zero_grad()
-            with run.autocast(torch.float16):
-                scores = model(inputs)
-            loss = functional.cross_entropy(scores.to(run.dtype), classes)
-            if number in (7, 15):
-                loss = loss * torch.inf
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-            yield {"loss": loss, "norm": norm, "scale": scaler.get_scale(), "model": model}
-
-    steps = same_as_on_cpu(program, bitwise=False, relative=2e-3)
-    scales = [step.values["scale"] for step in steps]
-    assert max(scales) > 256
-    assert scales[7] < scales[6]
 
 
 @as_on_cpu

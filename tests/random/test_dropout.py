@@ -1,7 +1,5 @@
 """Dropout and randomized leaky ReLU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.random import philox_reference as reference
-from tests.random.random_draws import FILLS, seeded, with_threads
+from tests.random.random_draws import DRAWS, FILLS, seeded, with_threads
 from tests.support import run_python
 
 
@@ -121,13 +121,14 @@ def test_length_does_not_matter(device, generator, name):
 def test_threads_do_not_matter(device, generator):
     def draw() -> list[torch.Tensor]:
         drawn = [
-            fill(torch.empty(100_001, dtype=dtype, device=device), seeded(generator, 4)).cpu()
-            for fill in FILLS.values()
+            each(parameters.to(dtype), seeded(generator, 4)).cpu()
+            for each in DRAWS
             for dtype in (torch.float32, torch.float64)
         ]
         drawn.append(torch.randperm(100_001, generator=seeded(generator, 4), device=device).cpu())
         return drawn
 
+    parameters = torch.rand(50_001, 3, device=device)
     single, several = with_threads(1, draw), with_threads(4, draw)
     assert all(torch.equal(a, b) for a, b in zip(single, several, strict=True))
 

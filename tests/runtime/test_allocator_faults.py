@@ -232,26 +232,22 @@ def test_setting(setting: str) -> None:
 # ---- A device that has the memory, but does not give as much in one piece ----
 
 AT_ONCE = """
-from tests.lying_drivers import use_table
-from torch_outboard.drivers.contract import FUNCTIONS, Status
+from tests.lying_drivers import replaced
+from torch_outboard.drivers.contract import Status
 
 LARGEST = 64 * MIB
 
-def limit_allocations(table, original):
-    def device_properties(context, device, properties):
-        status = original.device_properties(context, device, properties)
-        properties.contents.max_allocation = LARGEST
-        return status
+def device_properties(original, device, properties):
+    status = original.device_properties(None, device, properties)
+    properties.contents.max_allocation = LARGEST
+    return status
 
-    def allocate(context, wanted, address):
-        if wanted.contents.bytes > LARGEST:
-            return Status.OUT_OF_MEMORY
-        return original.allocate(context, wanted, address)
+def allocate(original, wanted, address):
+    if wanted.contents.bytes > LARGEST:
+        return Status.OUT_OF_MEMORY
+    return original.allocate(None, wanted, address)
 
-    for function in (device_properties, allocate):
-        setattr(table, function.__name__, FUNCTIONS[function.__name__](function))
-
-use_table(limit_allocations)
+replaced(list, device_properties=device_properties, allocate=allocate)()
 """
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.runtime.memory_checks import run_program
 from tests.support import run_python, try_python
 
 pytestmark = pytest.mark.by_turns(2)
@@ -54,35 +55,23 @@ for name in waits:
         assert "seconds: work that its driver was given has not ended" in line
 
 
-LOST = """
-import ctypes
-import torch
-import torch_outboard
-from torch_outboard.drivers import contract, host
-
-good = contract.load(host.library_path())
-lying = contract.Driver()
-ctypes.memmove(ctypes.byref(lying), ctypes.byref(good), ctypes.sizeof(lying))
-functions = []
 # A driver that loses events: none of them ever happens.
-for name in ("event_query", "queue_query"):
-    functions.append(contract.FUNCTIONS[name](lambda context, handle: 1))
-    setattr(lying, name, functions[-1])
-torch_outboard.use_driver(lying)
-event = torch.Event("host")
-x = torch.ones(1 << 20, device="host")
-x.copy_(torch.ones(1 << 20).pin_memory(), non_blocking=True)
-event.record()
-try:
-    event.synchronize()
-except RuntimeError as error:
-    print(error)
+LOST = """
+from tests.lying_drivers import replaced
+pending = lambda *_: 1
+replaced(list, event_query=pending, queue_query=pending)()
 """
 
 
 def test_an_event_that_never_happens() -> None:
-    printed = run_python(LOST, OUTBOARD_WAIT_TIMEOUT="0.3", timeout=60)
-    assert "`event_synchronize` was given up after 0.3 seconds" in printed
+    code = """
+event = torch.Event(device)
+x = torch.ones(1 << 20, device=device)
+x.copy_(torch.ones(1 << 20).pin_memory(), non_blocking=True)
+event.record()
+fails(event.synchronize, "`event_synchronize` was given up after 0.3 seconds")
+"""
+    run_program(code, before=LOST, OUTBOARD_DRIVER="host", OUTBOARD_WAIT_TIMEOUT="0.3")
 
 
 # Work that is captured does not count, nor does a replay for more than one.
@@ -163,23 +152,20 @@ print("ends")
 """
 
 
-@pytest.mark.parametrize(
-    ("driver", "settings"),
-    [
-        (
-            "host",
-            {
-                "OUTBOARD_TORTURE": "delay_us=100",
-                "OUTBOARD_HOST_ACCESS": "separate",
-                "OUTBOARD_FALLBACK_COPIED": "allow",
-            },
-        ),
-        ("ocl", {"OUTBOARD_PLACEMENT": "device"}),
-    ],
-)
-def test_exit_while_a_daemon_thread_trains(driver: str, settings: dict[str, str]) -> None:
+TRAINING = {
+    "host": {
+        "OUTBOARD_TORTURE": "delay_us=100",
+        "OUTBOARD_HOST_ACCESS": "separate",
+        "OUTBOARD_FALLBACK_COPIED": "allow",
+    },
+    "ocl": {"OUTBOARD_PLACEMENT": "device"},
+}
+
+
+@pytest.mark.parametrize("driver", TRAINING)
+def test_exit_while_a_daemon_thread_trains(driver: str) -> None:
     start = time.monotonic()
-    done = try_python(EXIT, driver, timeout=100, **{"OUTBOARD_DRIVER": driver, **settings})
+    done = try_python(EXIT, driver, timeout=100, OUTBOARD_DRIVER=driver, **TRAINING[driver])
     assert done.stdout.split()[0] in ("ends", "refused")
     assert time.monotonic() - start < 60
     # Python stops a daemon thread where it wants the interpreter's lock, and PyTorch cannot be left

@@ -17,17 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.compile_versions import ROOT
-from tests.sanitizers.native_build import (
-    ADDRESS,
-    COMMON_FLAGS,
-    BuildError,
-    build_package,
-    compile_sources,
-    default_jobs,
-    fail,
-    link,
-)
+from tests.sanitizers.native_build import ADDRESS, ROOT, build_package, call, fail
 
 FOLDERS = (
     "runtime tensors transfer cpu_kernels random dispatch autograd accelerator_operators drivers"
@@ -35,6 +25,7 @@ FOLDERS = (
 TESTS = [f"tests/{name}" for name in FOLDERS.split()]
 # Freed memory stays with the process for a while, so that uses of it are found.
 DESELECTED = "tests/drivers/test_driver_memory.py::test_freed_memory_goes_back_to_the_system[ocl"
+HERE = Path(__file__).resolve().parent
 FINDINGS = ADDRESS.folder / "findings"
 REPORTS = ADDRESS.folder / "libundefined_reports.so"
 KNOWN_FAULTS = ADDRESS.folder / "libknown_faults.so"
@@ -48,18 +39,11 @@ library.read_beyond_the_end(8)
 
 
 def build_reports() -> None:
-    """Builds what the run needs besides the package.
-
-    Raises:
-        BuildError: with what the compiler or the linker said.
-    """
+    """Builds what the run needs besides the package."""
     # What is preloaded into every process is not sanitized.
-    for target, flags in ((REPORTS, []), (KNOWN_FAULTS, ADDRESS.flags)):
-        name = target.stem.removeprefix("lib")
-        flags = ["-std=gnu11", *COMMON_FLAGS, *flags]
-        folder = ADDRESS.folder / "objects"
-        objects = compile_sources([f"tests/sanitizers/{name}.c"], "c", flags, folder, 1)
-        link(objects, target, "c", [*flags, "-ldl"], shared=True)
+    for target, compiler in ((REPORTS, "cc"), (KNOWN_FAULTS, os.environ["CC"])):
+        source = HERE / f"{target.stem.removeprefix('lib')}.c"
+        call([compiler, "-std=gnu11", "-shared", "-fPIC", source, "-o", target, "-ldl"])
 
 
 def environment(package: Path) -> dict[str, str]:
@@ -99,41 +83,24 @@ def empty_findings() -> None:
 
 
 def check_reports(variables: dict[str, str]) -> None:
-    """Checks that what the sanitizers find arrives in the logs.
-
-    Raises:
-        BuildError: if it does not.
-    """
+    """Checks that what the sanitizers find arrives in the logs."""
     empty_findings()
     command = [sys.executable, "-c", COMMIT_KNOWN_FAULTS, str(KNOWN_FAULTS)]
     subprocess.run(command, env=variables, check=False)
     found = "".join(findings().values())
     for words in ("signed integer overflow", "heap-buffer-overflow"):
         if words not in found:
-            raise BuildError(f"No log of the sanitizers reports a {words}: {found or 'nothing'}")
+            fail(f"no log of the sanitizers reports a {words}: {found or 'nothing'}")
     empty_findings()
 
 
-def lay_out_tests(folder: Path) -> None:
-    """Copies the tests beside the package: pytest puts the folder they lie in on Python's path."""
-    for name in ("tests", "examples", "csrc"):
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(ROOT / name, folder / name, ignore=skip)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-
-
 def main(arguments: Sequence[str]) -> int:
-    try:
-        package = build_package(ADDRESS, default_jobs())
-        build_reports()
-        variables = environment(package)
-        check_reports(variables)
-    except BuildError as error:
-        return fail(error)
-    lay_out_tests(package)
+    package = build_package(ADDRESS)
+    build_reports()
+    variables = environment(package)
+    check_reports(variables)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-o", "timeout=1200", "-m", "not slow", "-n", str(default_jobs())]
+    command += ["-o", "timeout=1200", "-m", "not slow", "-n", os.environ.get("MAX_JOBS") or "auto"]
     command += [f"--deselect={DESELECTED}"]
     command += arguments or TESTS
     status = subprocess.run(command, cwd=package, env=variables, check=False).returncode

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -70,43 +72,15 @@ class Worker {
   explicit Worker(unsigned seed) : random_(seed) {}
 
   void step() {
-    switch (below(14)) {
-      case 0:
-      case 1:
-      case 2:
-        allocate();
-        break;
-      case 3:
-      case 4:
-        free_one();
-        break;
-      case 5:
-        fill_and_read();
-        break;
-      case 6:
-        use_elsewhere();
-        break;
-      case 7:
-        give_away();
-        break;
-      case 8:
-        run_host_kernel();
-        break;
-      case 9:
-        use_pinned_memory();
-        break;
-      case 10:
-        adopt();
-        break;
-      case 11:
-        switch_stream();
-        break;
-      case 12:
-        expect_no_fault();
-        break;
-      default:
-        ask();
-    }
+    using Step = void (Worker::*)();
+    static constexpr Step kSteps[] = {
+        &Worker::allocate,          &Worker::allocate,  &Worker::allocate,
+        &Worker::free_one,          &Worker::free_one,  &Worker::fill_and_read,
+        &Worker::use_elsewhere,     &Worker::give_away, &Worker::run_host_kernel,
+        &Worker::use_pinned_memory, &Worker::adopt,     &Worker::switch_stream,
+        &Worker::expect_no_fault,   &Worker::ask,
+    };
+    (this->*kSteps[below(std::size(kSteps))])();
   }
 
   void clear() { held_.clear(); }
@@ -241,32 +215,20 @@ class Worker {
   }
 
   void ask() {
-    switch (below(8)) {
-      case 0:
-        caching_allocator()->emptyCache();
-        break;
-      case 1:
-        expect(caching_allocator()->getDeviceStats(kDevice).allocated_bytes[0].current >= 0,
-               "a statistic");
-        break;
-      case 2:
-        caching_allocator()->snapshot();
-        break;
-      case 3:
-        synchronize_device(kDevice);
-        break;
-      case 4:
-        query_stream(stream().stream());
-        break;
-      case 5:
-        caching_allocator()->getMemoryInfo(kDevice);
-        break;
-      case 6:
-        reserve_philox(std::nullopt, kDevice, 4);
-        break;
-      default:
-        synchronize_stream(stream().stream());
-    }
+    const std::function<void()> questions[] = {
+        [] { caching_allocator()->emptyCache(); },
+        [] { caching_allocator()->snapshot(); },
+        [] { caching_allocator()->getMemoryInfo(kDevice); },
+        [] { synchronize_device(kDevice); },
+        [] { reserve_philox(std::nullopt, kDevice, 4); },
+        [this] { query_stream(stream().stream()); },
+        [this] { synchronize_stream(stream().stream()); },
+        [] {
+          const auto statistics = caching_allocator()->getDeviceStats(kDevice);
+          expect(statistics.allocated_bytes[0].current >= 0, "a statistic");
+        },
+    };
+    questions[below(std::size(questions))]();
   }
 
   std::mt19937 random_;

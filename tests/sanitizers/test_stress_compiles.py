@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+import sysconfig
 
 import pytest
+from torch.utils.cpp_extension import include_paths
 
-from tests.sanitizers.native_build import ROOT, THREAD, compiler, extensions, torch_flags
+from tests.compile_versions import ROOT, project_sources
 from tests.sanitizers.thread import STRESS
 
 pytestmark = pytest.mark.slow
 
 
 def test_stress_compiles():
-    found, _ = extensions()
-    flags = torch_flags(found["libtorch_outboard"], THREAD)
-    command = [*compiler("c++"), *flags, "-fsyntax-only", STRESS]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    source = next(each for each in project_sources() if each.path.startswith("csrc/runtime/"))
+    folders = [*source.include, *include_paths(), sysconfig.get_path("include")]
+    command = ["c++", *source.flags, *(f"-I{folder}" for folder in folders), "-fsyntax-only"]
+    answer = subprocess.run([*command, STRESS], cwd=ROOT, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr

@@ -15,40 +15,41 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.sanitizers.native_build import (
-    THREAD,
-    BuildError,
-    build_driver,
-    compile_sources,
-    default_jobs,
-    extensions,
-    fail,
-    link,
-    torch_flags,
-    torch_link_flags,
-)
+from torch.utils import cpp_extension
+
+from tests.compile_versions import ROOT, load_setup
+from tests.sanitizers.native_build import THREAD, call, fail
 
 HERE = Path(__file__).resolve().parent
 STRESS = "tests/sanitizers/stress.cpp"
 ACCESSES = ("shared", "separate")
 
 
-def build(jobs: int) -> tuple[Path, Path]:
-    """The program and the driver.
-
-    Raises:
-        BuildError: with what the compiler or the linker said.
-    """
-    found, _ = extensions()
-    library = found["libtorch_outboard"]
-    sources = [s for s in library.sources if s.startswith("csrc/runtime/")]
-    flags = torch_flags(library, THREAD)
-    objects = compile_sources([*sources, STRESS], "c++", flags, THREAD.folder / "objects", jobs)
-    program = THREAD.folder / "stress"
-    link(objects, program, "c++", torch_link_flags(THREAD), shared=False)
-    driver = THREAD.folder / "libob_host.so"
-    build_driver(found["libob_host"], THREAD, driver, jobs)
-    return program, driver
+def build() -> tuple[str, Path]:
+    """The program and the driver."""
+    THREAD.use_compilers()
+    found = {e.name.rpartition(".")[2]: e for e in load_setup().native_extensions()}
+    library, driver = found["libtorch_outboard"], found["libob_host"]
+    runtime = [source for source in library.sources if source.startswith("csrc/runtime/")]
+    print(f"==> building in {THREAD.folder}", flush=True)
+    try:
+        program = cpp_extension.load(
+            "stress",
+            [str(ROOT / source) for source in (*runtime, STRESS)],
+            extra_cflags=library.extra_compile_args,
+            extra_ldflags=["-ldl", "-lpthread"],
+            extra_include_paths=library.include_dirs,
+            build_directory=str(THREAD.folder),
+            is_python_module=False,
+            is_standalone=True,
+        )
+    except RuntimeError as error:
+        fail(str(error))
+    driver_library = THREAD.folder / "libob_host.so"
+    includes = [f"-I{folder}" for folder in driver.include_dirs]
+    command = [os.environ["CC"], *driver.extra_compile_args, *includes, *driver.sources]
+    call([*command, "-o", driver_library, *driver.extra_link_args])
+    return program, driver_library
 
 
 def main() -> int:
@@ -56,10 +57,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20, help="per kind of memory")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    try:
-        program, driver = build(default_jobs())
-    except BuildError as error:
-        return fail(error)
+    program, driver = build()
     status = 0
     for access in ACCESSES:
         print(f"==> {access} memory, {options.seconds:g} s, seed {options.seed}", flush=True)
@@ -70,7 +68,7 @@ def main() -> int:
             "OUTBOARD_WORK_IN_FLIGHT": "64",
             "TSAN_OPTIONS": f"suppressions={HERE}/thread_suppressions.txt:second_deadlock_stack=1",
         }
-        command = [str(program), str(driver), str(options.seconds), str(options.seed)]
+        command = [program, str(driver), str(options.seconds), str(options.seed)]
         limit = 20 * options.seconds + 120
         if subprocess.run(command, env=variables, check=False, timeout=limit).returncode != 0:
             status = 1

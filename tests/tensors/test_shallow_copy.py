@@ -15,18 +15,6 @@ CPU = torch.device("cpu")
 # ---- Modules
 
 
-def test_hooks_and_flags_of_a_parameter_stay(device):
-    layer = nn.Linear(2, 2)
-    layer.bias.requires_grad_(False)
-    layer.weight.note = "mine"
-    layer.weight.register_hook(lambda gradient: gradient * 10)
-    layer.to(device)
-    assert layer.weight.note == "mine"
-    assert not layer.bias.requires_grad
-    layer(torch.ones(1, 2, device=device)).sum().backward()
-    torch.testing.assert_close(layer.weight.grad.cpu(), torch.full((2, 2), 10.0))
-
-
 def test_a_module_moves_in_inference_mode(device):
     with torch.inference_mode():
         layer = nn.Linear(2, 2)

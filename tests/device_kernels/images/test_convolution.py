@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
+from torch.nn import functional
 
 from tests.device_kernels.on_device import compare
 
@@ -13,43 +17,28 @@ def check(
     input_sizes: tuple[int, ...],
     weight_sizes: tuple[int, ...],
     *,
-    stride: int | tuple[int, ...] = 1,
-    padding: int | tuple[int, ...] = 0,
-    dilation: int | tuple[int, ...] = 1,
-    output_padding: int | tuple[int, ...] = 0,
     transposed: bool = False,
-    groups: int = 1,
     bias: bool = True,
     dtype: torch.dtype = torch.float32,
     memory_format: torch.memory_format = torch.contiguous_format,
     tolerance: float = 1e-4,
+    **options: Any,
 ) -> None:
     """Forward and all gradients on the device, by device kernels, against CPU."""
-    count = len(input_sizes) - 2
+    channels = weight_sizes[1] * options.get("groups", 1) if transposed else weight_sizes[0]
+    sizes = [input_sizes, weight_sizes, *([(channels,)] if bias else [])]
+    leaves = [torch.randn(each).to(dtype) for each in sizes]
+    leaves[0] = leaves[0].to(memory_format=memory_format)
+    name = f"conv{'_transpose' if transposed else ''}{len(input_sizes) - 2}d"
+    convolution = partial(getattr(functional, name), **options)
+    gradient = torch.randn_like(convolution(*leaves))
 
-    def each(value: int | tuple[int, ...]) -> list[int]:
-        return [value] * count if isinstance(value, int) else list(value)
+    def run(gradient, *leaves):
+        result = convolution(*leaves)
+        return result, *torch.autograd.grad(result, leaves, gradient)
 
-    channels = weight_sizes[1] * groups if transposed else weight_sizes[0]
-    input = torch.randn(input_sizes).to(dtype).to(memory_format=memory_format)
-    weight = torch.randn(weight_sizes).to(dtype)
-    offsets = torch.randn(channels).to(dtype) if bias else None
-    options = (
-        each(stride), each(padding), each(dilation), transposed, each(output_padding), groups,
-    )  # fmt: skip
-    sizes = [channels] if bias else None
-
-    def run(input, weight, offsets, gradient):
-        result = torch.ops.aten.convolution(input, weight, offsets, *options)
-        gradients = torch.ops.aten.convolution_backward(
-            gradient, input, weight, sizes, *options, [True, True, bias]
-        )
-        return result, *gradients
-
-    operands = input, weight, offsets
-    gradient = torch.randn_like(torch.ops.aten.convolution(*operands, *options))
     near = {"rtol": tolerance, "atol": tolerance * 10}
-    ran = compare(device, run, *operands, gradient, **near)
+    ran = compare(device, run, gradient, *(leaf.requires_grad_() for leaf in leaves), **near)
     assert {"aten::convolution", "aten::convolution_backward"} <= ran
 
 
@@ -132,22 +121,10 @@ def test_layouts_of_results_are_those_of_cpu(device, dimensions, last, transpose
 
 def test_single_filter_that_was_cut_out_of_others(device):
     # Contiguous, and the stride of its first dimension says nothing.
-    def run(x, others, stride):
-        weight = others[:1, :2]
-        assert weight.is_contiguous()
-        assert weight.stride(0) == 54
-        upwards = torch.conv_transpose2d(x[:, :1], weight, stride=stride)
-        return torch.conv2d(x, weight, stride=stride), upwards
-
+    x, weight = torch.randn(2, 2, 8, 8), torch.randn(4, 6, 3, 3)[:1, :2]
+    assert weight.is_contiguous()
+    assert weight.stride(0) == 54
+    near = {"rtol": 1e-4, "atol": 1e-4}
     for stride in (1, 2):
-        sizes = (2, 2, 8, 8), (4, 6, 3, 3)
-        compare(device, run, *(torch.randn(s) for s in sizes), stride, rtol=1e-4, atol=1e-4)
-
-
-def test_only_what_the_mask_asks_for(device):
-    def run(gradient, x, weight):
-        options = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
-        return torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
-
-    sizes = (2, 4, 6, 6), (2, 3, 8, 8), (4, 3, 3, 3)
-    compare(device, run, *(torch.randn(s) for s in sizes), rtol=1e-4, atol=1e-3)
+        compare(device, partial(torch.conv2d, stride=stride), x, weight, **near)
+        compare(device, partial(torch.conv_transpose2d, stride=stride), x[:, :1], weight, **near)

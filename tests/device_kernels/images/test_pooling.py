@@ -1,7 +1,5 @@
 """Pooling, interpolation and sampling at the places of grids by device kernels, against CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

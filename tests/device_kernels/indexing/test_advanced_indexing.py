@@ -128,5 +128,4 @@ INDICES = [
 def test_results_have_the_order_in_memory_of_cpu(device, order):
     x = torch.randn(5, 5, 5).permute(order)
     for index in INDICES:
-        there = tuple(i.to(device) if isinstance(i, torch.Tensor) else i for i in index)
-        torch.testing.assert_close(x.to(device)[there].cpu(), x[index], check_stride=True)
+        compare(device, lambda x, index: x[index], x, index, check_stride=True)

@@ -1,19 +1,16 @@
 """Indices out of range, above all those that 32 bits would turn into ones that exist."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
 import torch
 from torch.nn.functional import nll_loss
 
-from tests.device_kernels.on_device import compare
-from tests.index_probes import PROBES, WRONG, disagreement, outcome
+from tests.device_kernels.on_device import assert_raises_as_on_cpu, compare
+from tests.index_probes import PROBES, WRONG, Memory, disagreement, outcome
+from tests.opinfo.checks import CPU, attempt
 from tests.turns import number_of, turn
 from torch_outboard import fallback
-
-CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -63,37 +60,27 @@ def test_embeddings_ignore_their_padding_row(device):
         compare(device, backward, torch.ones(2, 3), torch.tensor([1, 2]), 4, padding, False)
 
 
-WRITERS = {
-    "index_add_": lambda x, i, one: x.index_add_(0, i, one),
-    "index_copy_": lambda x, i, one: x.index_copy_(0, i, one),
-    "index_fill_": lambda x, i, one: x.index_fill_(0, i, 1),
-    "index_reduce_": lambda x, i, one: x.index_reduce_(0, i, one, "amax"),
-    "index_put_": lambda x, i, one: x.index_put_((i,), one),
-    "put_": lambda x, i, one: x.put_(i, one),
-    "scatter_": lambda x, i, one: x.scatter_(0, i, one),
-    "gather": lambda x, i, one: x.gather(0, i),
-    "take": lambda x, i, one: x.take(i),
-    "index_select": lambda x, i, one: x.index_select(0, i),
-    "index": lambda x, i, one: x[i],
-    "a mask of another size": lambda x, i, one: x.expand(3, 3)[x[:2] > 0],
-}
+# CPU raises one type for rows and another one for columns.
+OTHER_TYPES = {"index_select of columns", "index_add_ of columns"}
 
 
-@pytest.mark.filterwarnings("ignore:index_reduce")
 def test_exceptions_are_those_of_cpu(device):
     wrong = {}
-    for name, call in WRITERS.items():
-        kinds = []
-        for place in (CPU, device):
-            x = torch.zeros(3, device=place)
-            try:
-                call(x, torch.tensor([7], device=place), torch.ones(1, device=place)).sum().item()
-                kinds.append(None)
-            except (IndexError, RuntimeError) as error:
-                kinds.append(type(error))
+    for probe in PROBES:
+        if probe.follows:
+            continue  # on CPU that writes elsewhere
+        index = next(probe.wrong(()))
+
+        def call(place, probe=probe, index=index):
+            probe.call(index.to(place), Memory(place))
+            torch.accelerator.synchronize()
+
+        kinds = [type(attempt(partial(call, place)).error) for place in (CPU, device)]
+        attempt(torch.accelerator.synchronize)  # what else was found wrong meanwhile
         if kinds[0] is not kinds[1]:
-            wrong[name] = kinds
-    assert not wrong
+            wrong[probe.name] = kinds
+    assert set(wrong) <= OTHER_TYPES, wrong
+    assert_raises_as_on_cpu(device, lambda x: x.expand(3, 3)[x[:2] > 0], torch.zeros(3))
 
 
 def test_sums_of_repeats_that_overflow(device):

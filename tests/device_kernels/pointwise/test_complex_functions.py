@@ -102,6 +102,13 @@ def test_special_values_of_two_operands(device, function, dtype):
     compare(device, function, a, b)
 
 
+def test_powers_of_negative_bases(device):
+    def work(x):
+        return torch.logspace(-3, 4.3, 9, base=-2, dtype=torch.complex64, device=x.device)
+
+    compare(device, work, torch.empty(0), support=frozenset())
+
+
 def test_large_powers_are_precise(device):
     z, w = 5 * torch.randn(2, 500, dtype=torch.complex64)
     known = torch.pow(z.to(torch.complex128), w.to(torch.complex128))

@@ -1,7 +1,5 @@
 """Integers divided by zero: CPU raises at the call, the device there or at the next wait."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

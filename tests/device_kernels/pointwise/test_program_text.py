@@ -1,7 +1,5 @@
 """The program of a pointwise row that docs/kernels.md shows is the one that the engine makes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import torch_outboard  # noqa: F401
 from tests.device_kernels import gpu_driver
-from tests.device_kernels.on_device import with_strides
+from tests.opinfo.transplant import Transplant
 from torch_outboard.drivers.contract import Feature
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -93,14 +93,6 @@ def results(
     return [out.detach(), *torch.autograd.grad(out, leaves, gradient)]
 
 
-def on_device(tensor: torch.Tensor) -> torch.Tensor:
-    """With the same strides, also where they are 0."""
-    if 0 in tensor.stride():
-        first = tensor[..., :1].clone(memory_format=torch.contiguous_format)
-        return first.to("ocl").expand(tensor.shape)
-    return with_strides(tensor, "ocl")
-
-
 def differences(call: Call, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
     """The largest difference from float32 on CPU of the same values, by the largest value."""
     _, tensors, options = call
@@ -114,8 +106,7 @@ def differences(call: Call, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
     if "expanded" in call[0]:
         gradient = gradient[..., :1].expand(query.shape)
     expected = results([x.float() for x in rounded], gradient.float(), options)
-    moved = {k: v.to("ocl") if isinstance(v, torch.Tensor) else v for k, v in options.items()}
-    actual = results([on_device(x) for x in rounded], on_device(gradient), moved)
+    actual = results(*Transplant(torch.device("ocl"))((rounded, gradient, options)))
     names = ("output", "gradient of query", "gradient of key", "gradient of value")
     for name, want, got in zip(names, expected, actual, strict=True):
         # Where one key has all the weight, gradients are differences of rounded numbers.

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 import torch_outboard  # noqa: F401
-from tests.device_kernels.on_device import with_strides
+from tests.opinfo.transplant import Transplant
 from torch_outboard.drivers.contract import Feature
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -92,7 +92,7 @@ def error_of(function: Function, tensors: list[torch.Tensor], dtype: torch.dtype
     """The largest difference from float32 on CPU of the same values, by the results' size."""
     rounded = [x.to(dtype) for x in tensors]
     expected = function(*(x.float() for x in rounded)).double()
-    actual = function(*(with_strides(x, "ocl") for x in rounded)).cpu().double()
+    actual = function(*Transplant(torch.device("ocl"))(rounded)).cpu().double()
     return float((actual - expected).abs().max() / expected.abs().max())
 
 

@@ -1,7 +1,5 @@
 """Scaled dot-product attention by device kernels, against CPU."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 import torch
 
-from tests.device_kernels.on_device import with_strides
+from tests.device_kernels.on_device import difference
+from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
 
 NEAR = {"rtol": 1e-5, "atol": 1e-4}
@@ -18,7 +19,7 @@ LESS_NEAR = {"rtol": 1e-5, "atol": 1e-3}  # sums of many
 def check(function, *tensors: torch.Tensor, device: torch.device, **options: float) -> None:
     """`function(*tensors)` by device kernels against CPU."""
     expected = function(*tensors)
-    operands = [with_strides(tensor, device) for tensor in tensors]
+    operands = Transplant(device)(tensors)
     with fallback.policy(host="error", copied="error"):
         actual = function(*operands)
     assert actual.device.type == device.type
@@ -73,7 +74,7 @@ def test_results_of_few_columns_or_rows(device, m, k, n):
 
 def test_sums_of_low_precision_are_made_in_float32(device):
     ones = torch.ones(1, 5000, dtype=torch.bfloat16)
-    product = torch.mm(with_strides(ones, device), with_strides(ones.T, device))
+    product = torch.mm(ones.to(device), ones.T.to(device))
     assert product.item() == torch.tensor(5000.0).bfloat16().item()
 
 
@@ -108,11 +109,11 @@ def test_nan_and_infinity_pass(device):
 
 
 def test_an_output_beside_an_operand_in_one_storage(device):
-    x = values(20, 40)
-    dx = with_strides(x, device)
-    torch.mm(dx[:, :20], dx[:, :20], out=dx[:, 20:])
-    torch.testing.assert_close(dx[:, 20:].cpu(), x[:, :20] @ x[:, :20], **NEAR)
-    torch.testing.assert_close(dx[:, :20].cpu(), x[:, :20])
+    def run(x):
+        torch.mm(x[:, :20], x[:, :20], out=x[:, 20:])
+        return x
+
+    assert difference(device, run, values(20, 40)) is None
 
 
 @pytest.mark.parametrize("size", [(3, 4, 5, 6), (4, 17, 30, 19)])

@@ -2,8 +2,6 @@
 are none.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.device_kernels.processes import run_program

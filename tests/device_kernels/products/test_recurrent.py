@@ -3,8 +3,6 @@
 Layers of LSTM as launches for steps in time.
 """
 
-from __future__ import annotations
-
 import copy
 
 import pytest
@@ -56,29 +54,28 @@ def test_training(device, kind, hidden, bias, dtype):
     assert {taken[op] for op in CELLS[kind]} == {"device"}
 
 
-def gradients_at(layer, sequence, *placements):
-    """Gradients of a layer, for each pair of the placement forward and the placement backward."""
+@pytest.mark.parametrize(
+    ("kind", "composed"), [(torch.nn.LSTM, True), (torch.nn.GRU, True), (torch.nn.LSTM, False)]
+)
+def test_a_forward_at_one_placement_and_its_backward_at_the_other(
+    device, shares_memory, kind, composed
+):
+    """Workspaces of cells fit those of composed ones; those of layers differ."""
+    if not composed and not (shares_memory and torch.backends.mkldnn.is_available()):
+        pytest.skip("the host cannot run layers")
+    dtype = torch.bfloat16 if composed else torch.float32
+    layer = kind(6, 20, dtype=dtype).to(device)
+    sequence = torch.randn(3, 4, 6, dtype=dtype).to(device).requires_grad_()
     found = []
-    for forward, backward in placements:
-        with placement.use(forward):
-            total = layer(sequence)[0].float().square().sum()
-        with placement.use(backward):
-            found.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
-    return found
-
-
-MIXED = (("device", "host"), ("host", "device"))
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_workspaces_fit_those_of_composed_cells(device, kind):
-    """A forward at one placement and its backward at the other."""
-    layer = kind(6, 20, dtype=torch.bfloat16).to(device)
-    sequence = torch.randn(3, 4, 6, dtype=torch.bfloat16).to(device).requires_grad_()
-    with torch.backends.mkldnn.flags(enabled=False):  # else layers of LSTM are not composed
-        *mixed, same = gradients_at(layer, sequence, *MIXED, ("device", "device"))
-    for gradients in mixed:
-        assert_close(gradients, same, rtol=0.05, atol=0.02)
+    with torch.backends.mkldnn.flags(enabled=not composed):
+        for forward, backward in (("device", "device"), ("device", "host"), ("host", "device")):
+            with placement.use(forward):
+                total = layer(sequence)[0].float().square().sum()
+            with placement.use(backward):
+                found.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
+    near = {"rtol": 0.05, "atol": 0.02} if composed else {"rtol": 1e-4, "atol": 1e-5}
+    for gradients in found[1:]:
+        assert_close(gradients, found[0], **near)
 
 
 STEPS = ("outboard_layers::lstm_steps", "outboard_layers::lstm_steps_backward")
@@ -163,15 +160,20 @@ def test_biases_have_gradients_of_their_own(device, by_steps):
     assert torch.equal(layer.bias_hh_l0.grad, expected)
 
 
-def test_a_backward_runs_where_its_forward_ran(device, shares_memory):
-    """Workspaces differ."""
-    if not (shares_memory and torch.backends.mkldnn.is_available()):
-        pytest.skip("the host cannot run layers")
-    layer = torch.nn.LSTM(6, 20).to(device)
-    sequence = torch.randn(5, 4, 6, device=device, requires_grad=True)
-    *mixed, same = gradients_at(layer, sequence, *MIXED, ("host", "host"))
-    for gradients in mixed:
-        assert_close(gradients, same, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("setting", placement.PLACEMENTS)
+def test_a_layer_runs_where_its_device_does(device, shares_memory, setting):
+    """By steps of device kernels, or by one call of oneDNN on the host."""
+    layer, sequence = torch.nn.LSTM(6, 20).to(device), torch.randn(5, 4, 6, device=device)
+    expected = copy.deepcopy(layer).cpu()(sequence.cpu())[0]
+    with placement.use(setting), fallback.report() as report:
+        on_device = placement.runs_on_device(device)
+        output = layer(sequence)[0]
+    seen = {row.op for row in report.rows}
+    one_call = not on_device and shares_memory and torch.backends.mkldnn.is_available()
+    assert ("aten::mkldnn_rnn_layer" in seen) == one_call
+    assert ("outboard_layers::lstm_steps" in seen) == on_device
+    assert ("aten::_thnn_fused_lstm_cell" in seen) == (not on_device and not one_call)
+    assert_close(output.cpu(), expected)
 
 
 def test_a_kernel_of_a_user_serves_layers(device):

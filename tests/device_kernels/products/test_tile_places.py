@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.device_kernels.launches import is_processor, launched
-from tests.device_kernels.on_device import with_strides
-from tests.device_kernels.products.test_matrix_product import values
+from tests.device_kernels.products.test_matrix_product import check, values
+from tests.opinfo.transplant import Transplant
 
 PACKING = {"pack_left", "pack_right"}
 # Tiles have 12 rows and 32 columns, or 5 and 16. Full ones, one line more or less, and a few.
@@ -21,8 +21,7 @@ def packed(device: torch.device, left: torch.Tensor, right: torch.Tensor) -> set
     size = (*left.shape[:-1], right.shape[-1])
     added = values(*size, dtype=left.dtype)
     function = torch.baddbmm if len(size) == 3 else torch.addmm
-    a, b = with_strides(left, device), with_strides(right, device)
-    out = with_strides(added, device)
+    a, b, out = Transplant(device)((left, right, added))
     launched(device)
     result = function(out, a, b)
     kernels = launched(device)
@@ -56,19 +55,12 @@ def test_tails(device, sizes, batch):
 @pytest.mark.parametrize("step", [1, 3])
 def test_what_lies_around_does_not_count(device, step):
     """Operands inside of storages of NaN, and at their ends."""
-    operands = []
-    for cut in (
-        (slice(200, 261), slice(300 - 45 * step, 300, step)),
-        (slice(255, 300), slice(203, 300)),
-    ):
-        base = torch.full((300, 300), torch.nan)
-        base[cut] = torch.randn(base[cut].shape)
-        operands.append((base[cut], base.to(device)[cut]))
-    (left, left_there), (right, right_there) = operands
-    near = {"rtol": 1e-5, "atol": 1e-3}
-    torch.testing.assert_close(torch.mm(left_there, right_there).cpu(), left @ right, **near)
-    turned = torch.mm(right_there.T, left_there.T)
-    torch.testing.assert_close(turned.cpu(), right.T @ left.T, **near)
+    left, right = (torch.full((300, 300), torch.nan) for _ in range(2))
+    left, right = left[200:261, 300 - 45 * step :: step], right[255:, 203:]
+    for operand in (left, right):
+        operand.copy_(torch.randn(operand.shape))
+    for operands in ((left, right), (right.T, left.T)):
+        check(torch.mm, *operands, device=device, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.usefixtures("timed")
@@ -106,8 +98,4 @@ def test_choices(device, case):
 @pytest.mark.usefixtures("timed")
 def test_strides_of_zero(device):
     left, right = values(1, 40).expand(60, 40), values(1, 97).expand(40, 97)
-    a, b = (x[:1].to(device).expand(x.shape) for x in (left, right))
-    launched(device)
-    result = torch.mm(a, b)
-    assert launched(device) & PACKING == on_processor(device, set())
-    torch.testing.assert_close(result.cpu(), left @ right, rtol=1e-5, atol=1e-4)
+    assert packed(device, left, right) == on_processor(device, set())

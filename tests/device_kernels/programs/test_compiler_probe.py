@@ -4,8 +4,6 @@ Where `auto` is the host, it is noticed when the placement becomes `device`.
 `python -m torch_outboard doctor` builds and runs a kernel on every device that runs code.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.device_kernels.processes import run_program, try_program

@@ -61,10 +61,10 @@ REFUSED: list[tuple[Callable[[torch.device], torch.Tensor], type[Exception], str
      IndexError, "index out of range in aten::embedding"),
     (lambda d: F.multi_margin_loss(torch.ones(1, 3, device=d), torch.tensor([-1], device=d)),
      RuntimeError, "a target is no class in aten::multi_margin_loss"),
-    (lambda d: torch.bernoulli(torch.tensor([0.5, 1.5], device=d)),
-     RuntimeError, r"a probability is not in \[0, 1\]"),
-    (lambda d: torch.bernoulli(torch.tensor([float("nan")], device=d)),
-     RuntimeError, r"a probability is not in \[0, 1\]"),
+    *((lambda d, p=p: torch.bernoulli(torch.tensor([0.5, p], device=d)),
+       RuntimeError, r"a probability is not in \[0, 1\]") for p in (1.5, float("nan"))),
+    *((lambda d, rate=rate: torch.poisson(torch.tensor([1.0, rate], device=d)),
+       RuntimeError, "invalid Poisson rate") for rate in (-1.0, float("nan"))),
 ]  # fmt: skip
 
 
@@ -158,13 +158,11 @@ def test_memory_that_the_host_cannot_touch(memory):
 
 # ---- Graphs
 
-# Copies to the host and live graphs are counted, which the driver's own do not show.
 _WITH_GRAPHS = """
 import torch, torch_outboard
 import torch.nn.functional as F
-from tests.device_kernels import recording_driver
+from torch_outboard.drivers import torture
 
-recording_driver.use()
 device = torch.device("ocl", 0)
 x = torch.arange(5.0, device=device)
 places = torch.tensor([1, 2], device=device)
@@ -196,7 +194,7 @@ with_graphs = pytest.mark.skipif(
 
 def run_with_graphs(code: str, **env: str) -> list[str]:
     code = _WITH_GRAPHS + textwrap.dedent(code)
-    return run_program(code, OUTBOARD_DRIVER="ocl", **env).splitlines()
+    return run_program(code, OUTBOARD_DRIVER="ocl", OUTBOARD_TORTURE="count", **env).splitlines()
 
 
 @with_graphs
@@ -222,41 +220,42 @@ def test_every_replay_is_asked(memory):
 
         # Nobody asks after kernels that cannot go wrong.
         plain, added = capture(lambda: x + 1)
-        reads = recording_driver.reads
+        reads = torture.calls()["copy_device_to_host"]
         plain.replay()
         torch.accelerator.synchronize()
-        print(recording_driver.reads - reads)
+        print(torture.calls()["copy_device_to_host"] - reads)
 
         # Faults outlive their graph, whether it is reset or gone.
         del plain, outer
-        before = len(recording_driver.graphs)
+        before = torture.live()["graphs"]
         places.fill_(9)
         graph.replay()
-        print(outcome(graph.reset), before - len(recording_driver.graphs))
+        print(outcome(graph.reset), before - torture.live()["graphs"])
         print(outcome(lambda: places.fill_(2).tolist()))
         with graph:
             loss = F.nll_loss(scores, target)
         target.fill_(7)
         graph.replay()
         del graph
-        print(len(recording_driver.graphs))
+        print(torture.live()["graphs"])
         print(outcome(torch.accelerator.synchronize))
 
         # A fault from before a capture is raised by its begin, which waits.
         x.gather(0, places + 9)
-        print(outcome(torch.accelerator.Graph().capture_begin), len(recording_driver.captures))
+        print(outcome(torch.accelerator.Graph().capture_begin))
+        print(torture.calls()["graph_begin"] - torture.calls()["graph_end"])
 
         # A graph that is never replayed expects nothing.
         graph, _ = capture(lambda: x.gather(0, places))
         torch.accelerator.synchronize()
         del graph
-        print(x.gather(0, places).tolist(), len(recording_driver.graphs))
+        print(x.gather(0, places).tolist(), torture.live()["graphs"])
         """,
         OUTBOARD_OCL_MEMORY=memory,
     )
     assert printed == [
         "[1.0, 2.0]", _GATHER, _GATHER, _GATHER, "[3.0, 3.0]", "[3.0, 3.0]", "0",
-        f"{_GATHER} 1", "[2, 2]", "0", _LOSS, f"{_GATHER} 0", "[2.0, 2.0] 0",
+        f"{_GATHER} 1", "[2, 2]", "0", _LOSS, _GATHER, "0", "[2.0, 2.0] 0",
     ]  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """Calls of OpenCL that the host makes for operators, counted on a GPU that does nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

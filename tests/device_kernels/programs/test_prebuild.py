@@ -97,8 +97,12 @@ def test_what_makes_no_sense_is_a_sentence(tmp_path, monkeypatch, capsys):
 MODEL = """
     import torch, torch_outboard
     from torch import nn
+    from torch_outboard import _C
 
+    device = torch_outboard.device_name()
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.GELU())
+"""
+MADE = """
     before = {name: value.clone() for name, value in model.state_dict().items()}
     x = torch.rand(4, 8)
     state = torch.get_rng_state()
@@ -109,14 +113,8 @@ MODEL = """
     assert all(parameter.grad is None for parameter in model.parameters())
     assert next(model.parameters()).device.type == "cpu"
 """
-STEP = """
-    import torch, torch_outboard
-    from torch import nn
-    from torch_outboard import _C
-
-    device = torch_outboard.device_name()
-    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.GELU()).to(device)
-    model(torch.rand(4, 8).to(device)).sum().backward()
+USED = """
+    model.to(device)(torch.rand(4, 8).to(device)).sum().backward()
     torch.get_device_module(device).synchronize()
     print(*_C.program_counts()[:2])
 """
@@ -124,10 +122,10 @@ STEP = """
 
 def test_a_model_is_there_for_the_next_process(environment):
     """Forward and backward, by one call that leaves the model as it is."""
-    built, loaded = map(int, run_program(MODEL, **environment).split())
+    built, loaded = map(int, run_program(MODEL + MADE, **environment).split())
     assert built >= 5
     assert loaded == 0
-    used_built, used_loaded = map(int, run_program(STEP, **environment).split())
+    used_built, used_loaded = map(int, run_program(MODEL + USED, **environment).split())
     assert used_loaded >= built
     # The compiler's first program, which tells that it works.
     assert used_built <= 1

@@ -1,7 +1,5 @@
 """The engine of reductions against CPU: layouts, sizes around its limits, NaN, ties; and scans."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

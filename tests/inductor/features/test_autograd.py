@@ -1,4 +1,4 @@
-"""What surrounds a compiled backward pass: hooks, donated memory, AMP, compiled autograd."""
+"""What surrounds a compiled backward pass: hooks, donated memory, compiled autograd."""
 
 from __future__ import annotations
 
@@ -48,29 +48,3 @@ def test_compiled_autograd(device: torch.device):
         model(x).sum().backward()
     for parameter, want in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, want)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_autocast_and_a_scaler(dtype: torch.dtype, device: torch.device):
-    def weight(compiled: bool) -> torch.Tensor:
-        torch.manual_seed(0)
-        model = nn.Linear(8, 8).to(device)
-        x = torch.randn(4, 8).to(device)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler(device.type, init_scale=64.0)
-
-        def loss(x: torch.Tensor) -> torch.Tensor:
-            with torch.autocast(device.type, dtype=dtype):
-                y = model(x)
-                assert y.dtype == dtype
-                return y.float().square().mean()
-
-        step = torch.compile(loss) if compiled else loss
-        for _ in range(2):
-            scaler.scale(step(x)).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
-        return model.weight.detach().cpu()
-
-    torch.testing.assert_close(weight(True), weight(False), rtol=1e-2, atol=1e-2)

@@ -1,4 +1,4 @@
-"""Operators whose arguments are functions: branches, loops, checkpoints, transforms."""
+"""Operators whose arguments are functions: branches, loops, checkpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch._inductor.utils import run_and_get_code
-from torch.func import grad, jacrev, jvp, vmap
 from torch.utils.checkpoint import checkpoint
 
 from tests.inductor.support import check
@@ -119,30 +118,3 @@ def test_checkpointing_computes_attention_again(device: torch.device):
     torch.testing.assert_close(compiled, gradient(function, "cpu"))
     forward, backward = (code.count("attention_for_cpu.default(") for code in codes)
     assert (forward, backward) == (1, 1), "kept, or computed another time"
-
-
-@pytest.mark.slow
-def test_transforms_of_functions(device: torch.device):
-    def function(w: torch.Tensor, xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        def loss(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-            return (w @ x).tanh().sum()
-
-        return (
-            vmap(grad(loss), (None, 0))(w, xs),
-            jacrev(lambda x: (w @ x).sin())(xs[0]),
-            jvp(lambda x: x.sin(), (xs,), (xs,))[1],
-        )
-
-    check(function, torch.randn(3, 3), torch.randn(4, 3), device=device)
-
-
-@pytest.mark.slow
-def test_a_function_with_other_graphs_in_it(device: torch.device):
-    inner = torch.compile(lambda x: x.sin() + 1)
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        y = x * 2
-        torch._dynamo.graph_break()
-        return inner(y).cos()
-
-    check(function, torch.randn(5), device=device)

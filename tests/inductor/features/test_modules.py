@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import io
-from collections.abc import Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from tests.inductor.support import moved
@@ -69,34 +67,6 @@ def test_threads_share_a_compiled_function(device: torch.device):
             close(compiled(inputs[place].to(device)), expected[place])
 
     in_threads(work, 6)
-
-
-@pytest.mark.by_turns(6)
-def test_a_whole_step_is_compiled(device: torch.device):
-    """Loss, gradients, their norm, the optimizer and its learning rate in one function."""
-
-    def losses(device: object, compile: Callable[..., Callable[..., torch.Tensor]]) -> list[float]:
-        torch.manual_seed(0)
-        model = nn.Linear(8, 4).to(device)
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
-        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=9)
-
-        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-            optimizer.step()
-            scheduler.step()
-            return loss
-
-        run = compile(step)
-        torch.manual_seed(1)
-        batches = [(torch.randn(6, 8), torch.randint(0, 4, (6,))) for _ in range(4)]
-        return [run(x.to(device), y.to(device)).item() for x, y in batches]
-
-    expected = losses("cpu", lambda step: step)
-    assert losses(device, torch.compile) == pytest.approx(expected, rel=1e-4)
 
 
 def test_memory_of_training_steps_does_not_grow(device: torch.device):

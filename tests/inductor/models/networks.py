@@ -12,17 +12,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributions import (
-    Beta,
-    Categorical,
-    Dirichlet,
-    Gamma,
-    MixtureSameFamily,
-    MultivariateNormal,
-    Normal,
-    StudentT,
-    kl_divergence,
-)
 from torch.nn import functional
 
 from tests.programs.networks import RootMeanSquare, UNet
@@ -82,36 +71,12 @@ class Words(nn.Module):
         return functional.cross_entropy(scores.mT, indices, ignore_index=0, label_smoothing=0.1)
 
 
-class Losses(nn.Module):
-    """Of torch.distributions: densities, divergences and entropies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(6, 8)
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        raw = self.inner(x)
-        mean, rate = raw.chunk(2, -1)
-        rate = functional.softplus(rate) + 0.1
-        normal, part = Normal(mean, rate), torch.sigmoid(y)
-        mixture = MixtureSameFamily(Categorical(logits=mean), normal)
-        together = MultivariateNormal(mean, scale_tril=torch.diag_embed(rate))
-        terms = (
-            -normal.log_prob(y), kl_divergence(normal, Normal(torch.zeros_like(mean), 1.0)),
-            -mixture.log_prob(y[:, 0]), -together.log_prob(y), normal.entropy(),
-            -StudentT(rate + 2.0, mean, rate).log_prob(y), -Beta(rate, rate + 1).log_prob(part),
-            -Gamma(rate, rate).log_prob(part), -Dirichlet(rate).log_prob(y.softmax(-1)),
-            -Categorical(logits=raw).log_prob(y.abs().argmax(-1)),
-        )  # fmt: skip
-        return torch.stack([term.mean() for term in terms]).sum()
-
-
-def transformer(dropout: float = 0.0) -> nn.Module:
+def transformer() -> nn.Module:
     def call(layer: nn.Transformer, x: torch.Tensor, y: torch.Tensor) -> Any:
         mask = layer.generate_square_subsequent_mask(y.size(1), device=y.device, dtype=y.dtype)
         return layer(x, y, tgt_mask=mask, tgt_is_causal=True)
 
-    return Called(nn.Transformer(16, 4, 1, 1, 32, dropout, batch_first=True), call)
+    return Called(nn.Transformer(16, 4, 1, 1, 32, dropout=0.0, batch_first=True), call)
 
 
 def encoder() -> nn.Module:
@@ -159,9 +124,6 @@ NETWORKS: dict[str, Network] = {
     "GRU": Network(partial(recurrent, nn.GRU), sequences),
     "RNN": Network(partial(recurrent, nn.RNN), sequences),
     "embeddings": Network(Words, lambda length=8: {"indices": torch.randint(0, 20, (3, length))}),
-    "distributions": Network(
-        Losses, lambda count=5: {"x": torch.randn(count, 6), "y": torch.randn(count, 4)}
-    ),
     "Transformer": Network(transformer, sequences),
     "TransformerEncoder": Network(encoder, sequences),
 }

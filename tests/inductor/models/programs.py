@@ -155,21 +155,3 @@ def generation(make: Make, how: How, words: int) -> Program:
             yield {"words": result.sequences, "scores": result.logits}
 
     return program
-
-
-def losses(
-    make: Make, batch: Batch, device: torch.device, options: dict[str, Any] | None
-) -> list[float]:
-    """Of training steps on a device from a seed, compiled if there are options."""
-    torch.manual_seed(0)
-    model, given = make().to(device), on(Run(device), batch())
-    called = model if options is None else torch.compile(model, **options)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    values = []
-    for _ in range(STEPS):
-        loss = loss_of(called(**given))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        values.append(loss.item())
-    return values

@@ -2,18 +2,18 @@
 
 The calls are those that samples of the operator database end in: what reaches the dispatcher is
 recorded on CPU, gradients included. In-place and `out=` forms take the arguments of their
-functional form. Which entry reaches which overload stands in `reached.tsv`;
+functional form. An operator is reached by the entry of its name, else by the one that `reached.tsv`
+names before it, or before one of its overloads.
 
     python -m tests.opinfo.arguments.calls
 
-writes it anew, which is needed when the operator tables have new overloads.
+prints what is missing there when the operator tables have new overloads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import textwrap
 import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_map
 
 from tests.opinfo.arguments.isolated import run_each
 from tests.opinfo.arguments.written import WRITTEN
+from tests.opinfo.checks import spread
 from tests.opinfo.comparison import tensors_in
 from tests.opinfo.transplant import Transplant
 from torch_outboard.commands.sample_arguments import attempts, overload_of
@@ -80,10 +81,15 @@ class ArgumentsCall:
 
 
 def run(overload: str, arguments: dict[str, Any]) -> Any:
-    function = overload_of(overload)
-    positional = [arguments[a.name] for a in function._schema.arguments if not a.kwarg_only]
-    keywords = {a.name: arguments[a.name] for a in function._schema.arguments if a.kwarg_only}
-    return function(*positional, **keywords)
+    positional, keywords = unbind(overload, arguments)
+    return overload_of(overload)(*positional, **keywords)
+
+
+def unbind(overload: str, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional arguments and keywords."""
+    schema = overload_of(overload)._schema.arguments
+    positional = [arguments[a.name] for a in schema if not a.kwarg_only]
+    return positional, {a.name: arguments[a.name] for a in schema if a.kwarg_only}
 
 
 def bind(overload: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -119,9 +125,11 @@ class _Calls(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def recorded(entry: str, dtype: torch.dtype, wanted: Collection[str] | None) -> list[ArgumentsCall]:
-    """The calls in which samples of an entry, and their gradients, end on CPU."""
-    op = _entries()[entry]
+def recorded(
+    entry: str, dtype: torch.dtype, wanted: Collection[str] | None, count: int = SAMPLES
+) -> list[ArgumentsCall]:
+    """The calls in which some samples of an entry, and their gradients, end on CPU."""
+    op = entries()[entry]
     if dtype not in op.supported_dtypes("cpu"):
         return []
     differentiable = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
@@ -130,7 +138,7 @@ def recorded(entry: str, dtype: torch.dtype, wanted: Collection[str] | None) -> 
     with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
         samples = list(op.sample_inputs("cpu", dtype, requires_grad=differentiable))
-        for sample in samples[:: -(-len(samples) // SAMPLES)]:
+        for _, sample in spread(samples, count):
             with contextlib.suppress(Exception), mode:
                 value = op.op(sample.input, *sample.args, **sample.kwargs)
                 outputs = [t for t in tensors_in(value) if t.requires_grad]
@@ -140,7 +148,7 @@ def recorded(entry: str, dtype: torch.dtype, wanted: Collection[str] | None) -> 
 
 
 @cache
-def _entries() -> dict[str, Any]:
+def entries() -> dict[str, Any]:
     from torch.testing._internal import common_methods_invocations as database
 
     return {op.full_name: op for op in database.op_db}
@@ -304,61 +312,55 @@ def calls_of(overload: str) -> Iterator[ArgumentsCall]:
 
 @cache
 def reached() -> dict[str, str]:
-    """The entry that stands for each overload of the operator tables, or SCHEMA."""
+    """The entry that stands for each overload of the operator tables, BY_HAND or SCHEMA."""
+    from torch_outboard.ops import tables
+
+    overloads = [name for name in tables.families() if name not in NO_CALL]
+    return {name: entry for name in overloads if (entry := _entry_of(name))}
+
+
+@cache
+def entries_by_operator() -> tuple[dict[str, str], ...]:
+    """Of names that `reached.tsv` lists, that entries have, and that `written.py` has."""
     rows = (line.split("\t") for line in REACHED.read_text().splitlines())
-    return {overload: entry for entry, overloads in rows for overload in overloads.split()}
+    listed = {name: entry for entry, names in rows for name in names.split()}
+    named = {e.removeprefix("nn.functional.").replace(".", "_"): e for e in entries()}
+    named = {name.strip("_"): entry for name, entry in named.items()} | named
+    return listed, named, {base_name(name): BY_HAND for name in WRITTEN}
 
 
-def write_reached() -> None:
+def _entry_of(overload: str) -> str | None:
+    """By the overload, by its operator, or by the operator whose derivative that is."""
+    listed, *others = entries_by_operator()
+    if overload in listed or overload in WRITTEN:
+        return listed.get(overload, BY_HAND)
+    operator = base_name(overload)
+    if operator.startswith("foreach_"):  # they are in a database of their own
+        return SCHEMA
+    for name in (operator, operator.removesuffix("_backward")):
+        for table in (listed, *others):
+            if name in table:
+                return table[name]
+    return None
+
+
+def print_missing() -> None:
+    """Lines for `reached.tsv` of the overloads that have no entry."""
     from torch_outboard.ops import tables
 
     torch.set_num_threads(1)  # forks have none of the other threads
-    overloads = list(tables.families())
+    overloads = [name for name in tables.families() if name not in {*reached(), *NO_CALL}]
     bases = {base_name(name) for name in overloads}
-    found: dict[str, list[tuple[str, list[ArgumentsCall]]]] = {}
-    for entry in _entries():
-        calls = recorded(entry, torch.float32, bases)
-        calls = calls or recorded(entry, torch.int64, bases)
-        by_base: dict[str, list[ArgumentsCall]] = {}
-        for call in calls:
-            by_base.setdefault(base_name(call.overload), []).append(call)
-        for base, of_base in by_base.items():
-            found.setdefault(base, []).append((entry, of_base))
-    rows = dict(_chosen(overloads, found))
-    for overload in set(overloads) - set(rows):
-        print(f"{overload} has no call")
-    by_entry: dict[str, list[str]] = defaultdict(list)
-    for overload in sorted(rows):
-        by_entry[rows[overload]].append(overload)
-    lines = [
-        f"{entry}\t{line}\n"
-        for entry in sorted(by_entry)
-        for line in textwrap.wrap(" ".join(by_entry[entry]), 96, break_on_hyphens=False)
-    ]
-    REACHED.write_text("".join(lines))
-
-
-def _chosen(
-    overloads: list[str], found: dict[str, list[tuple[str, list[ArgumentsCall]]]]
-) -> Iterator[tuple[str, str]]:
-    """Overloads and what `choose` says; in forks, since some CPU kernels end the process."""
-    rest = iter(overloads)
-    for first in rest:
-        reader, writer = os.pipe()
-        if (process := os.fork()) == 0:
-            for overload in (first, *rest):
-                os.write(
-                    writer, f"{choose(overload, found.get(base_name(overload), []))}\n".encode()
-                )
+    found: dict[str, list[tuple[str, list[ArgumentsCall]]]] = defaultdict(list)
+    for entry in entries():
+        calls = recorded(entry, torch.float32, bases) or recorded(entry, torch.int64, bases)
+        for base in {base_name(call.overload) for call in calls}:
+            found[base].append((entry, [c for c in calls if base_name(c.overload) == base]))
+    for overload in overloads:
+        if os.fork() == 0:  # some CPU kernels end the process
+            print(f"{choose(overload, found[base_name(overload)])}\t{overload}", flush=True)
             os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as stream:
-            chosen = first
-            for line in stream:
-                if choice := line.rstrip("\n"):
-                    yield chosen, choice
-                chosen = next(rest, "")
-        os.waitpid(process, 0)
+        os.wait()
 
 
 def choose(overload: str, found: list[tuple[str, list[ArgumentsCall]]]) -> str:
@@ -382,4 +384,4 @@ def choose(overload: str, found: list[tuple[str, list[ArgumentsCall]]]) -> str:
 
 
 if __name__ == "__main__":
-    write_reached()
+    print_missing()

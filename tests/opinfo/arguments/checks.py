@@ -94,6 +94,9 @@ def check_arguments(
                 result.notes.append(f"{variation.label}: PyTorch's CPU kernel: {reason}")
                 difference = None
             result.add(variation.check, sample, difference and f"{variation.label}: {difference}")
+    if not result.available:
+        result.samples = 1
+        result.add("call", 0, "no call runs on CPU: see tests/opinfo/arguments/calls.py")
     return result
 
 
