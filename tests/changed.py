@@ -32,7 +32,8 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/autograd/", "shared:autograd shared:device shared:programs"),
     ("csrc/distributed/", "shared:distributed separate:distributed torture:distributed"),
     ("csrc/profiler/", "shared:profiler ocl:profiler"),
-    ("csrc/python/", "shared:device shared:dispatch shared:runtime ocl:inductor/graphs"),
+    ("csrc/python/", "shared:device shared:dispatch shared:runtime "
+     "ocl:inductor/test_captured_graphs.py"),
     ("csrc/include/", "shared:drivers shared:runtime"),
     ("torch_outboard/drivers/", "shared:drivers shared:runtime separate:transfer "
      "ocl:device_kernels/test_every_family.py"),

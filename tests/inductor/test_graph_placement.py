@@ -7,7 +7,7 @@ import pytest
 from tests.inductor.support import skip_without_kernels
 from tests.support import run_python
 from torch_outboard import _C, placement
-from torch_outboard.inductor.policy import placement_of_graphs
+from torch_outboard.inductor.target import placement_of_graphs
 
 
 def test_a_compiled_graph_takes_eager_operators_to_the_device():

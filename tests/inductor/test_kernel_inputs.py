@@ -10,7 +10,7 @@ from torch._inductor.utils import run_and_get_code
 from torch.testing import assert_close
 
 from torch_outboard import _C
-from torch_outboard.inductor.kernel_inputs import kernel_inputs
+from torch_outboard.inductor.host_code import kernel_inputs
 
 CODE = """
 cpp_fused_0 = async_compile.cpp_pybinding(['float*'], r'''void kernel(float* a) {}''')

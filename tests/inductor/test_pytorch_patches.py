@@ -21,7 +21,7 @@ from torch.utils._sympy.singleton_int import SingletonInt
 
 import torch_outboard
 from torch_outboard import _C
-from torch_outboard.inductor.passes.order_of_draws import pytorch_keeps_it
+from torch_outboard.inductor.passes.random_numbers import pytorch_keeps_order
 from torch_outboard.inductor.pytorch_patches import SETTINGS, be_a_gpu
 from torch_outboard.inductor.target import target_of
 
@@ -118,8 +118,8 @@ def test_parts_of_reductions_are_numbers_for_gpus(device: torch.device):
 
 
 def test_what_later_versions_have():
-    """Then passes/order_of_draws.py does nothing, and `_StreamLine` of wrapper.py has no use."""
-    assert pytorch_keeps_it() == (torch.__version__ >= (2, 13))
+    """Then `KeepOrder` of passes/random_numbers.py and `_StreamLine` of wrapper.py have no use."""
+    assert pytorch_keeps_order() == (torch.__version__ >= (2, 13))
     assert hasattr(DeviceOpOverrides, "current_stream") == (torch.__version__ >= (2, 13))
     sizes = ShapeEnv()
     # A ragged size is taken for a number.

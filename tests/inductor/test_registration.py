@@ -12,7 +12,7 @@ import pytest
 
 import torch_outboard
 from tests.support import run_python
-from torch_outboard.inductor import cache_folder
+from torch_outboard.inductor import registration
 
 
 @pytest.mark.by_turns(2)
@@ -50,11 +50,11 @@ def test_cache_folders(named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def used() -> str:
         # As it was before, also where another folder was named instead.
-        monkeypatch.delenv(cache_folder.VARIABLE, raising=False)
+        monkeypatch.delenv(registration.CACHE_VARIABLE, raising=False)
         if named:
-            monkeypatch.setenv(cache_folder.VARIABLE, str(folder))
-        cache_folder.avoid_folder_of_others()
-        return os.environ.get(cache_folder.VARIABLE, str(folder))
+            monkeypatch.setenv(registration.CACHE_VARIABLE, str(folder))
+        registration.avoid_folder_of_others()
+        return os.environ.get(registration.CACHE_VARIABLE, str(folder))
 
     assert used() == str(folder)
     assert folder.stat().st_mode & 0o777 == 0o700

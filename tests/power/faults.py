@@ -200,7 +200,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compiled-search-right",
         kind="compile",
-        file="torch_outboard/inductor/opencl/search_texts.py",
+        file="torch_outboard/inductor/opencl/algorithms.py",
         old="right ? {after} : {equal};",
         new="{after};",
         effect="Compiled searchsorted and bucketize treat equal elements as with right=True.",
@@ -208,7 +208,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="captured-random-states",
         kind="random",
-        file="torch_outboard/inductor/graphs/states.py",
+        file="torch_outboard/inductor/passes/random_numbers.py",
         old="place.copy_(reserve())",
         new="reserve()",
         effect="A function compiled with reduce-overhead draws the same numbers in each replay.",
@@ -216,7 +216,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="captured-written-input",
         kind="compile",
-        file="torch_outboard/inductor/graphs/captured_graph.py",
+        file="torch_outboard/inductor/captured_graphs.py",
         old="buffers[place], place in copied_back)",
         new="buffers[place], False)",
         effect=(

@@ -1,4 +1,4 @@
-"""What PyTorch's compiler asks of a device: streams, events, properties."""
+"""What PyTorch's compiler and its code ask of a device: streams, events, properties, a guard."""
 
 from __future__ import annotations
 
@@ -100,3 +100,18 @@ class OutboardInterface(DeviceInterface):
     @staticmethod
     def is_triton_capable(device: Any = None) -> bool:
         return False
+
+
+class DeviceGuard:
+    """Makes a device current, and at its end the one that was."""
+
+    __slots__ = ("index", "previous")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __enter__(self) -> None:
+        self.previous = _C.exchange_device(self.index)
+
+    def __exit__(self, *error: object) -> None:
+        _C.exchange_device(self.previous)

@@ -2,27 +2,36 @@
 
 The graph that Inductor gets, after derivatives were taken, is told that everything is on the CPU.
 Its code is then called with CPU tensors over the device's memory, and results become the device's.
+
+AOTAutograd's cache names an entry of Inductor's cache: the code with what it takes to call it for a
+device, under a key of its own.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import hashlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._inductor.codecache import FxGraphCache
 from torch._inductor.codegen.cpp_utils import DTYPE_TO_CPP
-from torch._inductor.output_code import OutputCode
+from torch._inductor.output_code import CompiledFxGraph, OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
-from torch_outboard.inductor.kernel_inputs import kernel_inputs
-from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
-from torch_outboard.inductor.operators.draws import draws
+from torch_outboard.inductor.device_operators import draws, on_device, runs_on_device
 from torch_outboard.inductor.passes.random_numbers import call_host_functions, has_host_values
+from torch_outboard.inductor.target import placement_of_graphs
 from torch_outboard.state import state
+
+log = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 # Inductor rewrites operators that draw so that they give other numbers than eager mode.
@@ -31,6 +40,9 @@ SETTINGS: dict[str, Any] = {"fallback_random": True}
 _GRAPHS_IN_GRAPHS = frozenset(
     {"cond", "while_loop", "scan", "associative_scan", "map_impl", "invoke_subgraph"}
 )
+# Functions of Inductor's, not kernels, that take tensors of any device; from PyTorch 2.14 on, as
+# tuples.
+_CHECKS = {"assert_size_stride", "assert_size_stride_grouped", "assert_alignment"}
 
 
 class HostGraph(OutputCode):
@@ -69,7 +81,10 @@ class EagerGraph(OutputCode):
 
 
 def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of Inductor that compiles a graph, for graphs of devices that share memory."""
+    """The step of Inductor that compiles a graph, for graphs of devices that share memory.
+
+    What code for the host a graph becomes is kept.
+    """
 
     @functools.wraps(inner_compile)
     def compile_graph(
@@ -83,11 +98,15 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
         if len(devices) > 1 or not typed or not _suits_with_calls(graph):
             return EagerGraph(graph)
         index = devices.pop().index or 0
-        kept = _results_of_cpu(graph)
+        cpu_results = _results_of_cpu(graph)
+        calls, own = names_of_calls(graph), _has_own_tensors(graph)
         compiled = inner_compile(
             move(graph, index), [on_cpu(x) for x in inputs], *arguments, **rest
         )
-        return HostGraph(compiled, index, kept)
+        result = HostGraph(compiled, index, cpu_results)
+        if not own:
+            _keep(result, calls, inputs)
+        return result
 
     compile_graph.compiles_for_host = True
     return compile_graph
@@ -271,3 +290,135 @@ def define_calls(names: Sequence[str]) -> None:
     for name in names:
         namespace, operator, overload = name.split(".")
         on_device(getattr(getattr(getattr(torch.ops, namespace), operator), overload))
+
+
+class KeptHostGraph(CompiledFxGraph):
+    """The code of a graph, and what it takes to call it for a device.
+
+    Attributes:
+        device: index of the device.
+        cpu_results: the results that are CPU tensors in the graph itself, too.
+        calls: operators of the device that the code calls.
+    """
+
+    def __init__(
+        self, compiled: CompiledFxGraph, device: int, cpu_results: list[int], calls: list[str]
+    ) -> None:
+        self.__dict__.update(vars(compiled))
+        self.compiled_fn_runner = None  # whoever has it deletes parts of it in the end
+        self.device = device
+        self.cpu_results = cpu_results
+        self.calls = calls
+        self.code: Any = None
+        self.run: Any = None
+
+    def after_deserialization(self, constants: Any) -> str:
+        """Loads the code.
+
+        Raises:
+            OSError: if graphs run elsewhere now, which Inductor's cache takes for a miss.
+        """
+        if placement_of_graphs(self.device) != "host":
+            raise OSError("the graph was cached for another OUTBOARD_PLACEMENT")
+        define_calls(self.calls)
+        self.code = CompiledFxGraph.__new__(CompiledFxGraph)
+        self.code.__dict__.update({**vars(self), "code": None})
+        return str(self.code.after_deserialization(constants))
+
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        self.code.compile_region_name = getattr(self, "compile_region_name", None)
+        self.code.post_compile(example_inputs, constants, graph_kwargs)
+        self.run = HostGraph(self.code, self.device, self.cpu_results)
+
+    def __call__(self, inputs: Any) -> Any:
+        return self.run(inputs)
+
+
+def _has_own_tensors(graph: torch.fx.GraphModule) -> bool:
+    """Whether the graph has memory of the device, which code that is kept had a copy of."""
+    constants = (value for module in graph.modules() for value in vars(module).values())
+    return any(map(is_ours, (*graph.parameters(), *graph.buffers(), *constants)))
+
+
+def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
+    code = result.compiled
+    if getattr(code, "_fx_graph_cache_key", None) is None:
+        return
+    # Graphs of a device that differ in these alone are one for the CPU.
+    about = result.device, result.cpu_results, calls
+    parts = repr((code._fx_graph_cache_key, about))
+    key = f"f{hashlib.sha256(parts.encode()).hexdigest()[:51]}"  # as Inductor's cache has them
+    graph = KeptHostGraph(code, result.device, result.cpu_results, calls)
+    try:
+        with _disable_current_modes():
+            FxGraphCache._save_graph(key, graph, inputs, True, None)
+    except (AttributeError, TypeError) as problem:  # of a PyTorch with another cache
+        log.info("a graph is not cached: %s", problem)
+        return
+    result._fx_graph_cache_key = key
+    result._fx_graph_cache_debug_lines = []
+    result.guards_expr = graph.guards_expr
+
+
+def kernel_inputs(source: str) -> list[int]:
+    """Places of the inputs that only kernels get.
+
+    Those take nothing but the address of a tensor, so that one of the device serves as it is.
+
+    Args:
+        source: what Inductor wrote for a graph: a Python module with kernels in C++, and a function
+            `call` that takes the inputs as a list. None are found in anything else.
+    """
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    functions = [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef) and node.name == "call"
+    ]
+    if len(functions) != 1:
+        return []
+    names = _inputs(functions[0])
+    known = _CHECKS | set(_kernels(module))
+    elsewhere = set(_names_but_arguments(functions[0], known))
+    return [place for place, name in enumerate(names) if name not in elsewhere]
+
+
+def _kernels(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(made := node.value, ast.Call)
+            and isinstance(made.func, ast.Attribute)
+            and made.func.attr == "cpp_pybinding"
+        ):
+            yield node.targets[0].id
+
+
+def _inputs(function: ast.FunctionDef) -> list[str]:
+    """The names in `a, b = args`, with which a function of Inductor's begins."""
+    first = function.body[0]
+    if (
+        isinstance(first, ast.Assign)
+        and isinstance(first.targets[0], ast.Tuple)
+        and isinstance(first.value, ast.Name)
+        and first.value.id == function.args.args[-1].arg
+        and all(isinstance(name, ast.Name) for name in first.targets[0].elts)
+    ):
+        return [name.id for name in first.targets[0].elts if isinstance(name, ast.Name)]
+    return []
+
+
+def _names_but_arguments(node: ast.AST, known: set[str]) -> Iterator[str]:
+    """Names that are read as something else than an argument of one of the `known` functions."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
+        parts = [child.elts if isinstance(child, ast.Tuple) else [child] for child in children]
+        children = [part for some in parts for part in some if not isinstance(part, ast.Name)]
+    for child in children:
+        yield from _names_but_arguments(child, known)

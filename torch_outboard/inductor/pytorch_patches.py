@@ -156,19 +156,13 @@ def set_options_of_graphs() -> None:
     from torch._inductor.virtualized import V
 
     from torch_outboard import _C
-    from torch_outboard.inductor import kept_host_graph
-    from torch_outboard.inductor.ahead_of_time import package
-    from torch_outboard.inductor.lowerings import (
-        complex_numbers,
-        convolutions,
-        embedding_bags,
-        expressions,
-    )
+    from torch_outboard.inductor import ahead_of_time, host_code
+    from torch_outboard.inductor.lowerings import expressions, operators
     from torch_outboard.inductor.lowerings.attention import InlineAttention
-    from torch_outboard.inductor.passes.in_order import InOrder
+    from torch_outboard.inductor.passes.common import InOrder
     from torch_outboard.inductor.passes.known_indices import repeat_by_views
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
-    from torch_outboard.inductor.policy import placement_of_graphs
+    from torch_outboard.inductor.target import placement_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
 
     original = module.compile_fx
@@ -193,8 +187,8 @@ def set_options_of_graphs() -> None:
     ) -> Any:
         patches = dict(config_patches or {})
         if V.aot_compilation:
-            package.check_memory(devices)
-            compile_step = package.compiling_packages
+            ahead_of_time.check_memory(devices)
+            compile_step = ahead_of_time.compiling_packages
             return original(
                 model_,
                 example_inputs_,
@@ -203,7 +197,7 @@ def set_options_of_graphs() -> None:
             )
         placements = set(map(placement_of_graphs, devices))
         if placements == {"host"}:
-            compile_step = kept_host_graph.compiling_for_host
+            compile_step = host_code.compiling_for_host
             return original(
                 model_,
                 example_inputs_,
@@ -223,14 +217,12 @@ def set_options_of_graphs() -> None:
         if config.joint_custom_pre_pass is None:
             first = InOrder(
                 repeat_by_views,
-                embedding_bags.describe_bags,
+                operators.describe_bags,
                 InlineAttention(),
                 UseOwnNumbers(Words),
             )
             patches.setdefault("joint_custom_pre_pass", first)
-        complex_numbers.define_lowerings()
-        convolutions.define_lowerings()
-        embedding_bags.define_lowerings()
+        operators.define_lowerings()
         expressions.define_lowerings()
         keep_python(patches)
         _set_last_pass(patches)
@@ -254,7 +246,7 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
             stacklevel=2,
         )
     elif config.cudagraph_policy is None:
-        from torch_outboard.inductor.graphs.policy import CaptureGraphs
+        from torch_outboard.inductor.captured_graphs import CaptureGraphs
 
         patches.setdefault("cudagraph_policy", CaptureGraphs())
 
@@ -263,7 +255,7 @@ def _set_last_pass(patches: dict[str, Any]) -> None:
     """Sets the passes over graphs of kernels that come after all of Inductor's."""
     from torch._inductor import config
 
-    from torch_outboard.inductor.passes.in_order import InOrder
+    from torch_outboard.inductor.passes.common import InOrder
     from torch_outboard.inductor.passes.joined_parts import join_parts
     from torch_outboard.inductor.passes.reused_values import store_reused
     from torch_outboard.inductor.passes.sums_by_rows import sum_rows_first
@@ -279,9 +271,9 @@ def _keep_order_of_draws(patches: dict[str, Any]) -> None:
     """Sets a pass over graphs that PyTorch has itself from 2.13 on."""
     from torch._inductor import config
 
-    from torch_outboard.inductor.passes.order_of_draws import KeepOrder, pytorch_keeps_it
+    from torch_outboard.inductor.passes.random_numbers import KeepOrder, pytorch_keeps_order
 
-    if not pytorch_keeps_it() and config.post_grad_custom_post_pass is None:
+    if not pytorch_keeps_order() and config.post_grad_custom_post_pass is None:
         patches.setdefault("post_grad_custom_post_pass", KeepOrder())
 
 
@@ -309,16 +301,16 @@ def _for_host(
 
 
 def _with_steps_of_the_device(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments of compile_fx, whose step tells strides of open sizes as they are.
+    """Named arguments of compile_fx, whose step tells strides of dynamic sizes as they are.
 
     The step takes the device for the accelerator also where it runs later, as for a backward.
     """
-    from torch_outboard.inductor.result_strides import telling_open_strides
+    from torch_outboard.inductor.dynamic_sizes import telling_dynamic_strides
 
     step = rest.get("inner_compile", module.compile_fx_inner)
-    if hasattr(step, "tells_open_strides"):
+    if hasattr(step, "tells_dynamic_strides"):
         return rest
-    return {**rest, "inner_compile": _step_of_the_gpu(telling_open_strides(step))}
+    return {**rest, "inner_compile": _step_of_the_gpu(telling_dynamic_strides(step))}
 
 
 def _devices(model: Any, inputs: Any) -> set[int]:
@@ -435,7 +427,7 @@ def split_for_processors() -> None:
     """
     from torch._inductor.choices import InductorChoices
 
-    from torch_outboard.inductor.kernel.reduction.splits import parts_of_reduction
+    from torch_outboard.inductor.kernel.reduction.loops import parts_of_reduction
     from torch_outboard.inductor.target import target_of
 
     original = InductorChoices.reduction_split_factor

@@ -6,15 +6,25 @@ have to know of the device.
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, cast
 
 import torch
+from torch._C import DispatchKey, DispatchKeySet
 
+from torch_outboard import _C
 from torch_outboard.after_import import after_import
+from torch_outboard.ops import program_cache
 from torch_outboard.state import state
+
+# Names the folder of Inductor's cache.
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def register_when_imported() -> None:
@@ -67,7 +77,7 @@ def _register_backend(_: ModuleType) -> None:
     try:
         from torch._inductor.codegen import common
 
-        from torch_outboard.inductor import cache_folder, pytorch_patches
+        from torch_outboard.inductor import pytorch_patches
         from torch_outboard.inductor.lowerings import flex_kernels
         from torch_outboard.inductor.passes import random_numbers
         from torch_outboard.inductor.scheduling import OpenCLScheduling
@@ -81,7 +91,7 @@ def _register_backend(_: ModuleType) -> None:
             stacklevel=2,
         )
         return
-    cache_folder.avoid_folder_of_others()
+    avoid_folder_of_others()
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
@@ -97,7 +107,67 @@ def _count_steps_on_the_device(_: ModuleType) -> None:
 
 def _take_flex_attention(_: ModuleType) -> None:
     from torch_outboard.inductor import pytorch_patches
-    from torch_outboard.inductor.lowerings import flex_autocast
 
     pytorch_patches.take_flex_attention()
-    flex_autocast.register()
+    _cast_flex_attention()
+
+
+def _cast_flex_attention() -> None:
+    """Casts query, key and value under autocast, eager or compiled.
+
+    PyTorch's operator has this for CPU and CUDA alone.
+    """
+    flex_attention = torch.ops.higher_order.flex_attention
+    autocast = DispatchKey.AutocastPrivateUse1
+    if autocast in flex_attention.py_kernels:
+        return
+
+    def converted(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point() or tensor.dtype == torch.float64:
+            return tensor
+        return tensor.to(torch.get_autocast_dtype(tensor.device.type))
+
+    def attend(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others: Any
+    ) -> tuple[torch.Tensor, ...]:
+        with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(autocast)):
+            results: tuple[torch.Tensor, ...] = flex_attention(
+                converted(query), converted(key), converted(value), *others
+            )
+        return results
+
+    flex_attention.py_impl(autocast)(attend)
+
+
+def avoid_folder_of_others() -> None:
+    """Has Inductor use a temporary folder where others can write to the one that it would use.
+
+    Inductor loads pickles, Python and libraries from it and looks at neither owner nor mode. Its
+    default is a name in the folder for temporary files that anybody can guess. Called before
+    Inductor reads anything. Warns if it did.
+    """
+    try:
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+        folder = os.path.abspath(os.environ.get(CACHE_VARIABLE) or default_cache_dir())
+        # Made now, so that nobody else makes it.
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except (ImportError, OSError):
+        return  # Inductor says what is wrong
+    problem = _C.private_folder_problem(folder, program_cache.shared())
+    if not problem:
+        return
+    private = tempfile.mkdtemp(prefix="torchinductor-")
+    os.environ[CACHE_VARIABLE] = private
+    atexit.register(_remove, private, os.getpid())
+    warnings.warn(
+        f"compiled graphs are not kept, because Inductor loads code from its cache and {problem}; "
+        "let it be yours and writable by you alone (chmod go-w), or name another with "
+        f"{CACHE_VARIABLE}",
+        stacklevel=2,
+    )
+
+
+def _remove(folder: str, maker: int) -> None:
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -17,12 +17,11 @@ from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.functions import FloorDiv
 
-from torch_outboard.inductor.definition import KernelDefinition
-from torch_outboard.inductor.kernel import OpenCLKernel
-from torch_outboard.inductor.kernel.body import write_nan_checks
+from torch_outboard.inductor.kernel.body import OpenCLKernel, write_nan_checks
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
-from torch_outboard.inductor.kernel.lanes import inner_size
-from torch_outboard.inductor.kernel.reduction.sorts import can_be_one_kernel, without_ends_of_sorts
+from torch_outboard.inductor.kernel.indices import inner_size
+from torch_outboard.inductor.kernel.parameters import KernelDefinition
+from torch_outboard.inductor.kernel.reduction.loops import can_be_one_kernel, without_ends_of_sorts
 from torch_outboard.inductor.target import target_of
 
 # Of a traceback: file, number and text of a line.

@@ -26,8 +26,12 @@ from torch._inductor.codegen.wrapper import (
 from torch._inductor.utils import DeferredLineBase, LineContext
 from torch._inductor.virtualized import V
 
-from torch_outboard.inductor.definition import KernelDefinition
-from torch_outboard.inductor.kernel.parameters import FAULT, Parameter, text_of_kernel
+from torch_outboard.inductor.kernel.parameters import (
+    FAULT,
+    KernelDefinition,
+    Parameter,
+    text_of_kernel,
+)
 from torch_outboard.inductor.target import Target, target_of
 
 _SURROUNDINGS = (AllocateLine, CommentLine, KernelDefinitionLine, LineContext, NullLine)

@@ -1,13 +1,15 @@
-"""What kernels are written for: the kind of a device, its vectors and work-groups."""
+"""How a device is compiled for: where its graphs run, its vectors and work-groups."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cache
 
 import torch
 
 from torch_outboard import _C
+from torch_outboard.state import state
 
 _GROUP = 256
 # At first two registers of most processors: neighbouring instructions do not wait for each other.
@@ -72,3 +74,48 @@ def _runs(device: torch.device, lanes: int) -> bool:
     # What has run is kept on disk, so that another process does not compile it.
     kernel(*(torch.empty(lanes, dtype=kind, device=device) for kind in _KINDS), 1, 1)
     return True
+
+
+def placement_of_graphs(device: int) -> str:
+    """Where compiled graphs of a device run.
+
+    Returns:
+        "device" for device kernels, "host" for Inductor's C++ code on shared memory, or "eager",
+        which warns once.
+    """
+    if not _C.runs_code(device):
+        why = "its driver has no compiler for kernels"
+    elif _C.placement_setting(device) == "host":
+        why = "OUTBOARD_PLACEMENT, or torch_outboard.placement, keeps its operators on the host"
+    elif _C.placement_setting(device) == "auto" and _C.compiler_failure(device) is not None:
+        why = "its compiler fails on a kernel that does nothing"
+    else:
+        return "device"
+    if not _C.shares_host_memory(device):
+        why += " and the host does not share its memory"
+    elif problem := _problem_of_compiler():
+        why += f" and Inductor finds no C++ compiler ({problem})"
+    else:
+        return "host"
+    _warn_of_eager(device, why)
+    return "eager"
+
+
+@cache
+def _warn_of_eager(device: int, why: str) -> None:
+    warnings.warn(
+        f"torch.compile runs graphs of {state.name}:{device} operator by operator, because {why}; "
+        "results are the same, and nothing is fused",
+        stacklevel=3,
+    )
+
+
+@cache
+def _problem_of_compiler() -> str:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        get_cpp_compiler()
+    except Exception as problem:
+        return str(problem) or type(problem).__name__
+    return ""

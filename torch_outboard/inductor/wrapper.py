@@ -138,7 +138,7 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
     def write_header(self) -> None:
         super().write_header()
         self.header.writeline("from torch_outboard.inductor.opencl.program import Program")
-        self.header.writeline("from torch_outboard.inductor.device_guard import DeviceGuard")
+        self.header.writeline("from torch_outboard.inductor.device_interface import DeviceGuard")
         self.header.writeline("from torch_outboard._C import empty_strided as empty_strided_on")
         self.header.writeline("program = Program()")
 

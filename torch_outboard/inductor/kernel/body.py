@@ -1,6 +1,6 @@
 """One kernel of a compiled graph: Inductor's loop body as a kernel in OpenCL C.
 
-On a processor a work item takes a run of *units* and computes on vectors, each lane of which is a
+On a processor a work-item takes a run of *units* and computes on vectors, each lane of which is a
 value of one range tree:
 
 - of x, the elements of the result, with a loop over a reduction inside;
@@ -8,45 +8,95 @@ value of one range tree:
   together at the end of the loop.
 
 The body is generated once, with marks where the number of lanes belongs, and rendered twice: with
-all lanes for the main loop, with one for its tail. On a GPU there is one lane: an item for each x,
-or a work-group for each x of a reduction, whose items share its loop.
+all lanes for the main loop, with one for its tail. On a GPU there is one lane: a work-item for each
+x, or a work-group for each x of a reduction, whose work-items share its loop.
+
+The class is a chain, each link in a file: indices, memory, reductions, units, this one.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sympy
 import torch
-from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter, TensorArg
-from torch._inductor.codegen.simd import CantSplit, SIMDKernel
+from torch._inductor.codegen.common import (
+    CSE,
+    CSEVariable,
+    IndentedBuffer,
+    PythonPrinter,
+    TensorArg,
+)
+from torch._inductor.codegen.simd import CantSplit
 from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.utils import sympy_product
-from torch._inductor.virtualized import V
+from torch._inductor.virtualized import OpsValue, V
 from torch.utils._ordered_set import OrderedSet
+from torch.utils._sympy.value_ranges import ValueRanges
 
-from torch_outboard.inductor.kernel.branches import Branches
-from torch_outboard.inductor.kernel.indices import Indices
-from torch_outboard.inductor.kernel.memory import Memory
+from torch_outboard.inductor.dynamic_sizes import (
+    Lengths,
+    ranges_by_place,
+    without_guards_of_ragged_sizes,
+)
 from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
-from torch_outboard.inductor.kernel.ragged import without_guards_of_ragged_sizes
-from torch_outboard.inductor.kernel.ranges import Lengths, ranges_by_place
-from torch_outboard.inductor.kernel.reduction.reductions import Reductions
-from torch_outboard.inductor.kernel.reduction.scans import Scans
-from torch_outboard.inductor.kernel.reduction.sorts import Sorts
-from torch_outboard.inductor.kernel.searches import Searches
 from torch_outboard.inductor.kernel.units import Units
-from torch_outboard.inductor.kernel.variables import OpenCLCSE
 from torch_outboard.inductor.opencl.printer import print_expression
-from torch_outboard.inductor.overrides import OpenCLOverrides
+from torch_outboard.inductor.opencl.value_types import LANES, computed_dtype, is_vector, value_type
+from torch_outboard.inductor.overrides import OpenCLOverrides, dtype_of, operand
 from torch_outboard.inductor.target import Target, target_of
 
+_UNKNOWN: ValueRanges[Any] = ValueRanges.unknown()
 
-class OpenCLKernel(
-    Units, Indices, Memory, Branches, Reductions, Scans, Sorts, Searches, SIMDKernel[CSEVariable]
-):
+
+class OpenCLCSE(CSE[CSEVariable, str]):
+    """Variables with types; a mark in the name of one with lanes."""
+
+    def generate(
+        self,
+        buffer: IndentedBuffer,
+        expr: Any,
+        *,
+        bounds: ValueRanges[Any] = _UNKNOWN,
+        write: bool = True,
+        assignment: bool = True,
+        dtype: torch.dtype | None = None,
+        shape: Any = None,
+    ) -> CSEVariable:
+        if isinstance(expr, OpsValue):
+            expr = expr.value
+        if isinstance(expr, CSEVariable) or not assignment:
+            return super().generate(
+                buffer, expr, bounds=bounds, write=write, assignment=assignment, dtype=dtype,
+                shape=shape,
+            )  # fmt: skip
+        text = str(expr)
+        if dtype is None:
+            raise NotImplementedError(f"the dtype of '{text}' in a compiled graph is not known")
+        dtype = computed_dtype(dtype)
+        kind = value_type(dtype)
+        key = f"{dtype} {text}"  # the type of truth values is that of integers, too
+        variable = self.try_get(key)
+        if variable is not None:
+            variable.bounds = variable.bounds.tighten(bounds)
+            variable.use_count += 1
+            return variable
+        vector = is_vector(text)
+        name = f"{self.name_prefix}{next(self.iter_buffer_ids)}{'_' + LANES if vector else ''}"
+        variable = V.kernel.create_cse_var(name, bounds, dtype, shape)
+        self.varname_map[name] = variable
+        self.put(key, variable)
+        if not V.kernel.inside_reduction:
+            V.kernel.outer_variables.add(variable)
+        if V.kernel.current_node:
+            V.kernel.current_node.codegen_originating_info(buffer, only_once=True)
+        buffer.writeline(f"const {kind}{LANES if vector else ''} {name} = {text};")
+        return variable
+
+
+class OpenCLKernel(Units):
     """A kernel while its body is generated; see the module."""
 
     overrides = OpenCLOverrides
@@ -98,6 +148,36 @@ class OpenCLKernel(
                 raise
             return ranges
 
+    def branch(self, mask: Any, body: Callable[[], Any], other: Any) -> CSEVariable:
+        """`body()` where a mask without lanes holds, `other` elsewhere.
+
+        Where lanes differ, all are computed and some of them taken. A row of a concatenation, say,
+        comes whole from one of its parts, and what the others would be may take long.
+        """
+        inside = IndentedBuffer()
+        checked = dict(self.checked)
+        with self.swap_buffers(inside):
+            result = body()
+            dtype = computed_dtype(dtype_of(result))
+            if not isinstance(result, CSEVariable):
+                result = self.cse.generate(inside, operand(result, dtype, False), dtype=dtype)
+        self.checked = checked  # what was looked at inside was so under a condition
+        vector = is_vector(result)
+        lanes = LANES if vector else ""
+        name = f"{self.cse.name_prefix}{next(self.cse.iter_buffer_ids)}{'_' + LANES * vector}"
+        otherwise = operand(other, dtype, vector)
+        self.compute.writeline(f"{value_type(dtype)}{lanes} {name} = {otherwise};")
+        self.compute.writeline(f"if ({mask}) {{")
+        with self.compute.indent():
+            self.compute.splice(inside)
+            self.compute.writeline(f"{name} = {result};")
+        self.compute.writeline("}")
+        variable = self.create_cse_var(name, ValueRanges.unknown(), dtype, None)
+        self.cse.varname_map[name] = variable
+        if not self.inside_reduction:
+            self.outer_variables.add(variable)
+        return variable
+
     def codegen_body(self) -> None:
         """Closes a segment: a loop over a reduction, or what stands outside of loops."""
         if self.inside_reduction:
@@ -119,17 +199,6 @@ class OpenCLKernel(
         text = "\n".join(lines) + "\n"
         alone = self.is_one_item() or self.owned_units() is not None
         return text.replace("ob_atomic_add_", "ob_accumulate_") if alone else text
-
-    def body_text(self) -> str:
-        """What is done for a unit, or for each vector of it, with marks."""
-        body = IndentedBuffer()
-        body.splice(self.indexing_code)
-        for segment in self.segments:
-            if isinstance(segment, IndentedBuffer):
-                body.splice(segment)
-            else:
-                segment.write(body)
-        return body.getvalue()
 
     def parameters(self) -> list[Parameter]:
         return parameters_of(self)

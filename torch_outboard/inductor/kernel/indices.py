@@ -1,4 +1,7 @@
-"""Indices in a kernel: which differ between lanes, how far apart, and which were read."""
+"""Indices in a kernel: along which loop lanes go, how far apart they are, and which were read.
+
+The lanes of vectors are neighbours in a loop along which memory is contiguous.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,39 @@ from typing import Any
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable
-from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
+from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot, SIMDKernel
+from torch._inductor.codegen.simd_kernel_features import EnableReduction
 from torch._inductor.utils import sympy_subs
 from torch._inductor.virtualized import V, ops
-from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from torch_outboard.inductor.kernel.lanes import (
-    lanes_along_results,
-    repeats_across_lanes,
-    steady_across_lanes,
-    stride_at_vec_range,
-    without_identities,
-)
 from torch_outboard.inductor.kernel.parameters import assertion
-from torch_outboard.inductor.kernel.reduction.sorts import sorts
+from torch_outboard.inductor.kernel.reduction.loops import sorts
+from torch_outboard.inductor.opencl.memory_texts import REPEATED
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand
+from torch_outboard.inductor.target import target_of
+
+try:  # by how much an index grows with a variable
+    from torch._inductor.sizevars import stride_at, stride_at_vec_range
+except ImportError:  # before 2.13
+    from torch._inductor.codegen.cpp import (  # type: ignore[no-redef]
+        stride_at,
+        stride_at_vec_range,
+    )
+
+# Shorter loops leave most lanes without work.
+_LEAST_LOOP = 8
 
 
-class Indices:
-    """The part of a kernel that knows places."""
+class Indices(SIMDKernel[CSEVariable]):
+    """A kernel that knows indices."""
 
     # ---- Lanes
 
-    def choose_lanes(self: Any) -> None:
+    def choose_lanes(self) -> None:
         """Which range tree has lanes, and how many; see the module."""
         self.lanes = self.target.lanes
         trees = [tree for tree in self.range_trees if not tree.is_reduction]
@@ -61,18 +71,18 @@ class Indices:
             self.lane_tree = None
 
     @property
-    def lanes_active(self: Any) -> bool:
+    def lanes_active(self) -> bool:
         tree = self.lane_tree
         return tree is not None and (not tree.is_reduction or self.inside_reduction)
 
-    def has_lanes(self: Any, symbol: sympy.Symbol) -> bool:
+    def has_lanes(self, symbol: sympy.Symbol) -> bool:
         """Whether an index differs between lanes."""
         if is_vector(symbol.name):
             return True
         entry = self.range_tree_nodes.get(symbol)
         return entry is not None and self.lanes_active and entry.root is self.lane_tree
 
-    def lane_stride(self: Any, index: sympy.Expr) -> sympy.Expr | None:
+    def lane_stride(self, index: sympy.Expr) -> sympy.Expr | None:
         """How far apart neighbouring lanes are: 0 if they are not; None if that differs."""
         if not any(self.has_lanes(symbol) for symbol in index.free_symbols):
             return sympy.S.Zero
@@ -83,14 +93,14 @@ class Indices:
         stride = stride_at_vec_range(index, root, self.lanes)
         return stride if isinstance(stride, sympy.Integer) else None
 
-    def lane_repeats(self: Any, index: sympy.Expr) -> int:
+    def lane_repeats(self, index: sympy.Expr) -> int:
         """How many neighbouring lanes share an element, if the next ones have the next; else 0."""
         if any(is_vector(symbol.name) for symbol in index.free_symbols) or self.lanes == 1:
             return 0
         root, index = self._along_lanes(index)
         return repeats_across_lanes(index, root, self.lanes)
 
-    def _along_lanes(self: Any, index: sympy.Expr) -> tuple[sympy.Symbol, sympy.Expr]:
+    def _along_lanes(self, index: sympy.Expr) -> tuple[sympy.Symbol, sympy.Expr]:
         """The loop with lanes, and an index by it."""
         assert self.lane_tree is not None
         entries = {
@@ -104,25 +114,25 @@ class Indices:
     # ---- Indices
 
     @property
-    def index_torch_dtype(self: Any) -> torch.dtype:
+    def index_torch_dtype(self) -> torch.dtype:
         return self.get_index_dtype_as_torch_dtype()
 
     @property
-    def real_dtype(self: Any) -> torch.dtype:
+    def real_dtype(self) -> torch.dtype:
         return torch.float64 if self.target.float64 else torch.float32
 
     @property
-    def index_type(self: Any) -> str:
+    def index_type(self) -> str:
         return value_type(self.index_torch_dtype)
 
-    def dtype_to_str(self: Any, dtype: torch.dtype) -> str:
+    def dtype_to_str(self, dtype: torch.dtype) -> str:
         return value_type(dtype)
 
-    def scalar_index(self: Any, index: sympy.Expr) -> str:
+    def scalar_index(self, index: sympy.Expr) -> str:
         """The index of the first lane."""
         return str(print_expression(self.rename_indexing(index)))
 
-    def vector_index(self: Any, index: sympy.Expr, wide: bool = False) -> str:
+    def vector_index(self, index: sympy.Expr, wide: bool = False) -> str:
         """The indices of all lanes; with 64 bits if `wide`."""
         index = self.rename_indexing(index)
         if any(self.has_lanes(symbol) for symbol in index.free_symbols):
@@ -152,7 +162,7 @@ class Indices:
                 replaced[symbol] = _named(text, symbol in self.checked or symbol.is_nonnegative)
         return str(print_expression(sympy_subs(index, replaced)))
 
-    def bounds_of(self: Any, index: sympy.Expr) -> ValueRanges[Any]:
+    def bounds_of(self, index: sympy.Expr) -> ValueRanges[Any]:
         """Between which numbers an index is, by the sizes of its loops; unknown for others."""
         ranges = {}
         index = without_identities(index)
@@ -163,14 +173,14 @@ class Indices:
             ranges[symbol] = ValueRanges(0, entry.length - 1)
         return bound_sympy(index, ranges)
 
-    def lane_indices(self: Any, index: sympy.Expr) -> CSEVariable:
+    def lane_indices(self, index: sympy.Expr) -> CSEVariable:
         """A variable with the indices of all lanes."""
         text = self.vector_index(index)
         if not is_vector(text):
             text = broadcast(text, self.index_torch_dtype)
         return self.cse.generate(self.compute, text, dtype=self.index_torch_dtype)
 
-    def codegen_iteration_ranges_entry(self: Any, entry: IterationRangesEntry) -> None:
+    def codegen_iteration_ranges_entry(self, entry: IterationRangesEntry) -> None:
         buffer = self.loop_indexing if entry.is_reduction else self.indexing_code
         expression = self.rename_indexing(entry.expr)
         kind = self.index_type
@@ -181,7 +191,7 @@ class Indices:
             vector = print_expression(sympy_subs(expression, {root: marked}))
             buffer.writeline(f"const {kind}{LANES} {entry.name}_{LANES} = {vector};")
 
-    def checked_index(self: Any, variable: CSEVariable, size: Any, check: bool) -> sympy.Symbol:
+    def checked_index(self, variable: CSEVariable, size: Any, check: bool) -> sympy.Symbol:
         """An index that was read. One that is out of range is reported, and 0 instead."""
         dtype = dtype_of(variable)
         if not dtype.is_signed or dtype.itemsize < 4:
@@ -211,9 +221,7 @@ class Indices:
         self.checked[symbol] = size if check or within else sympy.oo
         return symbol
 
-    def check_bounds(
-        self: Any, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool
-    ) -> None:
+    def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
         if expr in self.checked or not (lower or upper):
             return
         self.reports = True
@@ -228,7 +236,7 @@ class Indices:
         end = self.scalar_index(size) if upper else f"{kind.upper()}_MAX"
         self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
 
-    def check_divisor(self: Any, divisor: Any, dtype: torch.dtype) -> None:
+    def check_divisor(self, divisor: Any, dtype: torch.dtype) -> None:
         """Has the next wait raise where integers are divided by zero, as CPU does at the call."""
         if isinstance(divisor, CSEVariable):
             if divisor.bounds.lower > 0 or divisor.bounds.upper < 0:
@@ -243,7 +251,7 @@ class Indices:
             "ZeroDivisionError: integers were divided by zero in a compiled graph",
         )
 
-    def device_assert_async(self: Any, cond: CSEVariable, msg: str) -> None:
+    def device_assert_async(self, cond: CSEVariable, msg: str) -> None:
         word = self.assertions.setdefault(msg, assertion(len(self.assertions), msg)).name
         lanes = LANES if is_vector(cond) else ""
         self.compute.writeline(f"if (!ob_all{lanes}({cond})) *{word} = 1;")
@@ -252,3 +260,125 @@ class Indices:
 def _named(text: str, nonnegative: bool | None) -> sympy.Symbol:
     """A text as part of an expression, which may be simplified by what is known of it."""
     return sympy.Symbol(text, integer=True, **({"nonnegative": True} if nonnegative else {}))
+
+
+def lanes_along_results(node_schedule: Any) -> bool:
+    """Whether the lanes of a kernel with a reduction are results, each with its own loop.
+
+    Otherwise they are neighbours in the reduction. Reads vote.
+    """
+    votes = 0
+    for node in EnableReduction.filter(node_schedule):
+        results, reduced = node._body.vars
+        sizes = node._body.var_ranges
+        if not reduced or not results:
+            continue
+        if short_loop(sizes[results[-1]]) and len(results) == 1:
+            continue
+        for index in node._body.get_read_exprs():
+            if _neighbours(index, reduced[-1]):
+                votes -= 1
+            elif _neighbours(index, results[-1]):
+                votes += 1
+    return votes > 0
+
+
+def _neighbours(index: sympy.Expr, variable: sympy.Symbol) -> bool:
+    """Whether vectors along a loop lie in one piece of memory."""
+    if stride_at(index, variable) == 1:
+        return True
+    lanes = target_of(V.graph.get_current_device_or_throw()).lanes
+    return lanes > 1 and stride_at(steady_across_lanes(index, variable, lanes), variable) == 1
+
+
+def inner_size(node_schedule: Any, reduces: bool) -> sympy.Expr | None:
+    """The smallest innermost loop over results that is worth lanes, if its size is known."""
+    if reduces and not lanes_along_results(node_schedule):
+        return None
+    sizes = []
+    for node in EnableReduction.filter(node_schedule):
+        results = [size for size in node.get_ranges()[0] if size != 1]
+        if len(results) > 1:
+            if not isinstance(results[-1], (int, sympy.Integer)):
+                return None
+            sizes.append(sympy.Integer(results[-1]))
+    if not sizes or short_loop(min(sizes)):
+        return None
+    return min(sizes)
+
+
+def short_loop(size: sympy.Expr) -> bool:
+    return bool(V.graph.sizevars.statically_known_lt(size, _LEAST_LOOP))
+
+
+def without_identities(index: sympy.Expr) -> sympy.Expr:
+    """Inductor marks parts of an index that it does not want simplified."""
+    return index.replace(Identity, lambda inner: inner)
+
+
+def steady_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> sympy.Expr:
+    """An index, with quotients that are the same for all lanes of a vector as symbols.
+
+    Vectors start at multiples of `lanes` of the loop `root`. For finding strides only.
+    """
+    index = without_identities(index)
+
+    def steady(base: sympy.Expr, divisor: sympy.Expr) -> bool:
+        multiple = divisor.is_Integer and divisor % lanes == 0
+        return bool(multiple and _starts_at_multiple(base, root, lanes))
+
+    def quotient(base: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr:
+        whole = FloorDiv(base, divisor)
+        return _steady(whole) if steady(base, divisor) else whole
+
+    def rest(base: sympy.Expr, divisor: sympy.Expr, modulus: sympy.Expr) -> sympy.Expr:
+        whole = ModularIndexing(base, divisor, modulus)
+        if steady(base, divisor):
+            return _steady(whole)
+        if divisor == 1 and steady(base, modulus):
+            return root + modulus * _steady(whole)
+        return whole
+
+    return index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)
+
+
+def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> int:
+    """How many lanes beside each other have one place, and the next ones the next; 0: not so.
+
+    As where an image is made larger. Vectors start at multiples of `lanes` of the loop `root`.
+    """
+    index = steady_across_lanes(index, root, lanes)
+    place = sympy.Symbol("place", integer=True, nonnegative=True)
+    for times in REPEATED:
+        if times >= lanes:
+            break
+
+        def quotient(base: sympy.Expr, divisor: sympy.Expr, times: int = times) -> sympy.Expr:
+            whole = FloorDiv(base, divisor)
+            known = divisor == times and _starts_at_multiple(base, root, lanes)
+            return _steady(whole) + place if known else whole
+
+        def rest(
+            base: sympy.Expr, divisor: sympy.Expr, modulus: sympy.Expr, times: int = times
+        ) -> sympy.Expr:
+            whole = ModularIndexing(base, divisor, modulus)
+            wraps = not modulus.is_Integer or modulus * times % lanes != 0
+            known = divisor == times and not wraps and _starts_at_multiple(base, root, lanes)
+            return _steady(whole) + place if known else whole
+
+        found = index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)
+        if not found.has(root) and not sympy.expand(found - place).has(place):
+            return times
+    return 0
+
+
+def _starts_at_multiple(base: sympy.Expr, root: sympy.Symbol, lanes: int) -> bool:
+    """Whether an expression counts lanes from a multiple of their number."""
+    steps = sympy.Symbol("steps", integer=True, nonnegative=True)
+    terms = sympy.Add.make_args(sympy.expand(base.subs(root, lanes * steps)))
+    counts = base.has(root) and base.coeff(root) == 1
+    return bool(counts and all(term.as_coeff_Mul()[0] % lanes == 0 for term in terms))
+
+
+def _steady(expression: sympy.Expr) -> sympy.Symbol:
+    return sympy.Symbol(f"steady_{expression}", integer=True, nonnegative=True)

@@ -1,4 +1,4 @@
-"""Loads and stores of a kernel."""
+"""Loads and stores of a kernel, and binary searches: bucketize and searchsorted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch._inductor.codegen.common import CSEVariable, DeferredLine
 from torch._inductor.virtualized import V
 
+from torch_outboard.inductor.kernel.indices import Indices
 from torch_outboard.inductor.kernel.parameters import is_number_of_host
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
@@ -21,10 +22,10 @@ from torch_outboard.inductor.opencl.value_types import (
 from torch_outboard.inductor.overrides import operand
 
 
-class Memory:
-    """The part of a kernel that reads and writes."""
+class Memory(Indices):
+    """A kernel that reads and writes."""
 
-    def load(self: Any, name: str, index: sympy.Expr) -> CSEVariable:
+    def load(self, name: str, index: sympy.Expr) -> CSEVariable:
         pointer = self.args.input(name)
         dtype = V.graph.get_dtype(name)
         if is_number_of_host(name):
@@ -35,7 +36,7 @@ class Memory:
             return self.cse.generate(self.loads, text, dtype=dtype)
         return self.load_from(pointer, dtype, self.prepare_indexing(index))
 
-    def load_from(self: Any, pointer: str, dtype: torch.dtype, index: sympy.Expr) -> CSEVariable:
+    def load_from(self, pointer: str, dtype: torch.dtype, index: sympy.Expr) -> CSEVariable:
         """Elements at an index, where the mask of loads allows."""
         value_type(dtype)
         stored = STORED_NAMES[dtype]
@@ -63,7 +64,7 @@ class Memory:
             text = f"ob_{masked}gather_{stored}{LANES}({pointer}, {at}{end})"
         return self.cse.generate(buffer, text, dtype=dtype)
 
-    def _regular_load(self: Any, index: sympy.Expr, stride: Any) -> str:
+    def _regular_load(self, index: sympy.Expr, stride: Any) -> str:
         """What loads elements whose places follow from the first one; "" if none does."""
         if stride in (1, 2):
             return "load" if stride == 1 else "stride2_load"
@@ -74,9 +75,7 @@ class Memory:
     def _mask_argument(mask: str | None) -> tuple[str, str]:
         return ("", "") if mask is None else ("masked_", f", {broadcast(mask, torch.bool)}")
 
-    def store(
-        self: Any, name: str, index: sympy.Expr, value: CSEVariable, mode: Any = None
-    ) -> None:
+    def store(self, name: str, index: sympy.Expr, value: CSEVariable, mode: Any = None) -> None:
         pointer = self.args.output(name)
         dtype = V.graph.get_dtype(name)
         stored = STORED_NAMES[dtype]
@@ -101,3 +100,43 @@ class Memory:
         if self.grouped and not self.inside_reduction:
             line = f"if (get_local_id(0) == 0) {{ {line} }}"
         self.stores.writeline(DeferredLine(name, line))
+
+    def bucketize(
+        self,
+        values: CSEVariable,
+        boundaries: tuple[str, sympy.Expr, sympy.Expr, sympy.Expr],
+        boundary_indices: Any,
+        indexing_dtype: torch.dtype,
+        right: bool,
+        sorter: tuple[str, sympy.Expr] | None = None,
+        sorter_indices: Any = None,
+    ) -> CSEVariable:
+        """Places of values in lines, as Inductor describes it.
+
+        Args:
+            boundaries: name of a tensor, length and stride of a line, with its storage between.
+            boundary_indices: where the line of each value starts.
+            sorter: name and stride of a tensor with the order of a line.
+        """
+        name, size, _, stride = boundaries
+        dtype = V.graph.get_dtype(name)
+        value_type(dtype)
+        starts = (boundary_indices, *(() if sorter is None else (sorter_indices,)))
+        vector = any(isinstance(x, CSEVariable) and is_vector(x) for x in (values, *starts))
+        start, *start_of_order = (operand(x, self.index_torch_dtype, vector) for x in starts)
+        arguments = [
+            self.args.input(name), start, self.scalar_index(stride), self.scalar_index(size),
+            operand(values, dtype, vector), str(int(right)),
+        ]  # fmt: skip
+        function = "search"
+        if sorter is not None:
+            function, self.reports = "sorted_search", True
+            order, order_stride = self.args.input(sorter[0]), self.scalar_index(sorter[1])
+            arguments += [order, *start_of_order, order_stride, "ob_fault"]
+        kind = f"{self.index_type}{LANES if vector else ''}"
+        text = f"ob_{function}_{STORED_NAMES[dtype]}_{kind}({', '.join(arguments)})"
+        place = self.cse.generate(self.compute, text, dtype=self.index_torch_dtype)
+        if indexing_dtype == self.index_torch_dtype:
+            return place
+        text = operand(place, indexing_dtype, False)
+        return self.cse.generate(self.compute, text, dtype=indexing_dtype)

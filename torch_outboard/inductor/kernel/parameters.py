@@ -1,7 +1,8 @@
-"""What a kernel is given: tensors, sizes, and numbers of the host."""
+"""What a kernel is given: tensors, sizes, and numbers of the host; and how code defines it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,3 +107,34 @@ def text_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[st
     binds = [f"OB_BIND({p.kind}, {p.name})" for p in parameters if p.is_pointer]
     head = f"__kernel void {name}({', '.join(p.declaration() for p in parameters)}) {{"
     return [head, *(f"    {line}" for line in (*binds, *body.splitlines())), "}"]
+
+
+@dataclass(frozen=True)
+class KernelDefinition:
+    """A kernel that has a name.
+
+    Attributes:
+        name: in the program and in generated code.
+        source: its text.
+        parameters: in their order.
+        properties: how its work is cut, for GraphKernel.
+        origins: the nodes of the graph that it computes, each with its line of source.
+        device: the index of the device.
+    """
+
+    name: str
+    source: str
+    parameters: Sequence[Parameter]
+    properties: dict[str, Any]
+    origins: Sequence[str]
+    device: int
+
+    def text(self) -> str:
+        """What the name becomes: a kernel of `program`."""
+        letters = "".join(parameter.letter for parameter in self.parameters)
+        described = ", ".join(f"{key}={value!r}" for key, value in self.properties.items())
+        return (
+            f"program.kernel({self.name!r}, r'''\n{self.source}''', device={self.device}, "
+            f"parameters={letters!r}, {described},\n"
+            f"    origins={tuple(self.origins)!r})"
+        )

@@ -1,7 +1,19 @@
-"""How the work of a kernel becomes units, and units loops over lanes."""
+"""How the work of a kernel becomes units, and units loops over lanes.
+
+Statements of a loop that compute the same with each turn stand before it. A compiler must not move
+them where the loop stores something: a pointer might lead to what they read. Inductor knows that it
+does not. Without this, AdamW takes two powers of its step count for every vector of a parameter.
+
+Sums at indices that are read, such as gradients of `gather`, of sizes that were interpolated, or of
+the maxima of windows, add within a row or a plane of the result. A processor that takes all units
+of a plane adds without atomic exchanges.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+from functools import cache
 from typing import Any
 
 import sympy
@@ -10,13 +22,15 @@ from torch._inductor.codegen.simd import IterationRangesRoot
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from torch_outboard.inductor.kernel.ownership import units_together
+from torch_outboard.inductor.kernel.indices import without_identities
 from torch_outboard.inductor.kernel.parameters import parameters_of
 from torch_outboard.inductor.kernel.reduction.loops import Loop
-from torch_outboard.inductor.opencl.hoisting import hoist
+from torch_outboard.inductor.kernel.reduction.reductions import Reductions
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 from torch_outboard.inductor.target import Target
+from torch_outboard.ops.functions.table import costly, functions
 
 # Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
 _BLOCK = 512
@@ -33,15 +47,22 @@ _ATOMIC, _PLAIN = 100, 15
 _SHARED, _SIMD = 4, 32
 # Groups for each processor of a GPU, without which large ones are better.
 _GROUPS = 8
+# Of statements that may be hoisted.
+_KINDS = ("float", "double", "int", "uint", "long", "ulong")
+_STATEMENT = re.compile(rf"^ *const (?:{'|'.join(_KINDS)}) (tmp\d+) = (.*);$")
+_LOAD = re.compile(r"\bob_load_\w+\((\w+), \d+\)")
+_NUMBER = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\w*")
+_CALL = re.compile(r"^ob_(\w+)_[a-z]+$")
+_READ = r"\bob_(?:masked_)?(?:stride2_|repeat._)?(?:load|gather)_\w+\({}\b"
 
 
-class Units:
-    """The part of a kernel that divides its work."""
+class Units(Reductions):
+    """A kernel that divides its work."""
 
-    def numel_text(self: Any, tree: IterationRangesRoot) -> str:
+    def numel_text(self, tree: IterationRangesRoot) -> str:
         return numel_name(tree) if self.shared_text else self.scalar_index(tree.numel)
 
-    def block(self: Any) -> sympy.Expr | int:
+    def block(self) -> sympy.Expr | int:
         """Elements of the inner tree in a unit."""
         tree = self.inner_tree
         if tree is None or tree is not self.lane_tree:
@@ -56,7 +77,7 @@ class Units:
             return int(tree.numel)
         return _BLOCK
 
-    def _reduction_block(self: Any, tree: IterationRangesRoot) -> int:
+    def _reduction_block(self, tree: IterationRangesRoot) -> int:
         """Long ones read memory in longer pieces, but all processors need units."""
         others = [t.numel for t in self._pointwise_trees() if t is not tree]
         for block in _REDUCTION_BLOCKS:
@@ -65,7 +86,7 @@ class Units:
                 return block
         return _REDUCTION_BLOCKS[-1]
 
-    def units(self: Any) -> sympy.Expr:
+    def units(self) -> sympy.Expr:
         """Pieces of work that are not divided."""
         result: sympy.Expr = sympy.S.One
         for tree in self.range_trees:
@@ -74,7 +95,7 @@ class Units:
                 result = result * size
         return result
 
-    def _write_units(self: Any, code: IndentedBuffer) -> None:
+    def _write_units(self, code: IndentedBuffer) -> None:
         kind, body = self.index_type, IndentedBuffer()
         before = self.write_unit(body)  # says which local memory it needs
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
@@ -105,7 +126,7 @@ class Units:
             code.splice(body)
         code.writeline("}")
 
-    def write_unit(self: Any, code: IndentedBuffer) -> str:
+    def write_unit(self, code: IndentedBuffer) -> str:
         """Writes what is done for one unit; returns what is the same for all and stands before."""
         kind, rest = self.index_type, "unit"
         for tree in reversed(self._pointwise_trees()):
@@ -131,22 +152,22 @@ class Units:
         code.splice(text)
         return before
 
-    def _blocks_text(self: Any, tree: IterationRangesRoot) -> str:
+    def _blocks_text(self, tree: IterationRangesRoot) -> str:
         """Blocks of the inner tree."""
         block = self.block()
         if self.shared_text:
             return f"({numel_name(tree)} + {block - 1}) / {block}"
         return self.scalar_index(V.graph.sizevars.simplify(CeilDiv(tree.numel, block)))
 
-    def _pointwise_trees(self: Any) -> list[IterationRangesRoot]:
+    def _pointwise_trees(self) -> list[IterationRangesRoot]:
         """Those of results, the inner one last."""
         trees = [tree for tree in self.range_trees if not tree.is_reduction]
         return sorted(trees, key=lambda tree: tree is self.inner_tree)
 
-    def _many(self: Any) -> bool:
+    def _many(self) -> bool:
         return len(self._pointwise_trees()) > 1
 
-    def _write_lanes(self: Any, code: IndentedBuffer) -> None:
+    def _write_lanes(self, code: IndentedBuffer) -> None:
         tree = self.lane_tree
         text = self.body_text()
         if tree is None or tree.is_reduction:
@@ -174,7 +195,18 @@ class Units:
                 code.splice(at_lanes(f"{iota}\n{text}", lanes))
             code.writeline("}")
 
-    def copies(self: Any) -> int:
+    def body_text(self) -> str:
+        """What is done for a unit, or for each vector of it, with marks."""
+        body = IndentedBuffer()
+        body.splice(self.indexing_code)
+        for segment in self.segments:
+            if isinstance(segment, IndentedBuffer):
+                body.splice(segment)
+            else:
+                segment.write(body)
+        return body.getvalue()
+
+    def copies(self) -> int:
         """Vectors of results whose loops over a reduction are one: 1 if there is no such loop.
 
         Rows of memory are then read in longer pieces, and sums do not wait for each other.
@@ -186,13 +218,13 @@ class Units:
         fitting = self.block() // self.lanes
         return max(1, min(_COPIES // max(1, self.segments[0].width()), fitting))
 
-    def is_one_item(self: Any) -> bool:
+    def is_one_item(self) -> bool:
         """Whether one processor that adds without atomic exchanges is sooner ready than all."""
         if not self.added_at or self.target.group > 1 or self.owned_units() is not None:
             return False
         return bool(_PLAIN + self.lines < (_ATOMIC + self.lines) / self.target.processors)
 
-    def owned_units(self: Any) -> int | None:
+    def owned_units(self) -> int | None:
         """Units whose sums a processor has for itself, if there are enough for all processors."""
         if not self.added_at or self.target.group > 1:
             return None
@@ -201,9 +233,9 @@ class Units:
             return None
         return together
 
-    def group_size(self: Any) -> int:
+    def group_size(self) -> int:
         """Work items of a group: a power of two, or all that a device has."""
-        most: int = self.target.group
+        most = self.target.group
         loops = [tree.numel for tree in self.range_trees if tree.is_reduction]
         known = all(isinstance(size, sympy.Integer) for size in (*loops, self.units()))
         if not self.grouped or self.local_lines or not known:
@@ -215,7 +247,7 @@ class Units:
             size *= 2
         return min(size, most)
 
-    def launch_properties(self: Any) -> dict[str, Any]:
+    def launch_properties(self) -> dict[str, Any]:
         return launch_properties(
             self.target, self.lines, self.grouped, self.group_size(), self.is_one_item()
         )
@@ -241,3 +273,126 @@ def launch_properties(
         return {"cut": "chunks", "local": 1, "grain": grain, "limit": limit}
     cut = "groups" if grouped else "items"
     return {"cut": cut, "local": group, "grain": 1, "limit": 1}
+
+
+def units_together(kernel: Units) -> int | None:
+    """Units, of those that follow each other, that add to places of which others keep away.
+
+    None if nothing of the kind is known of all its sums.
+    """
+    trees = kernel._pointwise_trees()
+    if kernel.features.is_reduction() or kernel.shared_text or not trees:
+        return None
+    if not all(isinstance(tree.numel, sympy.Integer) for tree in trees):
+        return None
+    found = {(name, *known) for name, index in kernel.added_at if (known := _plane(kernel, index))}
+    names = {name for name, _ in kernel.added_at}
+    steps = {step for _, step, _ in found}
+    # Each sum is known, all by the same units, and those into one buffer by the same planes.
+    every = all(_plane(kernel, index) is not None for _, index in kernel.added_at)
+    if not every or len(steps) != 1 or len(found) != len(names):
+        return None
+    return _in_units(kernel, steps.pop())
+
+
+def _plane(kernel: Units, index: sympy.Expr) -> tuple[int, int] | None:
+    """Steps of the outer loop that stay in a part of the memory, and the size of that part."""
+    root = kernel._pointwise_trees()[0]
+    index = sympy.expand(without_identities(index))
+    ranges: dict[sympy.Symbol, ValueRanges[Any]] = {}
+    outer = None
+    for symbol in index.free_symbols:
+        entry = kernel.range_tree_nodes.get(symbol)
+        size = kernel.checked.get(symbol) if entry is None else entry.length
+        if not isinstance(size, sympy.Integer):
+            return None
+        ranges[symbol] = ValueRanges(0, size - 1)
+        # The loop from some step on, up to its end.
+        if entry is not None and entry.root is root and entry.divisor * size == root.numel:
+            outer = entry
+    if outer is None:
+        return None
+    size = index.coeff(outer.symbol())
+    rest = index - size * outer.symbol()
+    if not isinstance(size, sympy.Integer) or rest.has(outer.symbol()):
+        return None
+    bounds = bound_sympy(rest, ranges)
+    return (int(outer.divisor), int(size)) if bounds.lower >= 0 and bounds.upper < size else None
+
+
+def _in_units(kernel: Units, step: int) -> int | None:
+    """How many units so many steps of the outer loop are, where they are whole ones."""
+    others = kernel._pointwise_trees()[1:]
+    block = kernel.block()
+    if not others:
+        return step // block if step % block == 0 else None
+    inner = CeilDiv(others[-1].numel, block)
+    return int(step * sympy_product([*(tree.numel for tree in others[:-1]), inner]))
+
+
+def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tuple[str, str]:
+    """Splits the text of a loop, or of several with the same statements.
+
+    Args:
+        text: one statement in a line.
+        pointers: names of what it reads and writes, and the buffers behind them.
+        numbers: names of parameters that are numbers.
+
+    Returns:
+        What can stand before all loops, also those over units of work, and the rest. Nothing is
+        moved if it is cheap.
+    """
+    fixed = _only_read(text, pointers)
+    moved: dict[str, str] = {}
+    ambiguous: set[str] = set()
+    inside = 0  # of how many branches
+    for line in text.splitlines():
+        if inside or (line.lstrip().startswith("if (") and line.endswith("{")):
+            inside += line.count("{") - line.count("}")
+            continue
+        if (found := _STATEMENT.match(line)) is None or found[1] in ambiguous:
+            continue
+        if found[1] in moved and moved[found[1]] != line.strip():
+            return "", text  # a name with two values
+        if _is_fixed(found[2], fixed, {*moved, *numbers}):
+            moved[found[1]] = line.strip()
+        else:
+            ambiguous.add(found[1])
+    if not any(_costs(line) for line in moved.values()):
+        return "", text
+    lines = {*moved.values()}
+    rest = [line for line in text.splitlines() if line.strip() not in lines]
+    return "\n".join(moved.values()) + "\n", "\n".join(rest) + "\n"
+
+
+def _only_read(text: str, pointers: dict[str, str]) -> set[str]:
+    """Pointers to buffers that are read and not written, by any name."""
+    written = {
+        buffer
+        for name, buffer in pointers.items()
+        if len(re.findall(rf"\b{name}\b", text)) != len(re.findall(_READ.format(name), text))
+    }
+    return {name for name, buffer in pointers.items() if buffer not in written}
+
+
+def _is_fixed(expression: str, pointers: Collection[str], known: Collection[str]) -> bool:
+    """Whether it needs nothing but `known` names and what `pointers` lead to."""
+    loads = _LOAD.findall(expression)
+    if any(pointer not in pointers for pointer in loads):
+        return False
+    words = re.findall(r"[A-Za-z_]\w*", _NUMBER.sub(" ", _LOAD.sub(" ", expression)))
+    return all(
+        word in known or word in _KINDS or word.startswith(("as_", "convert_"))
+        or _function(word) in functions()
+        for word in words
+    )  # fmt: skip
+
+
+@cache
+def _function(word: str) -> str:
+    found = _CALL.match(word)
+    return found[1] if found else ""
+
+
+def _costs(statement: str) -> bool:
+    return any(_function(word) in costly() for word in re.findall(r"\bob_\w+", statement))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from torch_outboard.inductor.opencl.float8_texts import FORMATS
+from torch_outboard.inductor.opencl.value_types import FORMATS
 
 _ELEMENT = "0123456789abcdef"
 # Stored as integers, which functions named after them unpack to floats and pack.

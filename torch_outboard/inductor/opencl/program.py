@@ -11,13 +11,19 @@ from collections.abc import Sequence
 from functools import cache
 
 from torch_outboard import _C
-from torch_outboard.inductor.opencl import float8_texts
-from torch_outboard.inductor.opencl.fold_texts import FOLDS, fold_text
+from torch_outboard.inductor.opencl.algorithms import (
+    FOLDS,
+    SCANS,
+    SEARCH,
+    SORT,
+    fold_text,
+    philox_text,
+    scan_text,
+    search_text,
+    sort_text,
+)
 from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
-from torch_outboard.inductor.opencl.philox_texts import philox_text
-from torch_outboard.inductor.opencl.scan_texts import SCANS, scan_text
-from torch_outboard.inductor.opencl.search_texts import SEARCH, search_text
-from torch_outboard.inductor.opencl.sort_texts import SORT, sort_text
+from torch_outboard.inductor.opencl.value_types import FLOAT8_CALL, float8_text
 from torch_outboard.ops.functions.table import functions, texts
 
 _WIDTHS = (16, 8, 4, 2)
@@ -185,8 +191,8 @@ def _definitions(text: str) -> str:
             result += memory_text(m[0], m[1], 1)
         result += memory_text(*m)
     result = _unique_lines(result)
-    small = {(m[1], int(m[2] or 1)) for m in float8_texts.CALL.finditer(result + text)}
-    result = "".join(float8_texts.float8_text(*call) for call in sorted(small)) + result
+    small = {(m[1], int(m[2] or 1)) for m in FLOAT8_CALL.finditer(result + text)}
+    result = "".join(float8_text(*call) for call in sorted(small)) + result
     for (kind, lanes), names in sorted(blocks.items(), key=lambda item: (item[0][1], item[0])):
         result += table_functions(kind, lanes, tuple(dict.fromkeys(names)))
     return result + "".join(wide) + "".join(fold_list)

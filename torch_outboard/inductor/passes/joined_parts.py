@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.inductor.passes.added_calls import add_call
+from torch_outboard.inductor.passes.common import add_call
 from torch_outboard.state import state
 
 aten = torch.ops.aten

@@ -1,31 +1,35 @@
 """Random numbers in compiled graphs: those that eager kernels draw, for the same seed.
 
 A graph reserves states of the generator as its operators would, one after the other, when it runs.
-Numbers are pure functions of a state and a place, so they are fused into kernels, and a backward
-pass may compute them again. Code for the CPU calls a function for them, which is faster there.
-Operators that are not rewritten here run as in eager mode.
+A captured graph reads them from tensors that are filled anew before each replay. Numbers are pure
+functions of a state and an index, so they are fused into kernels, and a backward pass may compute
+them again. Code for the CPU calls a function for them, which is faster there. Operators that are
+not rewritten here run as in eager mode, in the order of the program.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import sympy
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.fx_passes import post_grad
 from torch._inductor.ir import FlexibleLayout, Pointwise
 from torch._inductor.lowering import make_fallback, register_lowering
 from torch._inductor.virtualized import V, ops
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._ordered_set import OrderedSet
 
 from torch_outboard import _C
-from torch_outboard.inductor.graphs.states import reserve_or_place
-from torch_outboard.inductor.operators import draws
-from torch_outboard.inductor.passes.in_order import hash_of_sources
-from torch_outboard.inductor.policy import placement_of_graphs
-from torch_outboard.inductor.target import target_of
+from torch_outboard.inductor import device_operators
+from torch_outboard.inductor.passes.common import hash_of_sources
+from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
 
 aten = torch.ops.aten
@@ -90,7 +94,7 @@ def define() -> None:
     torch.library.register_fake("outboard_compiled::philox_words", _fake_words, lib=_LIBRARY)
     make_fallback(library.philox_states.default, warn=False)
     register_lowering(library.philox_words.default, type_promotion_kind=None)(_lower_words)
-    draws.define(_LIBRARY)
+    device_operators.define(_LIBRARY)
 
 
 def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
@@ -154,10 +158,10 @@ def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]
             if not runs or runs[-1][0] != device:
                 runs.append((device, []))
             runs[-1][1].append(node)
-        elif draws.is_marked(node.target):
-            if draws.draws(node.target):
+        elif device_operators.is_marked(node.target):
+            if device_operators.draws(node.target):
                 runs.append((torch.device("meta"), []))
-            draws.keep(node)
+            device_operators.keep(node)
     return [(device, nodes) for device, nodes in runs if nodes]
 
 
@@ -329,3 +333,88 @@ def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.
     with mode:
         node.meta["val"] = op(*values)
     return node
+
+
+class States:
+    """What a graph reserves of the generator in one run, in the order of its operators.
+
+    Attributes:
+        calls: for each, the number of states, the device, and what reserves them.
+        places: where a captured graph reads them.
+        taken: how many places its operators have been given.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, torch.device, Callable[[], torch.Tensor]]] = []
+        self.places: list[torch.Tensor] = []
+        self.taken = 0
+
+    def make_places(self) -> None:
+        """Outside of a capture, lest work that is captured writes there."""
+        self.places = [
+            torch.zeros((count, 2), dtype=torch.int64, device=device)
+            for count, device, _ in self.calls
+        ]
+        self.taken = 0
+
+    def refill(self) -> None:
+        """Reserves again, as the graph would if it ran."""
+        for place, (_, _, reserve) in zip(self.places, self.calls, strict=True):
+            place.copy_(reserve())
+
+
+class _Active(threading.local):
+    states: States | None = None
+
+
+_active = _Active()
+
+
+def reserve_or_place(
+    count: int, device: torch.device, reserve: Callable[[], torch.Tensor]
+) -> torch.Tensor:
+    """States of `count` operators; while a graph is captured, where each replay puts them."""
+    states = _active.states
+    if states is None:
+        return reserve()
+    if not states.places:
+        states.calls.append((count, device, reserve))
+        return reserve()
+    place = states.places[states.taken]
+    states.taken += 1
+    return place
+
+
+@contextmanager
+def noting(states: States) -> Iterator[None]:
+    """Notes what is reserved, or hands out its places if they were made."""
+    before, _active.states = _active.states, states
+    try:
+        yield
+    finally:
+        _active.states = before
+
+
+def pytorch_keeps_order() -> bool:
+    """Whether PyTorch keeps the order of operators that draw itself, as it does from 2.13 on."""
+    return hasattr(post_grad, "_chain_random_ops_for_ordering")
+
+
+class KeepOrder(CustomGraphPass):
+    """Makes each operator that draws depend on the one before; a pass after derivatives.
+
+    Otherwise Inductor moves them to where they need the least memory, and each then draws what
+    another one draws in eager mode.
+    """
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        from torch._inductor.fx_passes.control_dependencies import preserve_node_ordering
+
+        drawing = [node for node in graph.nodes if device_operators.is_marked(node.target)]
+        before = {node: OrderedSet([last]) for last, node in itertools.pairwise(drawing)}
+        if before:
+            preserve_node_ordering(graph, before)
+
+    def uuid(self) -> Any:
+        """What code in PyTorch's caches depends on."""
+        return hash_of_sources()

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_outboard.inductor.passes.added_calls import add_call
+from torch_outboard.inductor.passes.common import add_call
 from torch_outboard.inductor.passes.reused_values import is_pointwise, is_view
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state

@@ -1,20 +1,41 @@
 """Loops over reductions, and what they accumulate.
 
 Where the lanes belong to the reduction, each has accumulators of its own. They are folded into
-scalar ones after the main loop, the tail goes on with these, and on a GPU the items of a group are
-folded last, in local memory.
+scalar ones after the main loop, the tail goes on with these, and on a GPU the work-items of a group
+are folded last, in local memory.
+
+A loop that sorts is two: the first computes keys, which are then put in order, and the second
+computes the same again, of which the compiler keeps what is needed, and goes on with what was
+sorted. On a processor each lane sorts a line of its own, on a GPU a work-group does, in local
+memory.
+
+Long reductions with few results are split into parts. Inductor's own numbers of parts are for GPUs:
+a part may begin anywhere, and the last one is shorter, so that all loads have conditions. On a
+processor a vector that lies across two lines of its cache takes two reads, and what a part adds
+should be long, and yet short enough for single precision.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch._inductor.codegen.common import IndentedBuffer
+from torch._inductor import ir
+from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
+from torch._inductor.codegen.simd_kernel_features import DisableReduction, EnableReduction
 
 from torch_outboard.inductor.opencl.value_types import LANES, MASK, at_lanes
+
+# Elements: more of them are split, and of a part at most.
+_LEAST, _MOST = 1 << 13, 1 << 17
+# Parts for each processor, so that none waits long for another.
+_PARTS = 4
+# Bytes of a line of a cache, and elements in it of the most frequent size.
+_LINE = 64 // 4
+# Numbers that are tried beyond the first, so that one of them suits.
+_TRIED = 64
 
 
 @dataclass
@@ -219,3 +240,107 @@ class MaskAccumulator(Accumulator):
     def __init__(self, name: str, scalar: str, lanes: str, fold: Any, fold_vector: Any) -> None:
         initial = scalar if scalar == lanes else f"ob_lane_mask{LANES}(1)"
         super().__init__([(name, MASK, initial)], fold, fold_vector)
+
+
+@dataclass
+class Sort:
+    """What a loop sorts.
+
+    Attributes:
+        key: of what and how, so that values and places are sorted once.
+        before: loads and computations up to the keys.
+        keys: statements that store those.
+        stores: what else is stored before.
+        arrays: names of keys and, if these are wide, of places.
+        length: of a line, at most.
+        results: what is known after it.
+    """
+
+    key: tuple[Any, ...]
+    before: IndentedBuffer
+    keys: list[str]
+    stores: IndentedBuffer
+    arrays: tuple[str, ...]
+    length: int
+    results: tuple[CSEVariable, ...] = ()
+
+
+@dataclass
+class SortedLoop(Loop):
+    """A loop with a sort."""
+
+    sort: Sort | None = None
+
+    def write(self, out: IndentedBuffer) -> None:
+        kernel, sort = self.kernel, self.sort
+        assert sort is not None
+        assert not self.accumulators
+        assert not self.after._lines
+        (tree,) = [tree for tree in kernel.range_trees if tree.is_reduction]
+        arrays = [f"{name}_{LANES}" for name in sort.arrays]
+        barrier = "barrier(CLK_LOCAL_MEM_FENCE);"
+        network = "sort_pairs" if len(sort.arrays) > 1 else "sort_keys"
+        if kernel.grouped:
+            network = f"group_{network}"
+        else:
+            arrays += [f"{name}room_{LANES}" for name in sort.arrays]
+            out.writelines([f"long{LANES} {name}[{sort.length}];" for name in arrays])
+        again = f"{self.indexing.getvalue()}\n{sort.before.getvalue()}"
+        end = "\n".join(sort.keys)
+        self.write_turns(out, tree, f"{again}\n{end}\n{sort.stores.getvalue()}")
+        if kernel.grouped:
+            out.writeline(barrier)
+        call = f"ob_{network}_long{LANES}({', '.join(arrays)}, {kernel.numel_text(tree)});"
+        out.writeline(call)
+        self.write_turns(out, tree, f"{again}\n{self.body.getvalue()}")
+        if kernel.grouped:
+            out.writeline(barrier)
+
+
+def sorts(node: Any) -> bool:
+    """Whether a node of the scheduler sorts."""
+    return isinstance(getattr(getattr(node, "node", None), "data", None), ir.Sort)
+
+
+def can_be_one_kernel(nodes: Iterable[Any]) -> bool:
+    """Whether nodes reduce nothing but what one sort gives, or sort nothing."""
+    nodes = list(nodes)
+    calls = {id(node.node.data.inner_fns) for node in nodes if sorts(node)}
+    return not calls or (
+        len(calls) == 1 and all(sorts(node) for node in nodes if node.is_reduction())
+    )
+
+
+def without_ends_of_sorts(node_schedule: list[Any]) -> list[Any]:
+    """A schedule in which what needs sorted values stands in the loop that sorts.
+
+    Inductor takes a sort for a reduction, whose result is known after its loop.
+    """
+    if not any(map(sorts, node_schedule)):
+        return node_schedule
+    kept: list[Any] = []
+    for step in node_schedule:
+        if step is EnableReduction and kept and kept[-1] is DisableReduction:
+            kept.pop()
+        else:
+            kept.append(step)
+    return kept
+
+
+def parts_of_reduction(elements: int, results: int, processors: int) -> int:
+    """Parts of equal length, except the last, of `elements` that each of `results` is made of.
+
+    Their length is a multiple of a cache line where a number of parts near the wanted one gives
+    that, and divides `elements` where it can.
+    """
+    if results >= 2 * processors or elements <= _LEAST:
+        return 1
+    enough = min(-(-_PARTS * processors // max(1, results)), elements // _LEAST)
+    wanted = max(enough, -(-elements // _MOST))
+
+    def unsuitable(parts: int) -> tuple[bool, bool, int]:
+        length = -(-elements // parts)
+        return length % _LINE != 0, elements % parts != 0, parts
+
+    longest = min(2 * wanted, wanted + _TRIED, elements // _LEAST)
+    return min(range(wanted, max(wanted, longest) + 1), key=unsuitable)

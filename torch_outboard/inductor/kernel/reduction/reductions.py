@@ -1,23 +1,38 @@
-"""Reductions of a kernel: what they accumulate, and how two results become one."""
+"""Reductions, scans and sorts of a kernel: what they accumulate, and how two results become one.
+
+A scan, such as cumsum, gives each value of a loop with all before it. Along lanes, a vector is put
+together in steps of 1, 2, 4 ... lanes (Hillis and Steele, 1986), and what came before the vector is
+put before each of its lanes. Where lanes are results, each has its own scan, and nothing is moved
+between them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 from torch._inductor.codegen.simd import IterationRangesRoot
+from torch._inductor.virtualized import V
 
-from torch_outboard.inductor.kernel.reduction.loops import Accumulator, Loop, MaskAccumulator
+from torch_outboard.inductor.kernel.memory import Memory
+from torch_outboard.inductor.kernel.reduction.loops import (
+    Accumulator,
+    Loop,
+    MaskAccumulator,
+    Sort,
+    SortedLoop,
+)
 from torch_outboard.inductor.kernel.reduction.moments import Moments, ShiftedSums, Welford
-from torch_outboard.inductor.kernel.reduction.sorts import Sort, SortedLoop
-from torch_outboard.inductor.opencl.fold_texts import combine
+from torch_outboard.inductor.opencl.algorithms import combine, is_wide
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
     broadcast,
     computed_dtype,
     constant,
+    convert,
     mask_for,
     mask_of,
     mask_type,
@@ -25,29 +40,33 @@ from torch_outboard.inductor.opencl.value_types import (
 )
 from torch_outboard.inductor.overrides import operand
 
+Values = tuple[CSEVariable, ...]
+
 _KINDS = {"sum": 0, "prod": 1, "xor_sum": 0}
+# An exchange of two elements, in lines of a body.
+_EXCHANGE = 8
 
 
-class Reductions:
-    """The part of a kernel that reduces."""
+class Reductions(Memory):
+    """A kernel that reduces, scans and sorts."""
 
-    def start_loop(self: Any) -> None:
+    def start_loop(self) -> None:
         self.accumulators: list[Accumulator] = []
         self.after_loop = IndentedBuffer()
         self.sort_of_loop: Sort | None = None
 
-    def scratch(self: Any, place: int, kind: str) -> str:
+    def scratch(self, place: int, kind: str) -> str:
         """Local memory for a value of each item."""
         return str(self.scratches.setdefault((place, kind), f"scratch_{kind}_{place}"))
 
-    def scratch_lines(self: Any) -> list[str]:
+    def scratch_lines(self) -> list[str]:
         """Declarations, which stand outside of all blocks of a kernel."""
         return [
             f"__local {kind} {name}[{self.target.group}];"
             for (_, kind), name in self.scratches.items()
         ] + [f"__local long {name}_[{length}];" for name, length in self.local_lines.items()]
 
-    def close_loop(self: Any) -> None:
+    def close_loop(self) -> None:
         """Ends the loop over the reduction; what was computed in it is not known any more."""
         body = IndentedBuffer()
         for buffer in (self.loads, self.compute, self.stores):
@@ -66,7 +85,7 @@ class Reductions:
             if tree.is_reduction:
                 tree.cache_clear()
 
-    def store_reduction(self: Any, name: str, index: Any, value: CSEVariable) -> None:
+    def store_reduction(self, name: str, index: Any, value: CSEVariable) -> None:
         inside, stores, compute = self.inside_reduction, self.stores, self.compute
         self.inside_reduction = False
         self.stores = self.compute = self.after_loop
@@ -76,15 +95,15 @@ class Reductions:
             self.inside_reduction, self.stores, self.compute = inside, stores, compute
 
     def reduction(
-        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
     ) -> Any:
-        key = (src_dtype, reduction_type, value)
+        key: Any = (src_dtype, reduction_type, value)
         if key not in self.cse.reduction_cache:
             self.cse.reduction_cache[key] = self._reduce(dtype, src_dtype, reduction_type, value)
         return self.cse.reduction_cache[key]
 
     def _reduce(
-        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
     ) -> Any:
         if self._load_mask is not None:
             raise NotImplementedError("reductions under a mask in compiled graphs")
@@ -96,23 +115,23 @@ class Reductions:
             return self._reduce_values(dtype, src_dtype, reduction_type, value)
         raise NotImplementedError(f"the reduction '{reduction_type}' in compiled graphs")
 
-    def _new_name(self: Any) -> str:
+    def _new_name(self) -> str:
         return f"acc{next(self.accumulator_ids)}"
 
-    def _result(self: Any, name: str, dtype: torch.dtype) -> CSEVariable:
+    def _result(self, name: str, dtype: torch.dtype) -> CSEVariable:
         """What a loop leaves, as a variable."""
         tree = self.lane_tree
         folded = tree is not None and tree.is_reduction
         text = f"{name}_" if folded else f"{name}_{LANES}"
-        result: CSEVariable = self.cse.generate(self.after_loop, text, dtype=dtype)
+        result = self.cse.generate(self.after_loop, text, dtype=dtype)
         self.outer_variables.add(result)
         return result
 
-    def _in_lanes(self: Any, value: Any, dtype: torch.dtype) -> str:
+    def _in_lanes(self, value: Any, dtype: torch.dtype) -> str:
         return broadcast(operand(value, dtype, False), dtype)
 
     def _reduce_values(
-        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
+        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
     ) -> CSEVariable:
         if kind == "any":
             dtype = torch.bool
@@ -167,7 +186,7 @@ class Reductions:
         return self._result(name, dtype)
 
     def _reduce_place(
-        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
+        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
     ) -> CSEVariable:
         place: str | None = None
         if isinstance(value, tuple):
@@ -220,9 +239,7 @@ class Reductions:
             self.outer_variables.add(result)
         return result
 
-    def _reduce_moments(
-        self: Any, dtype: torch.dtype, kind: str, value: Any
-    ) -> tuple[CSEVariable, ...]:
+    def _reduce_moments(self, dtype: torch.dtype, kind: str, value: Any) -> tuple[CSEVariable, ...]:
         """Mean, sum of squared distances from it, and count."""
         dtype = computed_dtype(dtype)
         name, t = self._new_name(), value_type(dtype)
@@ -240,6 +257,132 @@ class Reductions:
         self.accumulators.append(moments.accumulator())
         return tuple(self._result(part, dtype) for part in moments.names)
 
+    # ---- Scans
+
+    def scan(
+        self,
+        dtypes: tuple[torch.dtype, ...],
+        combine_fn: Callable[[Values, Values], Values],
+        values: Values,
+    ) -> Values:
+        trees = [tree for tree in self.range_trees if tree.is_reduction]
+        if self._load_mask is not None or len(trees) > 1 or self.grouped:
+            raise NotImplementedError("scans under a mask in compiled graphs")
+        computed = [computed_dtype(dtype) for dtype in dtypes]
+        scanned = self._in_variables(values, computed)
+        along = self.lane_tree is trees[0]
+        step = 1
+        while along and step < self.lanes:
+            before = tuple(
+                self._variable(f"ob_shift{step}_{value_type(dtype)}{LANES}({value})", dtype)
+                for value, dtype in zip(scanned, computed, strict=True)
+            )
+            reached = f"(ob_iota_int{LANES} >= ((int{LANES})({step})))"
+            scanned = self._chosen(reached, combine_fn(before, scanned), scanned, computed)
+            step *= 2
+        name = self._new_name()
+        kinds = [value_type(dtype) for dtype in computed]
+        carries = [f"{name}_carry{i}" for i in range(len(kinds))]
+        carried = tuple(
+            self._variable(f"(({kind}{LANES})({carry}_{LANES}))", dtype)
+            for carry, kind, dtype in zip(carries, kinds, computed, strict=True)
+        )
+        started = f"((int{LANES})(ob_lane_mask{LANES}({name}_started_{LANES})))"
+        scanned = self._chosen(started, combine_fn(carried, scanned), scanned, computed)
+        for carry, value, kind in zip(carries, scanned, kinds, strict=True):
+            last = f"ob_last_{kind}{LANES}({value})" if along else str(value)
+            self.compute.writeline(f"{carry}_{LANES} = {last};")
+        self.compute.writeline(f"{name}_started_{LANES} = 1;")
+        # Neighbours in a scan have one carry, which goes on from vectors to single values.
+        wide = "" if along else LANES
+        inner = [(carry, f"{kind}{wide}", "0") for carry, kind in zip(carries, kinds, strict=True)]
+        inner.append((f"{name}_started", "int", "0"))
+
+        def go_on(lanes: int) -> list[str]:
+            return [f"{variable}_ = {variable}_{lanes};" for variable, _, _ in inner]
+
+        self.accumulators.append(Accumulator([], lambda *_: [], go_on, inner))
+        return scanned
+
+    def _variable(self, text: str, dtype: torch.dtype) -> CSEVariable:
+        return self.cse.generate(self.compute, text, dtype=dtype)
+
+    def _in_variables(self, values: Values, dtypes: list[torch.dtype]) -> Values:
+        return tuple(
+            self._variable(f"({broadcast(operand(value, dtype, False), dtype)})", dtype)
+            for value, dtype in zip(values, dtypes, strict=True)
+        )
+
+    def _chosen(
+        self, mask: str, values: Values, others: Values, dtypes: list[torch.dtype]
+    ) -> Values:
+        return tuple(
+            self._variable(
+                f"({mask_for(mask, dtype, True)} ? {_text(value, dtype)} : {other})", dtype
+            )
+            for value, other, dtype in zip(values, others, dtypes, strict=True)
+        )
+
+    # ---- Sorts
+
+    def sort(
+        self,
+        dtypes: tuple[torch.dtype, ...],
+        values: tuple[CSEVariable, ...],
+        stable: bool,
+        descending: bool,
+    ) -> tuple[CSEVariable, ...]:
+        """Values in order, always stable, and where they were.
+
+        Args:
+            values: keys, and the place of each in its line.
+        """
+        key = (dtypes, values, descending)
+        if self.sort_of_loop is not None and self.sort_of_loop.key == key:
+            return self.sort_of_loop.results
+        trees = [tree for tree in self.range_trees if tree.is_reduction]
+        if self.sort_of_loop is not None or self._load_mask is not None or len(trees) > 1:
+            raise NotImplementedError("several sorts in a loop, or masked ones, in compiled graphs")
+        dtype, place_dtype = dtypes
+        kind = "bool" if dtype == torch.bool else value_type(dtype)
+        length = self._longest_line(trees[0].numel)
+        # Local memory of kernels in one launch has names by its size.
+        arrays: tuple[str, ...] = tuple(f"sort_{what}{length}" for what in ("keys", "places"))
+        element = f"{LANES}[{trees[0].index_sym().name}]"
+        value, place = (
+            broadcast(operand(operands, to, False), to)
+            for operands, to in zip(values, (computed_dtype(dtype), torch.int64), strict=True)
+        )
+        texts = (
+            f"ob_sort_key_{kind}{LANES}({value}, {place}, {int(descending)})",
+            f"ob_sort_place_{kind}{LANES}({value}, {place})",
+        )
+        arrays = arrays[: 2 if is_wide(kind) else 1]
+        keys = [f"{name}_{element} = {text};" for name, text in zip(arrays, texts, strict=False)]
+        before = IndentedBuffer()
+        before.splice(self.loads)
+        before.splice(self.compute)
+        sort = Sort(key, before, keys, self.stores, arrays, length)
+        self.loads, self.compute, self.stores = (IndentedBuffer() for _ in range(3))
+        key_of, low = (f"{name}_{element}" for name in (arrays[0], arrays[-1]))
+        in_order = f"ob_sorted_value_{kind}{LANES}({key_of}, {low}, {int(descending)})"
+        at = convert(f"ob_sorted_place_long{LANES}({low})", torch.int64, place_dtype)
+        sort.results = tuple(
+            self.cse.generate(self.compute, text, dtype=of)
+            for text, of in ((in_order, dtype), (at, place_dtype))
+        )
+        self.sort_of_loop = sort
+        self.lines += len(before._lines) + _EXCHANGE * length.bit_length() ** 2 // 4
+        if self.grouped:
+            self.local_lines.update(dict.fromkeys(arrays, length))
+        return sort.results
+
+    def _longest_line(self, numel: sympy.Expr) -> int:
+        longest = V.graph.sizevars.shape_env.bound_sympy(numel).upper
+        if not isinstance(longest, (int, sympy.Integer)):
+            raise NotImplementedError("sorts of lines of any length in compiled graphs")
+        return int(longest)
+
 
 def _whole(tree: IterationRangesRoot) -> sympy.Symbol:
     """The index of a tree of ranges that is not split."""
@@ -256,3 +399,8 @@ def _initial(kind: str, dtype: torch.dtype) -> str:
         return constant(float("-inf") if kind == "max" else float("inf"), dtype)
     info = torch.iinfo(dtype)
     return constant(info.min if kind == "max" else info.max, dtype)
+
+
+def _text(value: Any, dtype: torch.dtype) -> str:
+    """In all lanes, of a variable or of what an operation gave."""
+    return operand(getattr(value, "value", value), dtype, True)

@@ -1,7 +1,7 @@
 """`torch._inductor.aoti_compile_and_package`: code for the CPU on memory that the host shares.
 
-The package says that it is of the device. csrc/cpu_kernels/compiled/packaged_models.cpp loads it,
-which PyTorch finds under the name of the device.
+The package names the device. PyTorch finds its loader,
+csrc/cpu_kernels/compiled/packaged_models.cpp, under that name.
 """
 
 from __future__ import annotations

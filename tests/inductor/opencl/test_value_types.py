@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from torch_outboard.inductor.opencl.float8_texts import FORMATS
+from torch_outboard.inductor.opencl.value_types import FORMATS
 
 pytestmark = pytest.mark.by_turns(3)
 

@@ -1,30 +1,34 @@
-"""A compiled graph, or a part of one, that is captured when it runs for the second time.
+"""`mode="reduce-overhead"`: compiled graphs that the driver captures and replays.
 
-The first run finds out what is compiled and chosen on the way. The second one is captured: its
-launches go into a graph of the driver, which this run and later ones replay. Inputs stay where they
-are if they lay there before, or are parameters; others are copied. A result is never overwritten
-while somebody has it, unless a new step has begun since: the call captures another time instead.
+A graph, or a part of one, is captured when it runs for the second time. The first run finds out
+what is compiled and chosen on the way. The launches of the second one go into a graph of the
+driver, which this run and later ones replay. Inputs stay where they are if they lay there before,
+or are parameters; others are copied. A result is never overwritten while somebody has it, unless a
+new step has begun since: the call captures another time instead.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor import config
 from torch._inductor.cudagraph_trees import MarkStepBox
-from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+from torch._inductor.cudagraph_utils import CUDAGraphPolicy, log_cudagraph_skip_and_bump_counter
+from torch._inductor.output_code import CompiledFxGraph
 
 from torch_outboard import _C
 from torch_outboard.device.graphs import Graph, graph_pool_handle
-from torch_outboard.inductor.device_guard import DeviceGuard
-from torch_outboard.inductor.graphs.states import States, noting
+from torch_outboard.inductor.device_interface import DeviceGuard
+from torch_outboard.inductor.passes.random_numbers import States, noting
 from torch_outboard.state import state
 
-MOST_SIZES = 16  # sets of sizes that are captured
-MOST_CAPTURES = 4  # for one set: of other places of parameters, or while results are in use
+_MOST_SIZES = 16  # sets of sizes that are captured
+_MOST_CAPTURES = 4  # for one set: of other places of parameters, or while results are in use
 _OVERWRITTEN = (
     "a result of a compiled graph was overwritten by a later call, since "
     "torch.compiler.cudagraph_mark_step_begin() has begun a new step; clone what a step has to keep"
@@ -116,10 +120,10 @@ class CapturedGraph:
     def _run_first(self, key: tuple[Any, ...], inputs: list[Any]) -> Any:
         if self.given_up or not all(isinstance(x, (int, float)) for x in key):
             return self.function(inputs)
-        if len(self.sizes) == MOST_SIZES:
+        if len(self.sizes) == _MOST_SIZES:
             self.given_up = True
             _tell(
-                f"{MOST_SIZES} graphs for other sizes; mark fewer sizes as dynamic, or pad inputs"
+                f"{_MOST_SIZES} graphs for other sizes; mark fewer sizes as dynamic, or pad inputs"
             )
             return self.function(inputs)
         sizes = self.sizes[key] = _Sizes(
@@ -144,7 +148,7 @@ class CapturedGraph:
         # An input that moves is copied from now on, and no capture is needed for each place.
         misplaced = {x for capture in sizes.captures for x in capture.tensors.misplaced(inputs)}
         moved = misplaced - self.static - self.inner
-        if len(sizes.captures) == MOST_CAPTURES:
+        if len(sizes.captures) == _MOST_CAPTURES:
             moved = misplaced  # parameters that move all the time are none
         if not sizes.captures:
             moved |= {
@@ -155,7 +159,7 @@ class CapturedGraph:
             sizes.moving |= moved
             sizes.captures.clear()
             self.last = None
-        if len(sizes.captures) == MOST_CAPTURES:
+        if len(sizes.captures) == _MOST_CAPTURES:
             return None
         try:
             capture = self._capture(sizes, inputs)
@@ -244,3 +248,69 @@ class CapturedGraph:
 
 def _tell(reason: str) -> None:
     log_cudagraph_skip_and_bump_counter(f"skipping cudagraphs due to {reason}")
+
+
+# What PyTorch says of a graph on a device that is not CUDA.
+_NOT_CUDA = "multiple devices"
+
+
+class CaptureGraphs(CUDAGraphPolicy):
+    """Captures graphs of the kit's devices by the driver; leaves others alone."""
+
+    def should_wrap(self, compiled_graph: Any) -> bool:
+        return state.name not in getattr(compiled_graph, "device_types", ())
+
+    def wrap_output(self, output_code: Any) -> Any:
+        if isinstance(output_code, CompiledFxGraph) and state.name in output_code.device_types:
+            reason = _obstacle(output_code)
+            if reason:
+                _tell(reason)
+            else:
+                _capture(output_code)
+        return output_code
+
+
+def _obstacle(graph: CompiledFxGraph) -> str:
+    """Why nothing of a graph can be captured; empty if something can."""
+    told = graph.disabled_cudagraphs_reason
+    if told and _NOT_CUDA not in told and "cpu device" not in told:
+        return told
+    if len(graph.device_idxs) != 1 and len(_indices(graph)) != 1:
+        return f"{len(graph.device_idxs)} devices in a graph"
+    if not getattr(torch.accelerator, "Graph", None):
+        return f"PyTorch {torch.__version__}, which has no graphs for accelerators"
+    if not _C.captures_graphs():
+        return "a driver that cannot capture graphs"
+    if not graph.partition_maps and graph.device_types - {state.name, "meta"}:
+        return "operators on the CPU in a graph that is not partitioned"
+    return ""
+
+
+def _indices(graph: CompiledFxGraph) -> set[int]:
+    return {index for index in graph.device_idxs if index is not None}
+
+
+def _capture(graph: CompiledFxGraph) -> None:
+    arguments = graph.fx_kwargs
+    static = set(arguments.get("static_input_idxs") or ())
+    written = set(graph.mutated_input_idxs)
+    device = next(iter(_indices(graph)))
+    make = partial(CapturedGraph, device=device, reuses=bool(arguments.get("is_backward")))
+    if not config.graph_partition or graph.recursively_apply_fns is None:
+        assert graph.current_callable is not None
+        graph.current_callable = make(
+            graph.current_callable, static=sorted(static), written=sorted(written)
+        )
+        return
+    functions: list[Callable[..., Any]] = []
+    for part in graph.partition_maps or ():
+        places = list(enumerate(part.input_index_mapping))
+        functions.append(
+            partial(
+                make,
+                static=[i for i, place in places if place in static],
+                written=[i for i, place in places if place in written],
+                inner=[i for i, place in places if place is None],
+            )
+        )
+    graph.recursively_apply_fns(functions)

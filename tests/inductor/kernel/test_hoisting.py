@@ -8,7 +8,7 @@ import torch
 
 from tests.inductor.support import kernels_of, moved
 from torch_outboard import _C
-from torch_outboard.inductor.opencl.hoisting import hoist
+from torch_outboard.inductor.kernel.units import hoist
 
 LOOP = """
 for (; end - x >= 16; x += 16) {

@@ -1,4 +1,4 @@
-"""Several passes over a graph as one: Inductor has room for one at each place."""
+"""Passes over graphs: several as one, what caches know of them, and calls that they add."""
 
 from __future__ import annotations
 
@@ -47,3 +47,16 @@ class InOrder(CustomGraphPass):
 def hash_of_sources() -> Any:
     """Of all files of the backend. PyTorch's function remembers the last files alone."""
     return get_hash_for_files(tuple(sorted(str(path) for path in _BACKEND.rglob("*.py"))))
+
+
+Node = torch.fx.Node
+
+
+def add_call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
+    """A call where the graph inserts nodes, that is part of what becomes of the node `at`."""
+    node = graph.call_function(target, arguments, named)
+    values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
+    with at.meta["val"].fake_mode:
+        node.meta = {**at.meta, "val": target(*values, **named)}
+    node.meta.pop("tensor_meta", None)
+    return node

@@ -12,7 +12,7 @@ from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv
 
-from torch_outboard.inductor.kernel.ranges import ranges_by_place
+from torch_outboard.inductor.dynamic_sizes import ranges_by_place
 
 CHANNELS = sympy.Symbol("s0", integer=True, positive=True)
 HALF = FloorDiv(CHANNELS, 2)

@@ -1,4 +1,28 @@
-"""Helpers of generated kernels that sort lines, each lane one of its own.
+"""Helpers of generated kernels: folds, scans, searches, sorts and random numbers.
+
+Folds put the lanes of a vector together at the end of a loop of a reduction:
+
+    fold_sum, fold_prod, fold_xor_sum, fold_max, fold_min, fold_any(v)
+
+Scans move the lanes of a vector:
+
+    shift<n>(v)   each lane gets the value of the lane n before it, the first n some value
+    last(v)       the value of the last lane
+
+Searches find values in sorted lines, for bucketize and searchsorted. All lanes take their steps
+together, and those of each are the steps of CPU's search, so that lines with NaN, or that are not
+sorted, give what they give there.
+
+    search(p, start, stride, n, v, right)
+        the first place of each value `v` in a line of `n` elements, `stride` apart from p + start
+        on, or the last one if `right`
+    sorted_search(..., by, by_start, by_stride, fault)
+        the same, where `by` says at which places of the line its elements lie in order; one that
+        is wrong is reported, and not followed
+
+Sorts put lines in order, each lane one of its own. Places make every sort stable. Several lines are
+sorted by Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, algorithm
+5.2.2M), whose steps do not depend on the values; one line alone by merges.
 
     sort_key(v, place, descending)   what comes in order by one comparison: of values of up to 32
                                      bits with the place in its lower half, of others alone
@@ -11,14 +35,109 @@
     group_sort_keys(keys, n), group_sort_pairs(keys, places, n)
                                      in local memory, by all items of a group
 
-Places make every sort stable. Several lines are put in order by Batcher's merge exchange (Knuth,
-The Art of Computer Programming, volume 3, algorithm 5.2.2M), whose steps do not depend on the
-values; one line alone by merges.
+Random numbers are Philox4x32-10, words as kernels/random_numbers/philox.cl draws them: number i is
+word i % 4 of block i / 4 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 """
 
 from __future__ import annotations
 
 import re
+
+from torch_outboard.inductor.opencl.memory_texts import STORED, element
+
+# Name, and the functions of the table that its text calls.
+FOLDS: dict[str, tuple[str, ...]] = {
+    "fold_sum": (),
+    "fold_prod": (),
+    "fold_xor_sum": (),
+    "fold_max": ("maximum",),
+    "fold_min": ("minimum",),
+    "fold_any": (),
+}
+
+
+def fold_text(name: str, kind: str, lanes: int) -> str:
+    """The definition of ob_<name>_<kind><lanes>(v), of type `kind`."""
+    if name == "fold_any":
+        return f"#define ob_fold_any_int{lanes}(v) any(v)\n"
+    text = _fold(name, kind, [element("v", lane) for lane in range(lanes)])
+    return (
+        f"static inline {kind} ob_{name}_{kind}{lanes}(const {kind}{lanes} v) {{"
+        f" return {text}; }}\n"
+    )
+
+
+def _fold(name: str, kind: str, parts: list[str]) -> str:
+    """In pairs, so that sums of many numbers lose little."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [combine(name, kind, a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
+    return parts[0]
+
+
+def combine(name: str, kind: str, a: str, b: str) -> str:
+    """Two values put together."""
+    operator = {"fold_sum": "+", "fold_prod": "*", "fold_xor_sum": "^", "fold_any": "|"}.get(name)
+    if operator is not None:
+        return f"({a} {operator} {b})"
+    function = {"fold_max": "maximum", "fold_min": "minimum"}[name]
+    return f"ob_{function}_{kind}({a}, {b})"
+
+
+_SHIFTS = (1, 2, 4, 8)
+SCANS = (*(f"shift{step}" for step in _SHIFTS), "last")
+
+
+def scan_text(name: str, kind: str, lanes: int) -> str:
+    """The definition of ob_<name>_<kind><lanes>(v)."""
+    end = "" if lanes == 1 else str(lanes)
+    if lanes == 1:
+        body = "(v)"
+    elif name == "last":
+        body = element("v", lanes - 1)
+    else:
+        step = int(name.removeprefix("shift"))
+        parts = [element("v", max(lane - step, 0)) for lane in range(lanes)]
+        body = f"(({kind}{lanes})({', '.join(parts)}))"
+    return f"#define ob_{name}_{kind}{end}(v) {body}\n"
+
+
+SEARCH = re.compile(rf"\bob_(search|sorted_search)_({'|'.join(STORED)})_(int|long)(16|8|4|2)?\b")
+
+
+def search_text(name: str, stored: str, kind: str, lanes: int) -> str:
+    """The definition of ob_<name>_<stored>_<kind><lanes>, whose places are of type `kind`."""
+    end = "" if lanes == 1 else str(lanes)
+    t, (pointed, value) = f"{kind}{end}", STORED[stored]
+    more, place = "", "middle"
+    if name == "sorted_search":
+        more = (
+            f", const __global long *by, const {t} by_start, const long by_stride,"
+            " __global int *fault"
+        )
+        read = f"ob_gather_long{end}(by, by_start + middle * ({t})(({kind})by_stride))"
+        place = f"convert_{t}(ob_checked_long{end}({read}, n, open, fault))"
+        if lanes > 1:
+            place = place.replace("open,", f"convert_int{lanes}(open),")
+    after = "there > v" if lanes == 1 else f"convert_{t}(there > v)"
+    equal = after.replace(">", ">=")
+    return (
+        f"static inline {t} ob_{name}_{stored}_{t}(const __global {pointed} *p, const {t} start,"
+        f" const long stride, const long n, const {value}{end} v, const int right{more}) {{\n"
+        f"  {t} low = 0, high = ({t})(({kind})n);\n"
+        "  for (;;) {\n"
+        f"    const {t} open = low < high;\n"
+        f"    if (!{'open' if lanes == 1 else 'any(open)'}) return low;\n"
+        f"    const {t} middle = min(low + ((high - low) >> 1), ({t})(({kind})n - 1));\n"
+        f"    const {t} place = {place};\n"
+        f"    const {value}{end} there = ob_gather_{stored}{end}(p, start + place *"
+        f" ({t})(({kind})stride));\n"
+        f"    const {t} after = right ? {after} : {equal};\n"
+        "    low = open != 0 && after == 0 ? middle + 1 : low;\n"
+        "    high = open != 0 && after != 0 ? middle : high;\n"
+        "  }\n}\n"
+    )
+
 
 KINDS = (
     "bool", "float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar",
@@ -244,4 +363,71 @@ def _merges(name: str) -> str:
         "  }\n"
         f"  if (from != keys) {back}\n"
         "}\n"
+    )
+
+
+_LOW_FACTOR, _HIGH_FACTOR = "0xD2511F53u", "0xCD9E8D57u"
+_NEXT_KEY = "low += 0x9E3779B9u; high += 0xBB67AE85u;"
+
+
+def philox_text(lanes: int) -> str:
+    """Functions for vectors of `lanes` values: of any places, and of places in a row."""
+    return _of_any_places(lanes) + "\n" + _of_places_in_a_row(lanes)
+
+
+def _of_any_places(lanes: int) -> str:
+    """Each lane computes a block, and takes a word of it."""
+    w = "" if lanes == 1 else str(lanes)
+    u, signed, wide = f"uint{w}", f"int{w}", f"ulong{w}"
+    select = "((part & 2) != 0 ? ((part & 1) != 0 ? w : z) : ((part & 1) != 0 ? y : x))"
+    return (
+        f"static inline long{w} ob_philox_word_long{w}(const long{w} seed, const long{w} i,"
+        f" const long{w} offset) {{\n"
+        f"  const {wide} block = as_ulong{w}(i) >> 2, at = as_ulong{w}(offset);\n"
+        f"  {u} x = convert_{u}(block), y = convert_{u}(block >> 32);\n"
+        f"  {u} z = convert_{u}(at), w = convert_{u}(at >> 32);\n"
+        f"  const {wide} key = as_ulong{w}(seed);\n"
+        f"  {u} low = convert_{u}(key), high = convert_{u}(key >> 32);\n"
+        "  for (int round = 0; round < 10; ++round) {\n"
+        f"    const {u} a = mul_hi(({u})({_LOW_FACTOR}), x), b = {_LOW_FACTOR} * x;\n"
+        f"    const {u} c = mul_hi(({u})({_HIGH_FACTOR}), z), d = {_HIGH_FACTOR} * z;\n"
+        "    x = c ^ y ^ low; y = d; z = a ^ w ^ high; w = b;\n"
+        f"    {_NEXT_KEY}\n  }}\n"
+        f"  const {signed} part = convert_{signed}(i) & ({signed})(3);\n"
+        f"  return convert_long{w}({select});\n}}"
+    )
+
+
+def _of_places_in_a_row(lanes: int) -> str:
+    """Blocks are computed once where places follow each other from a multiple of 4."""
+    w = "" if lanes == 1 else str(lanes)
+    head = (
+        f"static inline long{w} ob_philox_row_long{w}(const long seed, const int{w} i,"
+        " const long offset) {\n"
+    )
+    texts = f"(long{w})(seed), convert_long{w}(i), (long{w})(offset)"
+    each = f"return ob_philox_word_long{w}({texts});\n}}"
+    if lanes < 8:
+        return head + "  " + each
+    blocks = lanes // 4
+    v = f"ulong{blocks}"
+    numbers = ", ".join(str(block) for block in range(blocks))
+    pairs = ", ".join(f"xy.s{block}, zw.s{block}" for block in range(blocks))
+    # Both halves of a product in a lane of 64 bits come from one instruction; what is above 32 bits
+    # in x, y, z and w is not used.
+    return (
+        f"__attribute__((always_inline)) {head}"
+        f"  const int first = i.s0;\n"
+        f"  if (!all(i - first == ob_iota_int{w}) || (first & 3) != 0) {{\n    {each}\n"
+        f"  const {v} mask = 0xffffffff;\n"
+        f"  {v} x = ({v})((uint)first >> 2) + ({v})({numbers}), y = 0;\n"
+        f"  {v} z = (uint)offset, w = (uint)((ulong)offset >> 32);\n"
+        "  uint low = (uint)seed, high = (uint)((ulong)seed >> 32);\n"
+        "#pragma unroll\n  for (int round = 0; round < 10; ++round) {\n"
+        f"    const {v} a = (x & mask) * (ulong){_LOW_FACTOR};\n"
+        f"    const {v} c = (z & mask) * (ulong){_HIGH_FACTOR};\n"
+        "    x = (c >> 32) ^ y ^ (ulong)low; y = c; z = (a >> 32) ^ w ^ (ulong)high; w = a;\n"
+        f"    {_NEXT_KEY}\n  }}\n"
+        f"  const {v} xy = (x & mask) | (y << 32), zw = (z & mask) | (w << 32);\n"
+        f"  return convert_long{w}(as_uint{w}((ulong{lanes // 2})({pairs})));\n}}"
     )

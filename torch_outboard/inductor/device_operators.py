@@ -1,7 +1,11 @@
-"""Which operators draw random numbers, and what activation checkpointing makes of them.
+"""Operators that compiled graphs call on the device, and which of them draw random numbers.
 
-PyTorch marks by a tag what may draw on some device. Attention has it, which on this device never
-draws: with dropout, eager mode takes another formula.
+PyTorch tags operators that may draw on some device. Attention has the tag and never draws on this
+device: with dropout, eager mode takes another formula.
+
+Code for the CPU calls an operator of the device, one that draws or of an extension, by a twin. The
+twin takes and gives CPU tensors, and calls the operator with tensors of the current device
+(csrc/cpu_kernels/compiled/calls_on_device.cpp).
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from typing import Any
 
 import torch
 from torch._decomp.decompositions_for_rng import extra_random_decomps
-from torch._inductor.lowering import lowerings, make_fallback, sdpa_constraint
+from torch._inductor.lowering import fallbacks, lowerings, make_fallback, sdpa_constraint
 from torch.utils.checkpoint import CheckpointPolicy
+
+from torch_outboard import _C
 
 _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -68,3 +74,37 @@ def keep(node: torch.fx.Node) -> None:
 
 def _attention() -> Any:
     return torch.ops.outboard_compiled.attention.default
+
+
+_LIBRARY = torch.library.Library("outboard_on_device", "FRAGMENT")
+_twins: dict[torch._ops.OpOverload, torch._ops.OpOverload] = {}
+
+
+def runs_on_device(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator can have a twin: it writes to no argument, and its results are new."""
+    schema = target._schema
+    return (
+        target.has_kernel_for_dispatch_key(torch._C.DispatchKey.PrivateUse1)
+        or target.namespace == "aten"
+    ) and not any(part.alias_info for part in (*schema.arguments, *schema.returns))
+
+
+def on_device(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    """The twin of an operator; defined when it is first asked for."""
+    if target not in _twins:
+        _twins[target] = _define_twin(target)
+    return _twins[target]
+
+
+def _define_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    overload = target._schema.overload_name
+    name = _C.define_call_on_device(target._schema.name, overload)
+
+    def fake(*given: Any, **named: Any) -> Any:
+        return target(*given, **named)
+
+    torch.library.register_fake(f"outboard_on_device::{name}", fake, lib=_LIBRARY)
+    twin: torch._ops.OpOverload = getattr(torch.ops.outboard_on_device, name).default
+    if twin not in lowerings and twin not in fallbacks:
+        make_fallback(twin, warn=False)
+    return twin

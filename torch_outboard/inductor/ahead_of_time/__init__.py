@@ -1,1 +1,0 @@
-"""Models that are compiled ahead of time, into packages that another process loads."""

@@ -1,0 +1,137 @@
+"""Dynamic sizes of graphs where PyTorch has no answer, or a wrong one.
+
+Strides of results: Inductor lays results out as suits its kernels, and AOTAutograd compiles the
+gradients for that. PyTorch before 2.15 tells it numbers, those of the first sizes, but for where
+graphs are split for distributed training (torch/_inductor/utils.py,
+`set_tracing_context_output_strides`): gradients of batches of another size would refuse what the
+forward graph saved.
+
+Ragged tensors (`torch.jagged`): some of their sizes are no numbers.
+
+Loops: Inductor divides the kernel's sizes by the node's, one after the other. With dynamic sizes it
+cannot say which of them is greater: a loop over 2 * (s // 2) is not split into loops over 2 and
+s // 2, though both have as many elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sympy
+import torch
+from torch import SymInt
+from torch._guards import TracingContext
+from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
+from torch._inductor.utils import shape_env_from_inputs, sympy_product
+from torch._inductor.virtualized import V
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.utils._sympy.functions import ModularIndexing
+
+Lengths = Sequence[Sequence[sympy.Expr]]
+
+_FAILS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
+
+
+def fails_at_sizes(shape_env: Any) -> bool:
+    """Whether a size of a graph's inputs is one at which PyTorch before 2.15 fails."""
+    hints = shape_env.backed_var_to_val.values()
+    return _FAILS and any(not hint.is_number for hint in hints)
+
+
+def without_guards_of_ragged_sizes(features: SIMDKernelFeatures) -> SIMDKernelFeatures:
+    """The features of a kernel, with 64-bit indices where 32-bit ones took a guard of sizes.
+
+    Reason: Dynamo does not know where to find the number of rows of a ragged tensor, and a guard of
+    it ends in IndexError.
+    Where: torch/fx/experimental/symbolic_shapes.py, `ShapeEnv.produce_guards_verbose`.
+    Upstream: pytorch#193059.
+    Can go: with 2.15.
+    """
+    if fails_at_sizes(V.graph.sizevars.shape_env):
+        features.select_index_dtype = lambda: torch.int64
+    return features
+
+
+def telling_dynamic_strides(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of Inductor that compiles a graph, and tells what depends on sizes as it does."""
+
+    @functools.wraps(inner_compile)
+    def compile_graph(gm: Any, example_inputs: Sequence[Any], **rest: Any) -> Any:
+        with _as_in_split_graphs(TracingContext.try_get()), _of_numbers(example_inputs):
+            return inner_compile(gm, example_inputs, **rest)
+
+    compile_graph.tells_dynamic_strides = True
+    return compile_graph
+
+
+@contextmanager
+def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
+    """Strides are read without ragged sizes.
+
+    Reason: PyTorch makes numbers of all sizes for it, and fails with the first that is none.
+    Where: torch/fx/experimental/symbolic_shapes.py, `ShapeEnv.deserialize_symexpr`.
+    Can go: with 2.15.
+    """
+    shape_env = shape_env_from_inputs(example_inputs)
+    if shape_env is None or not fails_at_sizes(shape_env):
+        yield
+        return
+
+    def deserialize_symexpr(code: str) -> Any:
+        hints = {e: hint for e, hint in shape_env.backed_var_to_val.items() if hint.is_number}
+        sizes = {str(e): SymInt(SymNode(e, shape_env, int, int(hint))) for e, hint in hints.items()}
+        return eval(code, SYMPY_INTERP, sizes)
+
+    shape_env.deserialize_symexpr = deserialize_symexpr
+    try:
+        yield
+    finally:
+        del shape_env.deserialize_symexpr
+
+
+@contextmanager
+def _as_in_split_graphs(context: Any) -> Iterator[None]:
+    """Within a step of Inductor, the strides that are reported are all that depends on this."""
+    before = getattr(context, "fakify_first_call", True)
+    if before:
+        yield
+        return
+    context.fakify_first_call = True
+    try:
+        yield
+    finally:
+        context.fakify_first_call = False
+
+
+def ranges_by_place(
+    groups: Sequence[sympy.Expr],
+    lengths: Lengths,
+    set_ranges: Callable[..., list[list[sympy.Expr]]],
+) -> list[list[sympy.Expr]] | None:
+    """Indices of a node's loops, by the place of an element in all of the kernel's.
+
+    Args:
+        groups: sizes of the kernel's loops.
+        lengths: of the node's.
+        set_ranges: gives the variables of the kernel's loops for lists of sizes.
+
+    Returns:
+        None if they are not known to have as many elements.
+    """
+    flat = [*itertools.chain.from_iterable(lengths)]
+    if not V.graph.sizevars.statically_known_equals(sympy_product(groups), sympy_product(flat)):
+        return None
+    place: sympy.Expr = sympy.S.Zero
+    for size, variables in zip(groups, set_ranges(*([size] for size in groups)), strict=True):
+        place = place * size + variables[0]
+    indices: list[sympy.Expr] = []
+    inner: sympy.Expr = sympy.S.One
+    for size in reversed(flat):
+        indices.append(ModularIndexing(place, inner, size) if size != 1 else sympy.S.Zero)
+        inner = inner * size
+    return [[indices.pop() for _ in sizes] for sizes in lengths]

@@ -1,1 +1,0 @@
-"""Operators that compiled graphs alone call."""
