@@ -73,14 +73,14 @@ SECONDS = 20 * SLOWNESS
 # What a program does with Ctrl-C, after these seconds; status and output.
 PROGRAMS = {
     "a wait for a kernel ends": (
-        "ocl", 0.5, (3, "interrupted\n"),
+        "ocl", 2, (3, "interrupted\n"),
         """
 told(start().cpu)
 sys.exit(3)
 """,
     ),
     "a wait for an event ends": (
-        "host", 0.5, (3, "interrupted\n"),
+        "host", 1, (3, "interrupted\n"),
         """
 start()
 event = torch.Event(device)
@@ -111,20 +111,20 @@ sys.exit(3)
 """,
     ),
     "the device goes on": (
-        "host", 0.5, (0, "interrupted\n5.0\n"),
+        "host", 1, (0, "interrupted\n5.0\n"),
         """
-work = start(2_000_000)
+work = start(5_000_000)
 told(work.cpu)
 torture.configure(delay_us=0)
 print(work.sum().item() / work.numel())
 """,
     ),
     "a handler that does not raise ends no wait": (
-        "host", 0.3, (0, "handled\ndone\n"),
+        "host", 0.5, (0, "handled\ndone\n"),
         """
 import signal
 signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
-told(start(1_500_000).cpu)
+told(start(3_000_000).cpu)
 """,
     ),
 }  # fmt: skip

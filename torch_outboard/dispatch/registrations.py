@@ -119,8 +119,10 @@ def _dispatched(name: str) -> list[Kernel]:
     for found in dispatcher.registrations(name):
         if found.key not in _KEYS or not found.active:
             continue
-        if dispatcher.origin(found.place)[0] == "extension":
-            source = "user" if _PYTHON.match(found.place) else "maker"
+        by, in_python = dispatcher.origin(found.place)[0], _PYTHON.match(found.place)
+        # Functions of PyTorch's Python, such as autograd.Function.apply, are a user's kernels.
+        if by == "extension" or (by == "PyTorch" and in_python):
+            source = "user" if in_python else "maker"
             kernels.append(Kernel(source, found.place, found.key, raw=True))
         elif found.key != "PrivateUse1":
             kernels.append(Kernel("kit", "", found.key))

@@ -20,7 +20,6 @@ from torch._C import DispatchKey, DispatchKeySet
 
 from torch_outboard import _C
 from torch_outboard.after_import import after_import
-from torch_outboard.ops import program_cache
 from torch_outboard.state import state
 
 # Names the folder of Inductor's cache.
@@ -146,6 +145,8 @@ def avoid_folder_of_others() -> None:
     default is a name in the folder for temporary files that anybody can guess. Called before
     Inductor reads anything. Warns if it did.
     """
+    from torch_outboard.ops import program_cache
+
     try:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 

@@ -128,6 +128,9 @@ def _forms(name: str) -> tuple[str, ...]:
 @functools.cache
 def _inputs(name: str) -> tuple[tuple[tuple[str, str], ...], bool]:
     """Names and types of an overload's inputs, and whether it has out= arguments."""
-    arguments = torch._C.parse_schema(dispatcher.schema_of(name) or f"{name}() -> ()").arguments
+    try:
+        arguments = torch._C.parse_schema(dispatcher.schema_of(name) or f"{name}() -> ()").arguments
+    except RuntimeError:  # types such as PyObject, which schemas from text do not have
+        return (), False
     inputs = tuple((a.name, str(a.type)) for a in arguments if not a.is_out)
     return inputs, len(inputs) < len(arguments)
