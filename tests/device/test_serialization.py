@@ -178,17 +178,3 @@ def test_pickle(device):
     parameter = torch.nn.Parameter(sample(torch.float32, device))
     assert isinstance(pickle.loads(pickle.dumps(parameter)), torch.nn.Parameter)
     assert pickle.loads(pickle.dumps(device)) == device
-
-
-def test_safetensors(device, tmp_path):
-    safetensors = pytest.importorskip("safetensors.torch")
-    tensors = {"a": sample(torch.float32, device), "b": sample(torch.bfloat16, device)}
-    path = tmp_path / "x.safetensors"
-    safetensors.save_file(tensors, path)
-    for name, x in safetensors.load_file(path, device=device.index).items():
-        assert x.device == device
-        torch.testing.assert_close(x, tensors[name])
-    with safetensors.safe_open(path, framework="pt", device=device.index) as file:
-        part = file.get_slice("a")[1:3]
-        assert part.device == device
-        torch.testing.assert_close(part, tensors["a"][1:3])

@@ -15,7 +15,8 @@ from typing import Any
 from tests.device_kernels import changed_driver
 from torch_outboard.drivers.contract import DeviceKind, Feature
 
-# Work items of a group: enough for several of every tree of sums, few enough to compile soon.
+# Work items of a group: enough for several of every tree of sums, few enough to compile soon. Of
+# test_group_sizes.py another number.
 LANES = int(os.environ.get("TEST_LANES", "64"))
 NONE = Feature(0)
 

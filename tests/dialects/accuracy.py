@@ -17,14 +17,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import mpmath
 import numpy as np
 
-from tests.dialects.compiled import load, load_c
+from tests.dialects.compiled import Array, load, load_c, run
 
-Array = np.ndarray[Any, np.dtype[Any]]
 WIDTH = 16  # and the number of arguments is a multiple of 48, for vectors of three
 TYPES = {"float": np.float32, "double": np.float64}
 
@@ -148,9 +147,7 @@ class Dialect:
 
     def __call__(self, name: str, kind: str, *arguments: Array) -> Array:
         out = np.empty_like(arguments[0])
-        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arguments, out)]
-        getattr(self._library, f"run_{name}_{kind}")(*pointers, ctypes.c_long(out.size))
-        return out
+        return run(self._library, f"run_{name}_{kind}", out, *arguments)
 
 
 class OpenCL:

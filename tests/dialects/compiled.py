@@ -12,9 +12,13 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import torch_outboard
 
+Array = np.ndarray[Any, np.dtype[Any]]
 DIALECT = Path(torch_outboard.__file__).parent / "dialects" / "clang"
 LANGUAGE = ["-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-Xclang", "-cl-ext=+all", "-w"]
 
@@ -82,6 +86,13 @@ def load(
         command = [str(LINKER), "-shared", "-fPIC", str(compiled), "-o", str(library), "-lm"]
         subprocess.run(command, check=True, capture_output=True, text=True)
         return ctypes.CDLL(str(library))
+
+
+def run(library: ctypes.CDLL, name: str, out: Array, *arguments: Array) -> Array:
+    """Calls a function with the addresses of the arguments and of `out`, and its size."""
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arguments, out)]
+    getattr(library, name)(*pointers, ctypes.c_long(out.size))
+    return out
 
 
 def load_c(source: Path) -> ctypes.CDLL:

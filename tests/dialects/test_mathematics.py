@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from collections.abc import Sequence
 from functools import cache
@@ -18,12 +17,11 @@ from tests.dialects.accuracy import (
     samples,
     worst_of,
 )
-from tests.dialects.compiled import CLANGS, MISSING
+from tests.dialects.compiled import CLANGS, MISSING, load, run
 from tests.dialects.every_float import ONE_ARGUMENT, Found, hold, search
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
-POINTER, LONG = ctypes.c_void_p, ctypes.c_long
 NAMES = list(FUNCTIONS)
 SOME = ["exp", "log", "sin", "tanh", "erf", "pow", "tgamma", "fmod", "atan2"]
 # Largest errors in ulp that are looked for, below OpenCL's limits.
@@ -99,8 +97,6 @@ def test_other_compilers_give_the_same_bits() -> None:
 
 @on_x86
 def test_fma_is_exact_where_the_processor_has_none() -> None:
-    from tests.dialects.compiled import load
-
     text = """
     void fuse(const float *x, const float *y, const float *z, float *out, long n) {
       for (long i = 0; i < n; i += 8)
@@ -112,9 +108,7 @@ def test_fma_is_exact_where_the_processor_has_none() -> None:
     z = (-x * y * (1 + random.normal(size=x.size) * 1e-6)).astype(np.float32)
     results = []
     for flags in (WITHOUT_FMA, ["-march=x86-64-v3", "-O2"]):
-        out = np.empty_like(x)
-        load(text, flags).fuse(*(a.ctypes.data_as(POINTER) for a in (x, y, z, out)), LONG(x.size))
-        results.append(out.tobytes())
+        results.append(run(load(text, flags), "fuse", np.empty_like(x), x, y, z).tobytes())
     assert results[0] == results[1]
 
 

@@ -6,16 +6,14 @@ import ctypes
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.dialects.compiled import MISSING, load
+from tests.dialects.compiled import MISSING, Array, load, run
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
-Array = np.ndarray[Any, np.dtype[Any]]
 INTEGERS = {
     "char": np.int8, "uchar": np.uint8, "short": np.int16, "ushort": np.uint16,
     "int": np.int32, "uint": np.uint32, "long": np.int64, "ulong": np.uint64,
@@ -23,12 +21,6 @@ INTEGERS = {
 REALS = {"float": np.float32, "double": np.float64}
 ALL = {**INTEGERS, **REALS}
 MODES = ["", "_rte", "_rtz", "_rtp", "_rtn"]
-
-
-def run(library: ctypes.CDLL, name: str, out: Array, *arguments: Array) -> Array:
-    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arguments, out)]
-    getattr(library, name)(*pointers, ctypes.c_long(out.size))
-    return out
 
 
 def values(kind: str) -> Array:
@@ -85,6 +77,21 @@ def test_saturated_conversions(source: str) -> None:
             assert result == wanted, f"{name}({given}) is {result}"
 
 
+def check_rounding(mode: str, given: Array, got: Array) -> None:
+    """Of numbers that are finite; long doubles hold all of them."""
+    exact, result = given.astype(np.longdouble), got.astype(np.longdouble)
+    if mode == "_rtz":
+        assert (abs(result) <= abs(exact)).all()
+    elif mode == "_rtp":
+        assert (result >= exact).all()
+    elif mode == "_rtn":
+        assert (result <= exact).all()
+    near = np.isfinite(got) & (abs(exact) < np.finfo(got.dtype).max)
+    error = abs(result[near] - exact[near])
+    gap = np.spacing(abs(got[near])).astype(np.longdouble)
+    assert (2 * error <= gap if mode in ("", "_rte") else error < gap).all()
+
+
 @pytest.mark.parametrize("kind", REALS)
 def test_conversions_to_reals_round_as_they_say(kind: str) -> None:
     text = ""
@@ -95,23 +102,9 @@ def test_conversions_to_reals_round_as_they_say(kind: str) -> None:
     for source, mode in itertools.product(ALL, MODES):
         x = values(source)
         got = run(library, f"from_{source}{mode}", np.empty(x.size, REALS[kind]), x)
-        for given, result in zip(x.tolist(), got.tolist(), strict=True):
-            if not math.isfinite(given):
-                assert result == given or (math.isnan(result) and math.isnan(given))
-                continue
-            exact = Fraction(given)
-            infinite = not math.isfinite(result)
-            if mode == "_rtz":
-                assert not infinite
-                assert abs(Fraction(result)) <= abs(exact)
-            elif mode == "_rtp":
-                assert result == math.inf or (not infinite and Fraction(result) >= exact)
-            elif mode == "_rtn":
-                assert result == -math.inf or (not infinite and Fraction(result) <= exact)
-            if not infinite and abs(given) < 1e38:
-                gap = Fraction(float(np.spacing(REALS[kind](abs(result)))))
-                share = 2 if mode in ("", "_rte") else 1
-                assert abs(Fraction(result) - exact) * share <= gap, f"{source}{mode}: {given}"
+        finite = np.isfinite(x)
+        np.testing.assert_array_equal(got[~finite], x[~finite])
+        check_rounding(mode, x[finite], got[finite])
 
 
 @pytest.mark.parametrize("flags", [["-march=native", "-O2"], ["-O2"]], ids=["native", "plain"])
@@ -151,14 +144,7 @@ def test_halves_of_every_bit_pattern(flags: list[str]) -> None:
             if mode in ("", "_rte"):
                 np.testing.assert_array_equal(back[kept], nearest[kept])
                 continue
-            value, given = back[kept].astype(np.float64), x[kept].astype(np.float64)
-            if mode == "_rtz":
-                assert (abs(value) <= abs(given)).all()
-            else:
-                assert ((value >= given) if mode == "_rtp" else (value <= given)).all()
-            near = np.isfinite(value) & (abs(value) < 65504)
-            gap = np.spacing(abs(back[kept][near])).astype(np.float64)
-            assert (abs(value[near] - given[near]) < gap).all()
+            check_rounding(mode, x[kept], back[kept])
 
 
 INTEGER_FUNCTIONS = {

@@ -17,13 +17,14 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
-from tests.opinfo.arguments.calls import entries, recorded, unbind
+from tests.opinfo.arguments.calls import Calls, entries, unbind
 from torch_outboard.commands.sample_arguments import overload_of
 
 NOTES = """
@@ -108,12 +109,27 @@ class Slots:
 
 def sampled_calls() -> dict[str, list[Call]]:
     calls: dict[str, list[Call]] = defaultdict(list)
-    for entry in entries():
+    for entry in entries().values():
+        mode = Calls(None)
         for dtype in (torch.float32, torch.int64, torch.bool, torch.complex64):
-            for call in recorded(entry, dtype, None, SAMPLES):
-                if call.overload.startswith("aten::") and len(calls[call.overload]) < CALLS:
-                    given = unbind(call.overload, call.arguments)
-                    calls[call.overload].append((overload_of(call.overload), *given))
+            if dtype not in entry.dtypes:
+                continue
+            with suppress(Exception), torch.no_grad():
+                for sample in islice(entry.sample_inputs("cpu", dtype), SAMPLES):
+                    with suppress(Exception), mode:
+                        entry.op(sample.input, *sample.args, **sample.kwargs)
+        if entry.supports_autograd and torch.float32 in entry.dtypes:
+            with suppress(Exception):
+                samples = entry.sample_inputs("cpu", torch.float32, requires_grad=True)
+                for sample in islice(samples, 2):
+                    with suppress(Exception), mode:
+                        result = entry.op(sample.input, *sample.args, **sample.kwargs)
+                        leaves = [t for t in tree_leaves(result) if t.requires_grad]
+                        sum((t * 1.0).sum() for t in leaves).backward()
+        for call in mode.calls:
+            if call.overload.startswith("aten::") and len(calls[call.overload]) < CALLS:
+                given = unbind(call.overload, call.arguments)
+                calls[call.overload].append((overload_of(call.overload), *given))
     for function, *arguments in _further_calls():
         overload = function if isinstance(function, torch._ops.OpOverload) else function.default
         outs = [a.name for a in overload._schema.arguments if a.is_out]

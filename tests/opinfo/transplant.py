@@ -56,7 +56,7 @@ class Transplant:
         if id(tensor) in self._made:
             return self._made[id(tensor)]
         plain = tensor.detach()
-        if plain.is_meta:
+        if plain.is_meta or plain._is_zerotensor():
             return tensor  # it has no memory to move
         # Bits are put on again at the end; the storage is the same with and without them.
         conjugated, negated = plain.is_conj(), plain.is_neg()

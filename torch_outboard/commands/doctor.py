@@ -89,8 +89,10 @@ def _print_placements() -> None:
         if not _C.runs_code(index):
             continue
         setting = placement.get_placement(index)
-        if setting == "auto":
-            setting += ", which means " + ("device" if placement.runs_on_device(index) else "host")
+        if setting == "auto" and placement.runs_on_device(index):
+            setting = "device kernels (auto)"
+        elif setting == "auto":
+            setting = "CPU kernels (auto); OUTBOARD_PLACEMENT=device may make large steps faster"
         _print_row(f"placement of {index}", setting)
 
 

@@ -20,8 +20,10 @@ def test_logarithms_of_zero(device):
 
 
 def test_sums_of_many_elements(device):
-    run = lambda x, t: (F.mse_loss(x, t), F.mse_loss(x, t, reduction="sum"))  # noqa: E731
-    compare(device, run, torch.randn(30_000), torch.randn(30_000))
+    for loss in (F.mse_loss, F.huber_loss):
+        for reduction in ("mean", "sum"):
+            run = partial(loss, reduction=reduction)
+            compare(device, run, torch.randn(30_000), torch.randn(30_000))
 
 
 @pytest.mark.parametrize("sizes", [(3000, 5), (2, 5, 30, 41), (0, 5)])

@@ -68,39 +68,32 @@ def test_values(device, name, dtype):
 def test_layouts_and_dtypes_that_differ(device):
     """Tensors that take no part in a launch of many, and several kinds in one list."""
 
-    def run(*operands: torch.Tensor) -> list[Any]:
-        x, y = list(operands[:8]), list(operands[8:])
-        x[1], y[2] = x[1][::2], y[2].mT
+    def run(x: Tensors, y: Tensors) -> list[Any]:
         results = torch._foreach_add(x, y, alpha=2)
         torch._foreach_mul_(x, y)
-        return [*results, *operands]
+        return [results, x, y]
 
-    sizes = [(6, 6), (12,), (5, 5), (8, 3, 2), (9,), (7,), (2, 3, 4, 5), (300,)]
-    kinds = [torch.float32, torch.float16, torch.int64, torch.float32]
-    x = [(torch.randn(s) * 9).to(kinds[k % 4]) for k, s in enumerate(sizes)]
-    y = [torch.randn(6, 6), torch.randn(6), *(torch.randn(s) for s in sizes[2:])]
-    y = [b.to(a.dtype) for a, b in zip(x, y, strict=True)]
+    sizes = [(6, 6), (6,), (5, 5), (8, 3, 2), (9,), (7,), (2, 3, 4, 5), (300,)]
+    kinds = [torch.float32, torch.float16, torch.int64, torch.float32] * 2
+    given = list(zip(sizes, kinds, strict=True))
+    x, y = ([(torch.randn(s) * 9).to(kind) for s, kind in given] for _ in range(2))
+    x[1], y[2] = x[1].repeat_interleave(2)[::2], y[2].mT
     x[6] = x[6].contiguous(memory_format=torch.channels_last)
     y[6] = y[6].contiguous(memory_format=torch.channels_last)
-    assert_as_on_cpu(device, run, *x, *y)
+    assert_as_on_cpu(device, run, x, y)
 
 
 def test_tensors_that_share_memory(device):
     """They are updated one after the other."""
-
-    def run(x: torch.Tensor, y: torch.Tensor, case: str) -> list[Any]:
-        z = torch.ones(64, device=x.device)
-        lists = {
-            "same": ([x, x, z, x], [y, y, y, y]),
-            "parts": ([x[:40], z[:40], x[20:60]], [y[:40]] * 3),
-            "read later": ([x, z], [y, x]),
-            "read before": ([z, x], [x, y]),
-        }
-        torch._foreach_addcmul_(lists[case][0], *[lists[case][1]] * 2)
-        return [x, y, z]
-
-    for case in ("same", "parts", "read later", "read before"):
-        assert_as_on_cpu(device, run, torch.randn(64), torch.randn(64), case)
+    run = written(lambda x, y: torch._foreach_addcmul_(x, y, y))
+    x, y, z = (torch.randn(64) for _ in range(3))
+    for lists in (
+        ([x, x, z, x], [y, y, y, y]),
+        ([x[:40], z[:40], x[20:60]], [y[:40]] * 3),
+        ([x, z], [y, x]),
+        ([z, x], [x, y]),
+    ):
+        assert_as_on_cpu(device, run, *lists)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

@@ -7,6 +7,7 @@ from tests.device_kernels.on_device import assert_as_on_cpu, compare, with_gradi
 
 def test_pairs_of_many_rows(device):
     assert_as_on_cpu(device, torch.nn.functional.pdist, torch.randn(700, 1))
+    assert_as_on_cpu(device, torch.cdist, torch.randn(19, 33), torch.randn(23, 33))
 
 
 def test_products_of_segments_with_zeros(device):

@@ -24,6 +24,10 @@ def test_gradients_of_layer_norm_over_many_rows(device, rows, n):
     compare(device, norm, leaf(rows, n), leaf(n), leaf(n), rtol=1e-3, atol=1e-3)
 
 
+def test_group_norm(device):
+    compare(device, with_gradients(lambda x: F.group_norm(x, 5)), leaf(2, 10, 9, 31))
+
+
 def test_layer_norm_with_wider_weights(device):
     values, weight, bias = leaf(9, 37, dtype=torch.bfloat16), leaf(37), leaf(37)
     compare(device, lambda x, w, b: F.layer_norm(x, (37,), w, b), values, weight, bias)

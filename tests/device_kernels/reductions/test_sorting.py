@@ -116,3 +116,5 @@ def test_sets_of_many_values(device):
     assert_as_on_cpu(
         device, lambda x: (torch.unique(x, **flags), torch.unique(x // 5, dim=1, **flags)), x
     )
+    mostly_zeros = (torch.rand(4, 99).pow(4) * 9).floor()
+    assert_as_on_cpu(device, lambda x: torch.mode(x, 1).values, mostly_zeros)

@@ -105,7 +105,7 @@ def base_name(overload: str) -> str:
     return overload.partition("::")[2].partition(".")[0].strip("_")
 
 
-class _Calls(TorchDispatchMode):
+class Calls(TorchDispatchMode):
     """Keeps the calls of overloads whose base name is wanted, as they are before they run."""
 
     def __init__(self, wanted: Collection[str] | None) -> None:
@@ -125,20 +125,18 @@ class _Calls(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def recorded(
-    entry: str, dtype: torch.dtype, wanted: Collection[str] | None, count: int = SAMPLES
-) -> list[ArgumentsCall]:
-    """The calls in which some samples of an entry, and their gradients, end on CPU."""
+def recorded(entry: str, dtype: torch.dtype, wanted: Collection[str] | None) -> list[ArgumentsCall]:
+    """The calls in which samples of an entry, and their gradients, end on CPU."""
     op = entries()[entry]
     if dtype not in op.supported_dtypes("cpu"):
         return []
     differentiable = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
-    mode = _Calls(wanted)
+    mode = Calls(wanted)
     torch.manual_seed(0)
     with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
         samples = list(op.sample_inputs("cpu", dtype, requires_grad=differentiable))
-        for _, sample in spread(samples, count):
+        for _, sample in spread(samples, SAMPLES):
             with contextlib.suppress(Exception), mode:
                 value = op.op(sample.input, *sample.args, **sample.kwargs)
                 outputs = [t for t in tensors_in(value) if t.requires_grad]
