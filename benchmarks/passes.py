@@ -28,35 +28,54 @@ _WITHOUT = "BENCHMARK_WITHOUT"
 # By pass: its module, its function, what that returns where it is left out, and networks.
 PASSES: dict[str, tuple[str, str, Callable[..., object], tuple[str, ...]]] = {
     "known_indices": (
-        "passes.known_indices", "repeat_by_views", lambda graph: None, ("U-Net",)
-    ),
-    "joined_parts": (
-        "passes.joined_parts", "join_parts", lambda graph: None, ("small GPT", "tiny BERT")
-    ),
-    "sums_by_rows": (
-        "passes.sums_by_rows", "sum_rows_first", lambda graph: None, ("U-Net", "bottleneck")
+        "passes.known_indices", "repeat_by_views", lambda graph: None, ("U-Net", "upsampling")
     ),
     "reused_values": (
-        "passes.reused_values", "store_reused", lambda graph: None, ("small GPT", "SiLU")
+        "passes.reused_values", "store_reused", lambda graph: None, ("SiLU", "positions")
     ),
     "merge_small_kernels": (
         "wrapper", "merge_small_kernels", lambda wrapper, lines, kernels: lines,
-        ("MLP", "tiny BERT", "LSTM"),
+        ("MLP", "gates"),
     ),
 }  # fmt: skip
 
 
-class _Bottleneck(nn.Module):
-    """A residual block of convolutions with biases on images (N, 32, H, W)."""
+class _Upsampling(nn.Module):
+    """Images (N, 16, H, W) at twice the size, each channel scaled before and after."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(32, 16, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU()
-        )
+        self.before, self.after = (nn.Parameter(torch.ones(16, 1, 1)) for _ in range(2))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.layers(x)
+        large = functional.interpolate(x * self.before, scale_factor=2.0, mode="nearest")
+        return large * self.after
+
+
+class _Gates(nn.Module):
+    """Twenty gated steps on states (N, 8), each a mean and a few elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(20):
+            x = (x - x.mean()) * self.scale
+        return x
+
+
+class _Positions(nn.Module):
+    """Sines of angles (N, 512) that two norms and a product of matrices read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.layer = nn.Parameter(torch.ones(512)), nn.Linear(512, 512)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        waves = (x * self.scale).sin().exp()
+        rows = functional.layer_norm(waves, (512,))
+        return self.layer(waves) + rows + waves / waves.sum(0)
 
 
 class _Silu(nn.Module):
@@ -77,15 +96,21 @@ class _Silu(nn.Module):
         return self.layers(x)
 
 
-def _of_images(model: Callable[[], nn.Module], channels: int) -> Model:
-    images, target = torch.randn(4, channels, 64, 64), torch.randn(4, 32, 64, 64)
-    return lambda: (model(), [images, target], functional.mse_loss)
+def _of_images(model: Callable[[], nn.Module], channels: int, *target: int) -> Model:
+    given = [torch.randn(4, channels, 64, 64), torch.randn(4, *target)]
+    return lambda: (model(), given, functional.mse_loss)
 
 
 _MODELS: dict[str, Model] = {
     **MODELS,
-    "bottleneck": _of_images(_Bottleneck, 32),
-    "SiLU": _of_images(_Silu, 3),
+    "SiLU": _of_images(_Silu, 3, 32, 64, 64),
+    "gates": lambda: (_Gates(), [torch.randn(4, 8), torch.randn(4, 8)], functional.mse_loss),
+    "positions": lambda: (
+        _Positions(),
+        [torch.randn(2048, 512), torch.randn(2048, 512)],
+        functional.mse_loss,
+    ),
+    "upsampling": _of_images(_Upsampling, 16, 16, 128, 128),
 }
 
 

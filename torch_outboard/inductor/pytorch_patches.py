@@ -256,14 +256,12 @@ def _set_last_pass(patches: dict[str, Any]) -> None:
     from torch._inductor import config
 
     from torch_outboard.inductor.passes.common import InOrder
-    from torch_outboard.inductor.passes.joined_parts import join_parts
     from torch_outboard.inductor.passes.reused_values import store_reused
-    from torch_outboard.inductor.passes.sums_by_rows import sum_rows_first
 
     if config.post_grad_custom_post_pass is None:
         _keep_order_of_draws(patches)
         order = patches.pop("post_grad_custom_post_pass", None)
-        passes = [join_parts, sum_rows_first, store_reused, *([order] if order else [])]
+        passes = [store_reused, *([order] if order else [])]
         patches["post_grad_custom_post_pass"] = InOrder(*passes)
 
 
