@@ -182,7 +182,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compiled-argmax-ties",
         kind="compile",
-        file="torch_outboard/inductor/kernel/reduction/reductions.py",
+        file="torch_outboard/inductor/kernel/reductions.py",
         old="({i} < 0 || {wins} || ({equal} && {k} < {i}))",
         new="({i} < 0 || {wins})",
         effect="Compiled argmax gives an index of equal maxima that is not the first.",
@@ -190,7 +190,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compiled-var-runs",
         kind="numerics",
-        file="torch_outboard/inductor/kernel/reduction/moments.py",
+        file="torch_outboard/inductor/kernel/moments.py",
         old="+= run_two + delta * delta * {self.marked[2]} * ratio;",
         new="+= run_two;",
         effect=(

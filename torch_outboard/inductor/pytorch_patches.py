@@ -425,7 +425,7 @@ def split_for_processors() -> None:
     """
     from torch._inductor.choices import InductorChoices
 
-    from torch_outboard.inductor.kernel.reduction.loops import parts_of_reduction
+    from torch_outboard.inductor.kernel.loops import parts_of_reduction
     from torch_outboard.inductor.target import target_of
 
     original = InductorChoices.reduction_split_factor

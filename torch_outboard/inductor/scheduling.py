@@ -20,8 +20,8 @@ from torch.utils._sympy.functions import FloorDiv
 from torch_outboard.inductor.kernel.body import OpenCLKernel, write_nan_checks
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
 from torch_outboard.inductor.kernel.indices import inner_size
+from torch_outboard.inductor.kernel.loops import can_be_one_kernel, without_ends_of_sorts
 from torch_outboard.inductor.kernel.parameters import KernelDefinition
-from torch_outboard.inductor.kernel.reduction.loops import can_be_one_kernel, without_ends_of_sorts
 from torch_outboard.inductor.target import target_of
 
 # Of a traceback: file, number and text of a line.

@@ -17,8 +17,8 @@ from torch._inductor.virtualized import V, ops
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from torch_outboard.inductor.kernel.loops import sorts
 from torch_outboard.inductor.kernel.parameters import assertion
-from torch_outboard.inductor.kernel.reduction.loops import sorts
 from torch_outboard.inductor.opencl.memory_texts import REPEATED
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type

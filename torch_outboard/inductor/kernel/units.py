@@ -25,9 +25,9 @@ from torch.utils._sympy.functions import CeilDiv
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torch_outboard.inductor.kernel.indices import without_identities
+from torch_outboard.inductor.kernel.loops import Loop
 from torch_outboard.inductor.kernel.parameters import parameters_of
-from torch_outboard.inductor.kernel.reduction.loops import Loop
-from torch_outboard.inductor.kernel.reduction.reductions import Reductions
+from torch_outboard.inductor.kernel.reductions import Reductions
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 from torch_outboard.inductor.target import Target
 from torch_outboard.ops.functions.table import costly, functions

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.inductor.support import check_sizes, checked_code
-from torch_outboard.inductor.kernel.reduction.loops import parts_of_reduction
+from torch_outboard.inductor.kernel.loops import parts_of_reduction
 from torch_outboard.inductor.target import target_of
 
 

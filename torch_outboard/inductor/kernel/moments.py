@@ -9,7 +9,7 @@ short, so a first value far from the others loses few digits.
 
 from __future__ import annotations
 
-from torch_outboard.inductor.kernel.reduction.loops import Accumulator
+from torch_outboard.inductor.kernel.loops import Accumulator
 from torch_outboard.inductor.opencl.value_types import LANES
 
 _PARTS = ("mean", "m_two", "count")

@@ -17,15 +17,15 @@ from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 from torch._inductor.codegen.simd import IterationRangesRoot
 from torch._inductor.virtualized import V
 
-from torch_outboard.inductor.kernel.memory import Memory
-from torch_outboard.inductor.kernel.reduction.loops import (
+from torch_outboard.inductor.kernel.loops import (
     Accumulator,
     Loop,
     MaskAccumulator,
     Sort,
     SortedLoop,
 )
-from torch_outboard.inductor.kernel.reduction.moments import Moments, ShiftedSums, Welford
+from torch_outboard.inductor.kernel.memory import Memory
+from torch_outboard.inductor.kernel.moments import Moments, ShiftedSums, Welford
 from torch_outboard.inductor.opencl.algorithms import combine, is_wide
 from torch_outboard.inductor.opencl.value_types import (
     LANES,

@@ -1,1 +1,0 @@
-"""Values that come from many: loops, what they accumulate, and running results."""
