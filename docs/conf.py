@@ -23,7 +23,7 @@ nitpick_ignore_regex = [("py:.*", ".*")]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# Documents show outputs and dialects of C that no highlighter knows. Two modules have a `Launch`.
+# Documents show outputs and dialects of C that no highlighter knows. Modules have names in common.
 suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 
 default_role = "code"  # docstrings have single backticks

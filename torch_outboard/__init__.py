@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from torch_outboard.dispatch.user_kernels import kernel
     from torch_outboard.inspection.tracing import trace
     from torch_outboard.loading.driver_choice import use_driver
-    from torch_outboard.ops.template import Launch
+    from torch_outboard.ops.template import Plan
 
 __all__ = [
     "Declined",
-    "Launch",
+    "Plan",
     "__version__",
     "as_cpu",
     "cmake_path",
@@ -50,7 +50,7 @@ __all__ = [
 # Imported at the first access, so that `import torch` stays fast.
 _LAZY = {
     "Declined": "torch_outboard._C",
-    "Launch": "torch_outboard.ops.template",
+    "Plan": "torch_outboard.ops.template",
     "as_cpu": "torch_outboard.device.host_memory",
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",

@@ -36,21 +36,22 @@ void EngineKernel::alert() const {
 }
 
 std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row, const std::string& overload) {
-  const auto found = factories().find(row.engine);
   const std::string& first = row.overloads.empty() ? overload : row.overloads[0];
-  TORCH_CHECK_VALUE(found != factories().end(), "the row of ", first, " asks for engine '",
-                    row.engine, "', which does not exist");
+  const std::string place = row.location.empty() ? "" : row.location + ": ";
+  const auto found = factories().find(row.engine);
+  TORCH_CHECK_VALUE(found != factories().end(), place, "the definition of ", first,
+                    " asks for engine '", row.engine, "', which does not exist");
   std::shared_ptr<DeviceKernel> kernel;
   try {
     kernel = found->second(row, operator_of(overload).schema());
-  } catch (const c10::ValueError& error) {
-    TORCH_CHECK_VALUE(false, "property '", row.last_asked(), "' of the row of ", first,
-                      first == overload ? "" : ", for " + overload, ": ",
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_VALUE(false, place, "property '", row.last_asked(), "' of the definition of ",
+                      first, first == overload ? "" : ", for " + overload, ": ",
                       error.what_without_backtrace());
   }
   const std::vector<std::string> unknown = row.unknown();
-  TORCH_CHECK_VALUE(unknown.empty(), "the row of ", first, " has the property '", unknown[0],
-                    "', which engine '", row.engine, "' does not know");
+  TORCH_CHECK_VALUE(unknown.empty(), place, "the definition of ", first, " has the property '",
+                    unknown[0], "', which engine '", row.engine, "' does not know");
   return kernel;
 }
 

@@ -17,7 +17,7 @@
 
 #include "dispatch/device_kernel.h"
 #include "device_kernels/rows/overload.h"
-#include "device_kernels/rows/requirements.h"
+#include "device_kernels/rows/conditions.h"
 #include "device_kernels/rows/row.h"
 #include "runtime/export.h"
 
@@ -25,25 +25,28 @@ namespace outboard {
 
 // What every engine's kernels share, and with them the properties that every row may have:
 //
-//   requires  arguments with the only values that the row serves (rows/requirements.h)
-//   alert     for a row whose result is one of several, since elements may be written more than
-//             once: the name under which PyTorch raises or warns of that where deterministic
-//             algorithms are asked for
-//   family    the kind of work, for listings; default: the name of the engine
+//   conditions  nodes over the arguments of a call without which it is declined
+//               (rows/conditions.h)
+//   alert       for a row whose result is one of several, since elements may be written more than
+//               once: the name under which PyTorch raises or warns of that where deterministic
+//               algorithms are asked for
+//   family      the kind of work, for listings; default: the name of the engine
 //
 // Derived classes have the constructor `(const Row&, const c10::FunctionSchema&)`, which raises
 // ValueError for a row that makes no sense.
 class OUTBOARD_API EngineKernel : public DeviceKernel {
  public:
-  EngineKernel(const Row& row, const c10::FunctionSchema& schema)
+  // `own_conditions`: the engine evaluates them, since it knows more than the arguments.
+  EngineKernel(const Row& row, const c10::FunctionSchema& schema, bool own_conditions = false)
       : overload_(schema),
-        requirements_(row, overload_),
+        conditions_(row, overload_),
         family_(row.has("family") ? row.text("family") : row.engine),
-        alert_(row.text("alert")) {}
+        alert_(row.text("alert")),
+        own_conditions_(own_conditions) {}
   const char* family() const noexcept override { return family_.c_str(); }
   bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
            c10::DeviceIndex device, bool keeps_arguments) final {
-    if (!requirements_.hold(*stack)) return false;
+    if (!own_conditions_ && !conditions_.hold(*stack)) return false;
     const size_t base = stack->size() - overload_.argument_count();
     if (!serve(stack, device)) return false;
     if (!keeps_arguments) overload_.take_arguments(*stack, base);
@@ -51,17 +54,18 @@ class OUTBOARD_API EngineKernel : public DeviceKernel {
   }
 
  protected:
-  // As `run` with `keeps_arguments`, for a call that meets `requires`.
+  // As `run` with `keeps_arguments`, for a call that meets the conditions.
   virtual bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) = 0;
   // To be called before anything is launched.
   void alert() const;
 
   const Overload overload_;
+  const CallConditions conditions_;
 
  private:
-  const Requirements requirements_;
   const std::string family_;
   const std::string alert_;
+  const bool own_conditions_;
 };
 
 using EngineFactory = std::shared_ptr<DeviceKernel> (*)(const Row&, const c10::FunctionSchema&);

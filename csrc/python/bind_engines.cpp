@@ -19,6 +19,27 @@
 namespace py = pybind11;
 
 namespace outboard {
+
+std::shared_ptr<const ExpressionGraph> expression_graph(const py::list& nodes) {
+  auto graph = std::make_shared<ExpressionGraph>();
+  for (const py::handle node : nodes) {
+    const auto parts = node.cast<py::tuple>();
+    const py::object constant = parts[2];
+    ExpressionNumber number;
+    std::string text;
+    if (py::isinstance<py::str>(constant)) {
+      text = constant.cast<std::string>();
+    } else if (py::isinstance<py::float_>(constant)) {
+      number = constant.cast<double>();
+    } else if (!constant.is_none()) {
+      number = constant.cast<int64_t>();
+    }
+    graph->add(parts[0].cast<std::string>(), parts[1].cast<std::vector<int64_t>>(), number,
+               std::move(text));
+  }
+  return graph;
+}
+
 namespace {
 
 using NoGil = py::call_guard<py::gil_scoped_release>;
@@ -38,13 +59,30 @@ void load_device_kernels() {
   }
 }
 
+bool are_integers(const py::list& values) {
+  return !values.empty() && py::isinstance<py::int_>(values[0]);
+}
+
 Row::Value to_value(const std::string& key, const py::handle& value) {
   try {
     if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
     if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
     if (py::isinstance<py::str>(value)) return value.cast<std::string>();
-    if (py::isinstance<py::dict>(value)) return value.cast<std::map<std::string, std::string>>();
+    if (py::isinstance<py::dict>(value)) {
+      const auto dictionary = py::reinterpret_borrow<py::dict>(value);
+      if (!are_integers(py::list(dictionary.attr("values")()))) {
+        return dictionary.cast<std::map<std::string, std::string>>();
+      }
+      Row::NamedIntegers named;
+      for (const auto& [name, number] : dictionary) {
+        named.emplace_back(name.cast<std::string>(), number.cast<int64_t>());
+      }
+      return named;
+    }
     if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
+      if (are_integers(py::list(py::reinterpret_borrow<py::object>(value)))) {
+        return value.cast<Row::Integers>();
+      }
       return value.cast<std::vector<std::string>>();
     }
     if (py::isinstance<py::function>(value)) {
@@ -52,9 +90,9 @@ Row::Value to_value(const std::string& key, const py::handle& value) {
     }
   } catch (const py::cast_error&) {  // an element of another type
   }
-  throw py::value_error(
-      "a row gives '" + key +
-      "' a value that is no flag, integer, text, list of texts, dictionary of texts or function");
+  throw py::value_error("an operator definition gives '" + key +
+                        "' a value that is no flag, integer, text, list or dictionary of texts or "
+                        "of integers, or function");
 }
 
 Row to_row(const py::dict& description) {
@@ -63,8 +101,12 @@ Row to_row(const py::dict& description) {
     const auto name = key.cast<std::string>();
     if (name == "engine") {
       row.engine = value.cast<std::string>();
+    } else if (name == "location") {
+      row.location = value.cast<std::string>();
     } else if (name == "overloads") {
       row.overloads = value.cast<std::vector<std::string>>();
+    } else if (name == "graph") {
+      row.graph = expression_graph(value.cast<py::list>());
     } else {
       row.properties[name] = to_value(name, value);
     }

@@ -149,12 +149,16 @@ py::object python_number(const ExpressionNumber& number) {
   return py::cast(number.as_integer());
 }
 
-// The value of an expression for values of its names.
-py::object evaluate_expression(const std::string& text,
-                               const std::vector<std::pair<std::string, Value>>& given) {
-  std::vector<c10::IValue> arguments;  // outlive the values made of them
-  std::vector<ExpressionValue> values;
-  for (const auto& [name, value] : given) {
+// The value of a node for values of the names in its graph.
+py::object evaluate_expression(const py::list& nodes, int64_t node,
+                               const std::map<std::string, Value>& given) {
+  const auto graph = expression_graph(nodes);
+  std::list<c10::IValue> arguments;  // outlive the values made of them
+  Evaluation evaluation(*graph);
+  for (int i = 0; i < graph->size(); ++i) {
+    if (graph->node(i).operation != ExpressionGraph::Operation::kName) continue;
+    const auto found = given.find(graph->node(i).text);
+    if (found == given.end()) throw py::value_error("'" + graph->node(i).text + "' has no value");
     arguments.push_back(std::visit(
         [](const auto& known) {
           if constexpr (std::is_same_v<decltype(known), const std::monostate&>) {
@@ -163,16 +167,10 @@ py::object evaluate_expression(const std::string& text,
             return c10::IValue(known);
           }
         },
-        value));
+        found->second));
+    evaluation.set(i, arguments.back());
   }
-  for (const c10::IValue& argument : arguments) values.push_back(ExpressionValue::of(argument));
-  const Expression expression(text, [&](const std::string& wanted) {
-    for (size_t i = 0; i < given.size(); ++i) {
-      if (given[i].first == wanted) return static_cast<int>(i);
-    }
-    throw py::value_error("the expression '" + text + "' uses '" + wanted + "'");
-  });
-  const ExpressionValue result = expression.evaluate(values);
+  const ExpressionValue& result = evaluation.value(graph->checked(node));
   if (result.kind == ExpressionValue::Kind::kNumber) return python_number(result.number);
   py::list list;
   for (const ExpressionNumber& element : result.as_list()) list.append(python_number(element));
@@ -185,7 +183,8 @@ void bind_testing(py::module_& parent) {
   py::module_ m = parent.def_submodule("testing", "For tests and benchmarks alone.");
   bind_memory_tests(m);
   bind_stream_tests(m);
-  m.def("evaluate_expression", &evaluate_expression, py::arg("text"), py::arg("values"));
+  m.def("evaluate_expression", &evaluate_expression, py::arg("nodes"), py::arg("node"),
+        py::arg("values"));
   m.def("check_settings", &check_settings);
   m.def("runtime_settings", &runtime_settings);
   m.def("reset_fallback_warnings", &reset_fallback_warnings);

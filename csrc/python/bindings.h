@@ -5,9 +5,12 @@
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "device_kernels/expressions/expression.h"
 
 namespace outboard {
 
@@ -44,6 +47,9 @@ Enum parse_name(const std::string& given, const char* const (&names)[N], const c
 
 // A segment with the keys of torch.cuda.memory_snapshot.
 pybind11::dict segment_to_dict(const c10::CachingDeviceAllocator::SegmentInfo& segment);
+
+// The graph of an operator definition: the nodes of torch_outboard.ops.symbolic.Graph.
+std::shared_ptr<const ExpressionGraph> expression_graph(const pybind11::list& nodes);
 
 // The bits (device_kernels/kernel_types.h) of some dtypes, or of all.
 uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes);

@@ -3,11 +3,12 @@
 import torch
 
 import torch_outboard
-from torch_outboard import Launch
 
 device = torch.device(torch_outboard.device_name())
 torch.library.define("first::delay", "(Tensor x, int by) -> Tensor")
-torch_outboard.kernel(
+
+
+@torch_outboard.kernel(
     "first::delay",
     source="""
         __kernel void delay(OB_PARAMETERS) {
@@ -17,9 +18,11 @@ torch_outboard.kernel(
           out_store(i, from >= 0 && from < n ? x_load(from) : 0);
         }
     """,
-    launches=Launch("delay", items="numel(out)"),
-    numbers={"by": "by", "n": "numel(x)"},
 )
+def delay(plan, x, by):
+    out = plan.result()
+    plan.parameters(by=by, n=x.numel())
+    plan.launch("delay", out.numel())
 
 
 def keep(ctx, inputs, output):

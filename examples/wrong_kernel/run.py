@@ -11,7 +11,7 @@ import sys
 import torch
 
 import torch_outboard
-from torch_outboard import Launch, placement
+from torch_outboard import placement
 
 if os.environ.get("OUTBOARD_DRIVER") != "riscv" and "grind" not in os.environ.get(
     "OUTBOARD_OCL_LIBRARY", ""
@@ -19,7 +19,9 @@ if os.environ.get("OUTBOARD_DRIVER") != "riscv" and "grind" not in os.environ.ge
     sys.exit("This device does not see what a kernel writes: use the driver `riscv`, or oclgrind.")
 
 torch.library.define("wrong::far", "(Tensor x) -> Tensor")
-torch_outboard.kernel(
+
+
+@torch_outboard.kernel(
     "wrong::far",
     source="""
         __kernel void far(OB_PARAMETERS) {
@@ -28,8 +30,11 @@ torch_outboard.kernel(
           out_store(i + (1 << 28), x_load(i));
         }
     """,
-    launches=Launch("far", "numel(out)"),
 )
+def far(plan, x):
+    plan.launch("far", plan.result().numel())
+
+
 device = torch.device(torch_outboard.device_name())
 with placement.use("device"):
     torch.ops.wrong.far(torch.ones(4, device=device))

@@ -35,15 +35,15 @@ def test_groups_of_any_size(lanes: int) -> None:
     assert result.returncode == 0, result.stdout[-9000:]
 
 
-LANES_OF_A_ROW = """
+LANES_OF_A_DEFINITION = """
 import torch
 import torch_outboard
 from tests.device_kernels import gpu_driver
-from torch_outboard import Launch
 
 gpu_driver.use(lanes=64)
 torch.library.define("mylib::lanes", "(Tensor x) -> Tensor")
-torch_outboard.kernel(
+
+@torch_outboard.kernel(
     "mylib::lanes",
     source='''
         __kernel void lanes(OB_PARAMETERS) {
@@ -53,15 +53,18 @@ torch_outboard.kernel(
           }
         }
     ''',
-    launches=Launch("lanes", items="numel(x)", groups=True),
-    most_lanes="group_lanes // numel(x)",
-    constants={"OB_REGISTERS": "128"},
 )
+def lanes(plan, x):
+    plan.limit_lanes(plan.group_lanes // x.numel())
+    plan.result()
+    plan.constants(OB_REGISTERS=128)
+    plan.launch("lanes", groups=x.numel())
+
 for size in (1, 2, 100):
     print(int(torch.ops.mylib.lanes(torch.zeros(size, device="ocl"))[-1]))
 """
 
 
-def test_a_row_limits_its_groups(device):
-    printed = run_program(LANES_OF_A_ROW, timeout=300, OUTBOARD_DRIVER="ocl").split()
+def test_a_definition_limits_its_groups(device):
+    printed = run_program(LANES_OF_A_DEFINITION, timeout=300, OUTBOARD_DRIVER="ocl").split()
     assert printed == ["64064", "32032", "1001"]

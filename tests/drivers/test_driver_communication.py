@@ -372,7 +372,8 @@ def test_another_process_that_is_killed(driver: DriverUnderTest) -> None:
     address = driver.make_memory(1 << 20)
     driver.fill(rank.queue, address, packed([2]), 1 << 20)
     ids = [bytearray(id.data) for _ in range(4)]
-    for data, byte in zip(ids, (0, 16, 24), strict=False):  # of key, process and file
+    # Of key, process and file; the higher bytes of numbers, so that there is none of the number.
+    for data, byte in zip(ids, (0, 18, 26), strict=False):
         data[byte] ^= 0x55
     command = [sys.executable, "-c", _OTHER_PROCESS, host.library_path(), *(i.hex() for i in ids)]
     other_memory = {"OUTBOARD_HOST_ACCESS": "separate", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}

@@ -18,10 +18,9 @@ KERNEL = """
 import sys
 import torch
 import torch_outboard
-from torch_outboard import Launch
 
 torch.library.define("endless::run", "(Tensor x) -> Tensor")
-torch_outboard.kernel(
+@torch_outboard.kernel(
     "endless::run",
     source=\"\"\"
         __kernel void run(OB_PARAMETERS) {
@@ -32,8 +31,10 @@ torch_outboard.kernel(
           out_store(i, x_load(i));
         }
     \"\"\",
-    launches=Launch("run", items="numel(out)"),
 )
+def run(plan, x):
+    plan.launch("run", plan.result().numel())
+
 device = "ocl"
 start = lambda: torch.ops.endless.run(torch.ones(4, device="ocl"))
 """

@@ -16,8 +16,7 @@ from torch_outboard import _C
 from torch_outboard.device.devices import DeviceLike, device_index
 
 if TYPE_CHECKING:
-    from torch_outboard.ops.row import Row
-    from torch_outboard.ops.template import Launch
+    from torch_outboard.ops.template import Body
 
 __all__ = ["Expression", "Registration", "kernel", "registrations"]
 
@@ -63,7 +62,7 @@ class Registration:
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         if self.function is None:
-            raise TypeError(f"the kernel of {self.name} is an expression; call the operator")
+            raise TypeError(f"the kernel of {self.name} is no Python function; call the operator")
         return self.function(*args, **kwargs)
 
     def remove(self) -> None:
@@ -105,7 +104,7 @@ def kernel(
     expression: str,
     types: str = "promote",
     result: str = "value",
-    requires: dict[str, object] | None = None,
+    requires: dict[str, Any] | None = None,
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
 ) -> Registration: ...
@@ -116,11 +115,10 @@ def kernel(
     name: str,
     *,
     source: str,
-    launches: Launch | Iterable[Launch],
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
-    **description: Any,
-) -> Registration: ...
+    **properties: Any,
+) -> Callable[[Body], Registration]: ...
 
 
 def kernel(
@@ -129,12 +127,11 @@ def kernel(
     expression: str | None = None,
     types: str = "promote",
     result: str = "value",
-    requires: dict[str, object] | None = None,
+    requires: dict[str, Any] | None = None,
     source: str | None = None,
-    launches: Launch | Iterable[Launch] | None = None,
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
-    **description: Any,
+    **properties: Any,
 ) -> Callable[[Callable[..., Any]], Registration] | Registration:
     """Registers the device's kernel of an operator: a Python function, an expression, or kernels.
 
@@ -146,13 +143,12 @@ def kernel(
     It is compiled for vectors, too: write `condition ? x : y` instead of `if`, and `&` and `|`
     between conditions.
 
-    With `source`, whole kernels in OpenCL C are launched as `launches` says
-    (`torch_outboard.Launch`: which kernel, for how many work items). The tensors of the operator
-    are there under their names in the schema, with `x_load(i)` and `x_store(i, value)` for each
-    (torch_outboard/kernels/template.cl says what else); `description` says what else the kernels
-    need, in the words of `torch_outboard.ops.template.templated`: `operands`, `results`, `numbers`,
-    `scalars`, `meta` and so on. By default the tensor arguments are the operands, and there is one
-    result, `out`, with sizes and dtype of the first of them.
+    With `source`, kernels in OpenCL C are launched as the function below says (this is then a
+    decorator, too). The function runs once: it gets a `torch_outboard.Plan` and symbols in place of
+    the operator's arguments, and states what a call needs, makes and launches. Its tensor
+    parameters are the operands: kernels have `x_load(i)` and `x_store(i, value)` for each, and for
+    the results (torch_outboard/kernels/template.cl says what else). `properties` are those of
+    `torch_outboard.ops.template.template`: `strided`, `moves`, `accepts`, `reports` and so on.
 
     Kernels run below autograd, and the operator's own derivative stays in force; an operator whose
     only derivative is that of its parts runs in parts, without the kernel, where autograd records.
@@ -173,8 +169,8 @@ def kernel(
         requires: of an expression: arguments with the only values that it serves, for example
             `{"approximate": "none"}`.
         source: text of kernels.
-        launches: which of them run, in order.
-        dtypes: serve only calls whose first tensor argument (or `dtype` argument) has one of these.
+        dtypes: serve only calls whose first tensor argument (or `dtype` argument) has one of these;
+            with `source`, whose first operand, or else first result, has one.
         device: serve only calls on this device.
 
     Raises:
@@ -191,7 +187,7 @@ def kernel(
 
         torch_outboard.kernel("aten::leaky_relu", expression="a > C(0) ? a : a * negative_slope")
 
-        torch_outboard.kernel(
+        @torch_outboard.kernel(
             "mylib::delay",  # (Tensor x, int by) -> Tensor
             source='''
                 __kernel void delay(OB_PARAMETERS) {
@@ -200,9 +196,12 @@ def kernel(
                   out_store(i, i >= by ? x_load(i - by) : 0);
                 }
             ''',
-            launches=torch_outboard.Launch("delay", items="numel(out)"),
-            numbers={"by": "by"},
         )
+        def delay(plan, x, by):
+            plan.require(by >= 0)
+            out = plan.result()
+            plan.parameters(by=by)
+            plan.launch("delay", out.numel())
     """
     qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
     namespace, _, rest = qualified.partition("::")
@@ -218,15 +217,9 @@ def kernel(
     wanted = None if dtypes is None else list(dtypes)
 
     if source is not None:
-        schema = getattr(packet, overload_name or "default")._schema
-        made = _template_row(qualified, schema, source, launches, wanted, description)
-        _C.load_device_kernels()
-        token = _C.add_row_kernel(qualified, made, wanted, index)
-        return Registration(qualified, None, token, None, wanted, index)
-
-    if description or launches is not None:
-        unknown = ", ".join([*description, *(["launches"] if launches is not None else [])])
-        raise TypeError(f"kernel() takes {unknown} only with source=")
+        return _template_kernel(qualified, source, wanted, index, properties)
+    if properties:
+        raise TypeError(f"kernel() takes {', '.join(properties)} only with source=")
 
     if expression is not None:
         schema = getattr(packet, overload_name or "default")._schema
@@ -254,33 +247,24 @@ def _place_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _template_row(
+def _template_kernel(
     name: str,
-    schema: torch.FunctionSchema,
     source: str,
-    launches: Launch | Iterable[Launch] | None,
     dtypes: list[torch.dtype] | None,
-    description: dict[str, Any],
-) -> Row:
-    """A row of the engine `template` for kernels with the arguments of a schema."""
+    device: int,
+    properties: dict[str, Any],
+) -> Callable[[Body], Registration]:
     from torch_outboard.ops.row import EVERY
-    from torch_outboard.ops.template import Launch, templated
+    from torch_outboard.ops.template import template
 
-    if launches is None:
-        raise TypeError(f"kernels of {name} need launches=, which say what runs")
-    tensors = [
-        a.name + ("?" if "Optional" in str(a.type) else "")
-        for a in schema.arguments
-        if str(a.type) in ("Tensor", "Optional[Tensor]") and not a.is_out
-    ]
-    return templated(
-        [name],
-        None,
-        launches if isinstance(launches, Launch) else list(launches),
-        source=source,
-        dtypes=dtypes or EVERY,
-        **{"operands": " ".join(tensors), **description},
-    )
+    def register(body: Body) -> Registration:
+        row = template([name], source=source, dtypes=dtypes or EVERY, **properties)(body)
+        _C.load_device_kernels()
+        # The definition itself judges the dtypes: those of the first operand.
+        token = _C.add_row_kernel(name, row, None, device)
+        return Registration(name, None, token, None, dtypes, device)
+
+    return register
 
 
 def _expression_row(
@@ -289,9 +273,10 @@ def _expression_row(
     expression: str,
     types: str,
     result: str,
-    requires: dict[str, object],
+    requires: dict[str, Any],
 ) -> dict[str, Any]:
     """A row of the engine `pointwise` for an expression over the arguments of a schema."""
+    from torch_outboard.ops.requirements import served_calls
     from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, dtype_bits
 
     mentioned = set(re.findall(r"[A-Za-z_]\w*", expression))
@@ -318,5 +303,5 @@ def _expression_row(
         "types": types,
         "result": result,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS, *BOOL)),
-        "requires": {key: str(value) for key, value in requires.items()},
+        **served_calls(name, requires),
     }

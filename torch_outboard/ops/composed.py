@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 from torch_outboard import _C
+from torch_outboard.ops.requirements import Requirement, served_calls
 from torch_outboard.ops.row import EVERY, Row, Value, dtype_bits, qualified
+from torch_outboard.ops.symbolic import SymBool
 
 
 def composed(
@@ -16,7 +18,8 @@ def composed(
     body: Callable[..., Any] | str,
     *,
     dtypes: Iterable[torch.dtype] = EVERY,
-    conditions: Sequence[str] = (),
+    requires: Mapping[str, Requirement] | None = None,
+    condition: Callable[..., SymBool] | None = None,
     results: str = "",
     **properties: Value,
 ) -> Row:
@@ -29,15 +32,19 @@ def composed(
             name of such a function in C++, for operators that programs call very often. It runs
             below autograd and autocast, on any thread.
         dtypes: of the first tensor, that are served.
-        conditions, results, properties (`meta`, `requires`, `family`): as in composed.cpp.
+        requires: what arguments have to be, as in requirements.py.
+        condition: a function of arguments, by their names and as symbols, that says which calls are
+            served; a body in Python may ask for more by `require`.
+        results, properties (`meta`, `family`): as in composed.cpp.
     """
+    names = qualified(overloads)
     return {
         "engine": "composed",
-        "overloads": qualified(overloads),
+        "overloads": names,
         "body": body,
         "dtypes": dtype_bits(dtypes),
-        "conditions": list(conditions),
         "results": results.split(),
+        **served_calls(names[0], requires, condition),
         **properties,
     }
 

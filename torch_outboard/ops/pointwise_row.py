@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 
 from torch_outboard.ops.functions.table import functions
+from torch_outboard.ops.requirements import Requirement, served_calls
 from torch_outboard.ops.row import (
     BOOL,
     COMPLEX,
@@ -28,6 +30,8 @@ def pointwise(
     operands: str,
     expressions: str | list[str],
     dtypes: Iterable[torch.dtype],
+    *,
+    requires: Mapping[str, Requirement] | None = None,
     **properties: Value,
 ) -> Row:
     """A row.
@@ -38,6 +42,7 @@ def pointwise(
             the expressions.
         expressions: one per result, in OpenCL C; functions of the table are called by their names.
         dtypes: the common dtypes that are served.
+        requires: what arguments have to be, as in requirements.py.
         properties: as in pointwise.h; `scalars` as a text like `operands`.
     """
     row: Row = {
@@ -52,7 +57,7 @@ def pointwise(
     row["operands"], row["names"] = _renamed(operands)
     if "scalars" in properties:
         row["scalars"], row["scalar_names"] = _renamed(str(properties.pop("scalars")))
-    return row | properties
+    return row | served_calls(qualified(overloads)[0], requires) | properties
 
 
 def _renamed(text: str) -> tuple[list[str], list[str]]:
@@ -61,7 +66,7 @@ def _renamed(text: str) -> tuple[list[str], list[str]]:
 
 
 def unary(
-    names: str, dtypes: Iterable[torch.dtype], types: str = "promote", **properties: Value
+    names: str, dtypes: Iterable[torch.dtype], types: str = "promote", **properties: Any
 ) -> list[Row]:
     """Operators `name`, `name_`, `name.out` that are scalar functions; `operator:function`."""
     rows = []
@@ -74,7 +79,7 @@ def unary(
 
 
 def binary(
-    names: str, dtypes: Iterable[torch.dtype], out: str = "out", **properties: Value
+    names: str, dtypes: Iterable[torch.dtype], out: str = "out", **properties: Any
 ) -> list[Row]:
     """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`); `operator:function`."""
     rows = []

@@ -13,7 +13,11 @@ import torch
 from torch_outboard import _C
 from torch_outboard.paths import PACKAGE
 
-Value = bool | int | str | list[str] | dict[str, str] | Callable[..., Any]
+Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph (symbolic.py)
+Value = (
+    bool | int | str | list[str] | list[int] | dict[str, str] | dict[str, int] | Nodes
+    | Callable[..., Any]
+)  # fmt: skip
 Row = dict[str, Value]
 
 # Dtypes that rows name as groups.
@@ -56,7 +60,7 @@ def argument_name(overload: str, *names: str) -> str:
 
 
 @cache
-def template(name: str) -> str:
+def kernel_source(name: str) -> str:
     """The text of the one file `<name>.cl` below `torch_outboard/kernels`.
 
     Texts for the tables in a folder of `torch_outboard/ops` are in the folder of the same name, and
@@ -67,7 +71,7 @@ def template(name: str) -> str:
 
 def joined_template(name: str) -> str:
     """The same; a backslash at the end of a line joins the next one without its indentation."""
-    return re.sub(r"\\\n *", "", template(name))
+    return re.sub(r"\\\n *", "", kernel_source(name))
 
 
 @cache
@@ -77,5 +81,9 @@ def _template_files() -> dict[str, Path]:
 
 def call_scalar_functions(text: str, names: Iterable[str]) -> str:
     """OpenCL C in which calls of scalar functions have their prefix: `exp(x)` is `ob_exp(x)`."""
-    pattern = r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names))) + r")(?=\s*\()"
-    return re.sub(pattern, r"ob_\1", text)
+    return _calls_of(frozenset(names)).sub(r"ob_\1", text)
+
+
+@cache
+def _calls_of(names: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names))) + r")(?=\s*\()")

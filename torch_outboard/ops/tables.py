@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import threading
 from collections.abc import Mapping
 from importlib import import_module
@@ -67,8 +68,14 @@ TABLES = (
 
 def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
-    modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
-    return [row for module in modules for row in module.rows()]
+    collects = gc.isenabled()
+    gc.disable()  # all of what is made here stays, and a collection looks through all of PyTorch
+    try:
+        modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
+        return [row for module in modules for row in module.rows()]
+    finally:
+        if collects:
+            gc.enable()
 
 
 @functools.cache

@@ -1,146 +1,441 @@
-"""How rows of the engine `template` (csrc/device_kernels/template/template.h) are written."""
+"""Operators with kernels in OpenCL C of their own: the source, and a function that says what a call
+makes and launches (csrc/device_kernels/template/template.h runs them)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import torch
 
-from torch_outboard.ops.row import Row, Value, dtype_bits, qualified, template
+from torch_outboard.ops.arguments import (
+    argument_name,
+    arguments_of,
+    call_with_arguments,
+    location_of,
+    parameters_of,
+)
+from torch_outboard.ops.requirements import Requirement, requirements
+from torch_outboard.ops.row import Row, Value, dtype_bits, kernel_source, qualified
+from torch_outboard.ops.symbolic import (
+    Bool,
+    Float,
+    Int,
+    Ints,
+    Symbol,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymList,
+    SymTensor,
+    maximum,
+    minimum,
+    symbol,
+)
+from torch_outboard.ops.symbols import Graph, Node, fact
+
+__all__ = ["ANY", "Body", "Dtype", "Plan", "template"]
+
+# A function of a plan and of the operator's arguments, by their names in the schema.
+Body: TypeAlias = Callable[..., None]
+# That of another tensor, or of the argument `dtype`; "value": of values, float32 for half.
+Dtype: TypeAlias = torch.dtype | SymTensor | SymInt | Literal["value"]
+# In `accepts`: every dtype.
+ANY: tuple[torch.dtype, ...] = ()
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A launch of a kernel.
-
-    Args:
-        kernel: its name in the template.
-        items: expression for the number of its work items, or of its work-groups.
-        groups: `items` are work-groups; then the kernel loops over them with OB_FOR_GROUPS.
-        when: expression: 0, and it is left out.
-        repeat: expression: how often it is launched; kernels see `ob_step`.
-    """
-
-    kernel: str
-    items: str
-    groups: bool = False
-    when: str = "1"
-    repeat: str = "1"
-
-
-@dataclass(frozen=True)
-class Result:
-    """A result, or a temporary tensor.
-
-    Args:
-        name: what kernels call it. No argument of the functional form may have the name.
-        sizes: expression: a list for a result, a number for a temporary. Not needed with `meta`;
-            without it a result has the sizes of the first operand.
-        dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
-            name, `"value"` for that of values (float32 for half), or a dtype such as `"int64"`.
-        like: operand whose strides it gets, as in `torch.empty_like`.
-        memory_format: operand whose memory format it gets: channels last where that is, else
-            row-major order.
-        strides: expression: a list, or an empty one for row-major order.
-        wanted: expression: 0, and the result is an undefined tensor.
-        initial: what it holds before the first launch: a number, or an operand's name.
-    """
-
-    name: str
-    sizes: str = ""
-    dtype: str = ""
-    like: str = ""
-    memory_format: str = ""
-    strides: str = ""
-    wanted: str = ""
-    initial: str = ""
-
-
-def templated(
+def template(
     overloads: str | Sequence[str],
-    kernels: str | None,
-    launches: Launch | Sequence[Launch],
+    kernels: str = "",
     *,
     dtypes: Iterable[torch.dtype],
-    operands: str = "self",
-    results: str | Result | Sequence[Result] = "out",
-    temporaries: Sequence[Result] = (),
-    accepts: Mapping[str, str] | None = None,
-    let: Mapping[str, str] | None = None,
-    numbers: Mapping[str, str] | None = None,
-    reals: Mapping[str, str] | None = None,
-    lists: Mapping[str, str] | None = None,
-    constants: Mapping[str, str] | None = None,
     source: str = "",
-    scalars: str = "",
-    conditions: Sequence[str] = (),
-    items_of: str = "",
-    strided: str = "",
-    reads: Mapping[str, str] | None = None,
+    shapes_only: Sequence[str] = (),
+    accepts: Mapping[str, Iterable[torch.dtype]] | None = None,
+    strided: Sequence[str] = (),
+    moves: Sequence[str] = (),
+    compute: str | torch.dtype | None = None,
+    vectors: bool = False,
+    requires: Mapping[str, Requirement] | None = None,
     **properties: Value,
-) -> Row:
-    """A row.
+) -> Callable[[Body], Row]:
+    """Makes the function below it the definition of an operator.
+
+    The function gets a `Plan` and arguments of the operator by their names in the schema, as
+    symbols; it takes those that it declares. Tensors among them are the operands of the kernels, in
+    the order of the function's parameters.
 
     Args:
         overloads: names, those of `aten` without namespace, separated by blanks.
         kernels: files below `torch_outboard/kernels`, without folder and `.cl`, separated by
-            blanks; None with a `source`.
-        launches: in order.
-        source: text of the kernels.
+            blanks.
+        source: OpenCL C in place of `kernels`, or in front of them.
         dtypes: of the first operand, or else the first result, that are served.
-        operands, scalars, items_of, strided: names, separated by blanks.
-        results: in order; a string names the only one.
-        accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`,
-            `compute`, `vectors`, `random`, `read_after`, `requires`, `reports`,
-            `resizes_silently`, `family`): as in docs/rows.md.
+        shapes_only: tensor parameters that kernels do not read.
+        accepts: dtypes of further operands (`ANY`: every one); default: that of the first one.
+        strided: tensors that come as they lie, with sizes and strides (at most 8 dimensions);
+            others are made dense.
+        moves: tensors whose elements are moved whole, whatever their dtype; one program serves all
+            dtypes of a size. All tensors with the first one's dtype, or none.
+        compute: the tensor whose dtype, or the dtype that, values have; default: the first tensor.
+        vectors: `T` is a vector of as many elements, `W`, as suit the device.
+        requires: arguments that have to have these values, as in requirements.py.
+        properties: `meta`, `reports`, `resizes_silently`, `family`, `alert`, as in
+            docs/definitions.md.
+
+    Raises:
+        ValueError: if the function takes an argument that the operator does not have, or makes
+            another number of results.
+        TypeError: if it computes with values of the wrong kind.
     """
-    launched = [launches] if isinstance(launches, Launch) else list(launches)
-    if isinstance(results, str):
-        results = Result(results)
-    made = [results] if isinstance(results, Result) else list(results)
-    tensors = [*made, *temporaries]
-    same = f"sizes({operands.split()[0].removesuffix('?')})" if operands else ""
-    row: Row = {
-        "engine": "template",
-        "overloads": qualified(overloads),
-        "source": template("template")
-        + (source or "".join(map(template, (kernels or "").split()))),
-        "dtypes": dtype_bits(dtypes),
-        "operands": operands.split(),
-        "accepts": dict(accepts or {}),
-        "results": [result.name for result in made],
-        "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
-        "result_dtypes": [result.dtype for result in made],
-        "like": [result.like for result in made],
-        "memory_formats": {
-            result.name: result.memory_format for result in tensors if result.memory_format
-        },
-        "strides": {result.name: result.strides for result in tensors if result.strides},
-        "wanted": {result.name: result.wanted for result in tensors if result.wanted},
-        "initial": {result.name: result.initial for result in tensors if result.initial},
-        "temporaries": [temporary.name for temporary in temporaries],
-        "temporary_sizes": [temporary.sizes for temporary in temporaries],
-        "temporary_dtypes": [temporary.dtype for temporary in temporaries],
-        "let": _named(let),
-        "numbers": _named(numbers),
-        "reals": _named(reals),
-        "lists": _named(lists),
-        "constants": _named(constants),
-        "reads": _named(reads),
-        "scalars": scalars.split(),
-        "items_of": items_of.split(),
-        "strided": strided.split(),
-        "conditions": list(conditions),
-        "kernels": [launch.kernel for launch in launched],
-        "items": [launch.items for launch in launched],
-        "when": [launch.when for launch in launched],
-        "repeat": [launch.repeat for launch in launched],
-        "groups": ["1" if launch.groups else "0" for launch in launched],
-    }
-    row.update(properties)
-    return row
+
+    def define(body: Body) -> Row:
+        names = qualified(overloads)
+        plan = Plan(names[0], body, shapes_only)
+        conditions = requirements(requires or {}, plan.known)
+        plan.require(*conditions)
+        plan.trace()
+        graph = plan.graph
+        text = kernel_source("template") + source + "".join(map(kernel_source, kernels.split()))
+        row: Row = {
+            "engine": "template",
+            "overloads": names,
+            "location": plan.location,
+            "source": text,
+            "dtypes": dtype_bits(dtypes),
+            "accepts": {
+                name: dtype_bits(accepted) if accepted != ANY else -1
+                for name, accepted in (accepts or {}).items()
+            },
+            "strided": list(strided),
+            "moves": list(moves),
+            "compute": _dtype_name(compute) if isinstance(compute, torch.dtype) else compute or "",
+            "vectors": vectors,
+            **plan.row,
+            "graph": graph.nodes,
+        }
+        return row | properties
+
+    return define
 
 
-def _named(texts: Mapping[str, str] | None) -> list[str]:
-    return [f"{name} = {text}" for name, text in (texts or {}).items()]
+class Plan:
+    """What a call of an operator makes and launches.
+
+    The statements of a function are recorded in their order: `require` first, then results and
+    temporaries, which kernels may also be launched before where `read` gives their sizes.
+
+    Attributes:
+        processors: compute units of the device.
+        matrix_units: whether the device has the instructions of matrix_units.cl.
+        deterministic: whether `torch.use_deterministic_algorithms` is on.
+    """
+
+    def __init__(self, overload: str, body: Body, shapes_only: Sequence[str]) -> None:
+        self.graph = Graph()
+        self.processors = SymInt(fact("processors"))
+        self.matrix_units = SymBool(fact("matrix_units"))
+        self.deterministic = SymBool(fact("deterministic"))
+        self.location = location_of(body)
+        self.known = arguments_of(overload)
+        self._lanes = SymInt(fact("group_lanes"))
+        self._body = body
+        self._overload = overload
+        self._tensors: set[str] = set()
+        self._operand_names: dict[Node, str] = {}
+        self._lists: dict[str, list[str]] = {
+            key: []
+            for key in ("operands", "optional", "results", "temporaries", "scalars", "kernels")
+        }
+        self._nodes: dict[str, dict[str, int]] = {
+            key: {}
+            for key in (
+                "values", "sizes", "strides", "wanted", "initial",
+                "numbers", "reals", "lists", "constants",
+            )
+        }  # fmt: skip
+        self._names: dict[str, dict[str, str]] = {
+            key: {} for key in ("result_dtypes", "like", "memory_formats", "starts_as", "reads")
+        }
+        self._launches: dict[str, list[int]] = {
+            key: [] for key in ("items", "when", "repeat", "groups")
+        }
+        self._conditions: list[int] = []
+        self._single: dict[str, int] = {}
+        self._add_operands(shapes_only)
+
+    # ---- The device
+
+    @property
+    def group_lanes(self) -> SymInt:
+        """Work-items of a work-group in launches of groups; 1 on a processor."""
+        return self._lanes
+
+    @property
+    def on_processor(self) -> SymBool:
+        """Whether the device is a processor, whose work-groups have one work-item."""
+        return self._lanes == 1
+
+    def limit_lanes(self, most: Int) -> None:
+        """Gives a work-group at most so many work-items; to be stated first."""
+        if self._tensors - set(self._lists["operands"]) or self._lists["kernels"]:
+            raise ValueError("work-groups are limited before results are made; state it first")
+        self._lanes = maximum(minimum(most, self._lanes), 1)
+        self._single["lanes"] = self.graph.add(self._lanes)
+
+    # ---- Which calls are served
+
+    def require(self, *conditions: Bool) -> None:
+        """Declines calls for which one of the conditions does not hold."""
+        if self._lists["results"] or self._lists["temporaries"]:
+            raise ValueError("conditions are asked for before results are made; state them first")
+        for condition in conditions:
+            node = self._flag(condition)
+            if node >= 0:
+                self._conditions.append(node)
+
+    # ---- What is made
+
+    def operand(self, name: str, tensor: Symbol, *, optional: bool | None = None) -> SymTensor:
+        """Makes a tensor an operand that is no parameter, such as an element of a list.
+
+        `optional`: whether it may be missing; default: whether it is an argument that may be None.
+        """
+        if not isinstance(tensor, SymTensor):
+            raise TypeError(f"the operand '{name}' is no tensor")
+        if optional is None:
+            optional = tensor.optional
+        self._add_tensor("operands", name)
+        self._nodes["values"][name] = self.graph.add(tensor)
+        self._operand_names.setdefault(tensor.node, name)
+        if optional:
+            self._lists["optional"].append(name)
+        return tensor
+
+    def result(
+        self,
+        name: str = "out",
+        shape: Ints | None = None,
+        dtype: Dtype | None = None,
+        *,
+        like: SymTensor | None = None,
+        memory_format: SymTensor | None = None,
+        strides: Ints | None = None,
+        wanted: Bool = True,
+        initial: Float | SymTensor | None = None,
+    ) -> SymTensor:
+        """Makes a result; they are stated in the order of the schema.
+
+        Args:
+            name: what kernels call it. No argument of the functional form may have the name.
+            shape: default: what PyTorch's meta function says, or else that of the first operand.
+            dtype: default: what PyTorch's meta function says, or else that of the first operand.
+            like: operand whose strides it gets, as in `torch.empty_like`.
+            memory_format: operand whose memory format it gets: channels last where that is, else
+                row-major order.
+            strides: in elements; an empty list is row-major order.
+            wanted: whether it is made; else it is an undefined tensor.
+            initial: what it holds before the first launch: a number, or an operand.
+        """
+        self._add_tensor("results", name)
+        if shape is not None:
+            self._nodes["sizes"][name] = self._list(shape)
+        if strides is not None:
+            self._nodes["strides"][name] = self._list(strides)
+        if (node := self._flag(wanted)) >= 0:
+            self._nodes["wanted"][name] = node
+        for key, model in (("like", like), ("memory_formats", memory_format)):
+            if model is not None:
+                self._names[key][name] = self._tensor_name(model)
+        self._set_contents(name, dtype, initial)
+        return SymTensor(fact(f"results.{name}"))
+
+    def temporary(
+        self, name: str, numel: Int, dtype: Dtype | None = None, *, initial: Float | None = None
+    ) -> SymTensor:
+        """Makes a further tensor with so many elements, which kernels may write and read."""
+        self._add_tensor("temporaries", name)
+        self._nodes["sizes"][name] = self._integer(numel)
+        self._set_contents(name, dtype, initial)
+        return SymTensor(fact(f"temporaries.{name}"))
+
+    # ---- What kernels get besides tensors
+
+    def scalars(self, *arguments: SymFloat | SymInt | SymBool) -> None:
+        """Passes arguments that are numbers as parameters of type `V`."""
+        for argument in arguments:
+            if not isinstance(argument, Symbol) or argument.node.operation != "name":
+                raise TypeError(f"{argument!r} is no argument; plan.parameters passes values")
+            self._lists["scalars"].append(str(argument.node.constant))
+
+    def parameters(self, /, **values: Float | SymBool | Ints) -> None:
+        """Passes values to all kernels.
+
+        Integers and flags become parameters of type `ob_index`, with 64 bits where a tensor or a
+        number needs more than 32; reals of type `R`; lists of up to 16 integers of type `ob_list`.
+        """
+        for name, value in values.items():
+            known = symbol(value)
+            if isinstance(known, SymList) and known._element is not SymFloat:
+                kind = "lists"
+            elif isinstance(known, SymFloat):
+                kind = "reals"
+            elif isinstance(known, (SymInt, SymBool)):
+                kind = "numbers"
+            else:
+                raise TypeError(f"the parameter '{name}' is no number and no list of integers")
+            self._set(kind, name, known)
+
+    def constants(self, /, **values: Int | SymBool) -> None:
+        """Defines integers and flags for the compiler: every value is a program of its own.
+
+        `OB_REGISTERS` is the most registers of a work-item, for drivers with such a limit.
+        """
+        for name, value in values.items():
+            if not isinstance(symbol(value), (SymInt, SymBool)):
+                raise TypeError(f"the constant '{name}' is no integer and no flag")
+            self._set("constants", name, symbol(value))
+
+    def random(self, draws: Int) -> None:
+        """Reserves so many draws of random numbers; gives kernels `ob_seed` and `ob_offset`."""
+        self._single["random"] = self._integer(draws)
+
+    # ---- What is launched
+
+    def launch(
+        self,
+        kernel: str,
+        items: Int | None = None,
+        *,
+        groups: Int | None = None,
+        when: Bool = True,
+        repeat: Int = 1,
+    ) -> None:
+        """Launches a kernel.
+
+        Args:
+            kernel: its name in the source.
+            items: the number of its work-items.
+            groups: in their place, of its work-groups; the kernel loops over them with
+                OB_FOR_GROUPS. A GPU gives a group 256 work-items, a processor one.
+            when: whether it is launched.
+            repeat: how often it is launched; kernels see `ob_step`.
+        """
+        count = items if groups is None else groups
+        if count is None or (items is not None and groups is not None):
+            raise TypeError(f"the launch of '{kernel}' takes one of items= and groups=")
+        self._lists["kernels"].append(kernel)
+        self._launches["items"].append(self._integer(count))
+        self._launches["when"].append(self._flag(when))
+        once = isinstance(repeat, int) and repeat == 1
+        self._launches["repeat"].append(-1 if once else self._integer(repeat))
+        self._launches["groups"].append(int(groups is not None))
+
+    def read(self, temporary: SymTensor) -> SymInt:
+        """The first element of a temporary after the launches so far, which waits for them.
+
+        Results are made only then; all values that are read are read together.
+        """
+        launched = len(self._lists["kernels"])
+        if self._single.setdefault("read_after", launched) != launched:
+            raise ValueError("values are read once, after the same launches")
+        name = self._tensor_name(temporary)
+        if name not in self._lists["temporaries"]:
+            raise ValueError(f"'{name}' is no temporary")
+        self._names["reads"][f"{name}[0]"] = name
+        return SymInt(fact(f"{name}[0]"))
+
+    # ---- How it is recorded
+
+    def trace(self) -> None:
+        """Calls the function."""
+        call_with_arguments(self._body, self._overload, self)
+
+    @property
+    def row(self) -> Row:
+        """What C++ gets."""
+        return {
+            **self._lists,
+            **{key: dict(value) for key, value in self._nodes.items()},
+            **self._names,
+            **self._launches,
+            **self._single,
+            "conditions": self._conditions,
+        }
+
+    def _add_operands(self, shapes_only: Sequence[str]) -> None:
+        parameters = parameters_of(self._body)
+        if unknown := [name for name in shapes_only if name not in self.known]:
+            raise ValueError(f"{self.location}: there is no argument '{unknown[0]}'")
+        for name in parameters[1:]:
+            tensor = self.known.get(argument_name(name))
+            if isinstance(tensor, SymTensor) and name not in shapes_only:
+                self.operand(name, tensor)
+
+    def _add_tensor(self, kind: str, name: str) -> None:
+        if name in self._tensors:
+            raise ValueError(f"there are two tensors of the name '{name}'")
+        self._tensors.add(name)
+        self._lists[kind].append(name)
+
+    def _set(self, kind: str, name: str, value: Symbol) -> None:
+        if any(name in self._nodes[key] for key in ("numbers", "reals", "lists", "constants")):
+            raise ValueError(f"there are two values of the name '{name}'")
+        self._nodes[kind][name] = self.graph.add(value)
+
+    def _set_contents(
+        self, name: str, dtype: Dtype | None, initial: Float | SymTensor | None
+    ) -> None:
+        if isinstance(initial, SymTensor):
+            self._names["starts_as"][name] = self._tensor_name(initial)
+        elif initial is not None:
+            known = symbol(initial)
+            if not isinstance(known, (SymInt, SymFloat, SymBool)):
+                raise TypeError(f"'{name}' is filled with {known!r}, which is no number")
+            self._nodes["initial"][name] = self.graph.add(known)
+        if isinstance(dtype, torch.dtype):
+            self._names["result_dtypes"][name] = _dtype_name(dtype)
+        elif isinstance(dtype, str):
+            self._names["result_dtypes"][name] = dtype
+        elif dtype is not None:
+            self._names["result_dtypes"][name] = (
+                self._tensor_name(dtype)
+                if isinstance(dtype, SymTensor)
+                else str(dtype.node.constant)
+            )
+
+    def _integer(self, value: Int) -> int:
+        known = symbol(value)
+        if not isinstance(known, (SymInt, SymBool)):
+            raise TypeError(f"{value!r} is no integer")
+        return self.graph.add(known)
+
+    def _list(self, value: Ints) -> int:
+        known = symbol(value)
+        if not isinstance(known, SymList) or known._element is SymFloat:
+            raise TypeError(f"{value!r} is no list of integers")
+        return self.graph.add(known)
+
+    def _flag(self, value: Bool) -> int:
+        """The node of a condition; -1 where it always holds."""
+        if not isinstance(value, (bool, SymBool)):
+            raise TypeError(f"a condition is a flag, and no {type(value).__name__}")
+        return -1 if _is_true(value) else self.graph.add(value)
+
+    def _tensor_name(self, tensor: SymTensor) -> str:
+        if not isinstance(tensor, SymTensor):
+            raise TypeError(f"{tensor!r} is no tensor")
+        if tensor.node in self._operand_names:
+            return self._operand_names[tensor.node]
+        if tensor.node.operation != "name":
+            raise ValueError("a tensor is named here: an operand, a result or a temporary")
+        return str(tensor.node.constant).rpartition(".")[2]
+
+
+def _is_true(flag: Bool) -> bool:
+    node = symbol(flag).node
+    return node.operation == "number" and node.constant == 1
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -9,8 +9,6 @@
 //               argument: afterwards that raises RuntimeError, since another kernel would write a
 //               second time
 //   dtypes      bits of the dtypes of the first tensor that are served
-//   conditions  expressions (device_kernels/expressions/expression.h) without which a call is
-//               declined
 //   meta        as of the engine `template`: a functional overload whose meta function checks the
 //               call
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
@@ -36,7 +34,6 @@
 
 #include "device_kernels/composed/write_watch.h"
 #include "device_kernels/engine.h"
-#include "device_kernels/expressions/expression.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/rows/meta_call.h"
 #include "device_kernels/rows/numbers.h"
@@ -74,7 +71,6 @@ class ComposedKernel final : public EngineKernel {
   const bool cpu_arguments_;
   const std::vector<int> number_arguments_;
   const ReportedFault fault_;
-  std::vector<Expression> conditions_;
   std::unique_ptr<const MetaCall> meta_;
   bool writes_ = false;            // results
   bool writes_arguments_ = false;  // not only those of out=
@@ -122,7 +118,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
   const std::vector<std::string>& results = row.texts("results");
-  TORCH_CHECK_VALUE(body_ != nullptr, "the row of ", overload_.name(), " has no body");
+  TORCH_CHECK_VALUE(body_ != nullptr, "the definition of ", overload_.name(), " has no body");
   for (const std::string& name : body_->parameters) {
     const int place = overload_.find(name);
     const auto result = std::find(results.begin(), results.end(), name);
@@ -142,10 +138,8 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
     const c10::AliasInfo* alias = overload_.argument(static_cast<int>(i)).alias_info();
     writes_arguments_ |= alias != nullptr && alias->isWrite();
   }
-  const auto slots = [this](const std::string& name) { return overload_.index(name); };
-  for (const std::string& text : row.texts("conditions")) conditions_.emplace_back(text, slots);
   meta_ = MetaCall::of(row, overload_);
-  TORCH_CHECK_VALUE(!writes_ || meta_ != nullptr, "the row of ", overload_.name(),
+  TORCH_CHECK_VALUE(!writes_ || meta_ != nullptr, "the definition of ", overload_.name(),
                     " names results without a Meta kernel that makes them");
 }
 
@@ -163,20 +157,8 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
     const bool on_cpu = tensor.is_cpu() && (cpu_arguments_ || tensor.dim() == 0);
     return (on_cpu || is_dense_on(tensor, device)) && computes(device, tensor.scalar_type());
   };
-  std::vector<ExpressionValue> values;
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
-    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
-    if (!all_tensors(value, usable)) return false;
-    if (!conditions_.empty()) values.push_back(ExpressionValue::of(value));
-  }
-  try {
-    for (const Expression& condition : conditions_) {
-      if (!condition.evaluate(values).truth()) return false;
-    }
-  } catch (const c10::ValueError&) {
-    return false;  // arguments that the row did not expect: the host knows the error
-  } catch (const c10::IndexError&) {
-    return false;
+    if (!all_tensors(overload_.read(stack, static_cast<int>(i)), usable)) return false;
   }
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {

@@ -1,10 +1,11 @@
-#include "device_kernels/expressions/expression_operation.h"
+#include "device_kernels/expressions/expression.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cmath>
 #include <utility>
 
@@ -12,104 +13,64 @@ namespace outboard {
 
 using Kind = ExpressionValue::Kind;
 using List = ExpressionValue::List;
+using Operation = ExpressionGraph::Operation;
+using at::ScalarType;
 
-ExpressionValue ExpressionValue::of(ExpressionNumber number) {
-  ExpressionValue value;
-  value.kind = Kind::kNumber;
-  value.number = number;
-  return value;
+void ExpressionGraph::add(const std::string& operation, const std::vector<int64_t>& children,
+                          ExpressionNumber number, std::string text) {
+  struct Described {
+    const char* name;
+    int children;
+  };
+  static constexpr Described known[] = {
+#define OUTBOARD_NAME(name, written, children) {written, children},
+      OUTBOARD_OPERATIONS(OUTBOARD_NAME)
+#undef OUTBOARD_NAME
+  };
+  const auto* const found =
+      std::find_if(std::begin(known), std::end(known),
+                   [&](const Described& described) { return described.name == operation; });
+  TORCH_CHECK_VALUE(found != std::end(known), "there is no operation '", operation, "'");
+  TORCH_CHECK_VALUE(found->children < 0 || static_cast<size_t>(found->children) == children.size(),
+                    "the operation '", operation, "' takes ", found->children, " nodes, and not ",
+                    children.size());
+  Node node;
+  node.operation = static_cast<Operation>(found - std::begin(known));
+  for (const int64_t child : children) node.children.push_back(checked(child));
+  node.number = number;
+  node.text = std::move(text);
+  nodes_.push_back(std::move(node));
 }
 
-ExpressionValue ExpressionValue::of(List list) {
-  ExpressionValue value;
-  value.kind = Kind::kList;
-  value.list = std::move(list);
-  return value;
-}
-
-ExpressionValue ExpressionValue::of(const at::Tensor& tensor) {
-  ExpressionValue value;
-  value.kind = Kind::kTensor;
-  value.tensor = &tensor;
-  return value;
-}
-
-ExpressionValue ExpressionValue::of(const c10::IValue& argument) {
-  ExpressionValue value;
-  if (argument.isInt()) return of(argument.toInt());
-  if (argument.isBool()) return of(argument.toBool());
-  if (argument.isDouble()) return of(argument.toDouble());
-  if (argument.isTensor()) return of(argument.toTensor());
-  if (argument.isIntList()) {
-    List list;
-    for (const int64_t element : argument.toIntList()) list.push_back(element);
-    return of(std::move(list));
-  }
-  if (argument.isDoubleList()) {
-    List list;
-    for (const double element : argument.toDoubleList()) list.push_back(element);
-    return of(std::move(list));
-  }
-  if (argument.isBoolList()) {
-    List list;
-    for (const bool element : argument.toBoolList()) list.push_back(element);
-    return of(std::move(list));
-  }
-  if (argument.isTensorList() || argument.isOptionalTensorList()) {
-    List given;
-    for (const c10::IValue& element : argument.toListRef()) {
-      given.push_back(element.isTensor() && element.toTensor().defined());
-    }
-    return of(std::move(given));
-  }
-  // An integer above those of 64 bits with a sign: its value does not matter, but it is given.
-  if (argument.isScalar() && !argument.toScalar().isComplex()) {
-    return of(argument.toScalar().to<double>());
-  }
-  if (argument.isString()) {
-    value.kind = Kind::kText;
-    value.text = &argument.toStringRef();
-  }
-  return value;
-}
-
-bool ExpressionValue::truth() const {
-  switch (kind) {
-    case Kind::kNone:
-      return false;
-    case Kind::kNumber:
-      return number.truth();
-    case Kind::kList:
-      return !list.empty();
-    case Kind::kText:
-      return !text->empty();
-    case Kind::kTensor:
-      return tensor->defined();
-  }
-  return false;
-}
-
-const ExpressionNumber& ExpressionValue::as_number() const {
-  TORCH_CHECK_VALUE(kind == Kind::kNumber, "an expression of a row needs a number here");
-  return number;
-}
-
-const List& ExpressionValue::as_list() const {
-  TORCH_CHECK_VALUE(kind == Kind::kList, "an expression of a row needs a list here");
-  return list;
-}
-
-at::DimVector ExpressionValue::as_sizes() const {
-  at::DimVector sizes;
-  for (const ExpressionNumber& element : as_list()) sizes.push_back(element.as_integer());
-  return sizes;
-}
-
-ExpressionValue Expression::evaluate(const std::vector<ExpressionValue>& values) const {
-  return evaluate(static_cast<int>(parsed_->nodes.size()) - 1, values);
+int ExpressionGraph::checked(int64_t index) const {
+  TORCH_CHECK_VALUE(index >= 0 && index < size(), "there is no node ", index);
+  return static_cast<int>(index);
 }
 
 namespace {
+
+// More than any tensor has dimensions, and any kernel takes numbers.
+constexpr int64_t kLongestList = 1 << 16;
+
+size_t length_of_list(int64_t length) {
+  TORCH_CHECK_VALUE(length >= 0 && length <= kLongestList,
+                    "an operator definition asks for a list of ", length, " numbers");
+  return static_cast<size_t>(length);
+}
+
+// Index in a list, counted from its end if negative.
+size_t index_in(int64_t index, size_t size) {
+  const int64_t from_start = index < 0 ? index + static_cast<int64_t>(size) : index;
+  TORCH_CHECK_VALUE(from_start >= 0 && from_start < static_cast<int64_t>(size),
+                    "an operator definition asks for element ", index, " of a list of ", size);
+  return static_cast<size_t>(from_start);
+}
+
+at::DimVector sizes_of(const List& list) {
+  at::DimVector sizes;
+  for (const ExpressionNumber& element : list) sizes.push_back(element.as_integer());
+  return sizes;
+}
 
 bool equal(const ExpressionValue& a, const ExpressionValue& b) {
   if (a.kind != b.kind) return false;
@@ -117,76 +78,114 @@ bool equal(const ExpressionValue& a, const ExpressionValue& b) {
     case Kind::kNumber:
       return a.number == b.number;
     case Kind::kList:
-      return a.list == b.list;
-    case Kind::kText:
-      return *a.text == *b.text;
+      return *a.list == *b.list;
+    case Kind::kString:
+      return *a.string == *b.string;
     case Kind::kTensor:
       return a.tensor->is_same(*b.tensor);
-    case Kind::kNone:
-      return true;
+    default:
+      return a.kind == Kind::kNone;
   }
-  return false;
 }
 
-// More than any tensor has dimensions, and any kernel takes numbers.
-constexpr int64_t kLongestList = 1 << 16;
-
-size_t length_of_list(int64_t length) {
-  TORCH_CHECK_VALUE(length >= 0 && length <= kLongestList,
-                    "an expression of a row asks for a list of ", length, " numbers");
-  return static_cast<size_t>(length);
+bool among(ScalarType dtype, uint64_t dtypes) {
+  return dtype == ScalarType::Undefined || (dtypes >> static_cast<int>(dtype) & 1) != 0;
 }
 
-// Place in a list, counted from its end if negative.
-size_t place(int64_t index, size_t size, const std::string& source) {
-  const int64_t at = index < 0 ? index + static_cast<int64_t>(size) : index;
-  TORCH_CHECK_VALUE(at >= 0 && at < static_cast<int64_t>(size), "the expression '", source,
-                    "' of a row asks for place ", index, " of a list of ", size);
-  return static_cast<size_t>(at);
+// Of a tensor or a number; Undefined for what is not given.
+ScalarType dtype_of(const ExpressionValue& value) {
+  const bool tensor = value.kind == Kind::kTensor && value.tensor->defined();
+  return tensor ? value.tensor->scalar_type() : value.dtype;
+}
+
+ScalarType dtype_of(const c10::IValue& element) {
+  const bool given = element.isTensor() && element.toTensor().defined();
+  return given ? element.toTensor().scalar_type() : ScalarType::Undefined;
+}
+
+bool has_dtype(const ExpressionValue& value, uint64_t dtypes) {
+  if (value.kind != Kind::kTensors) return among(dtype_of(value), dtypes);
+  const auto elements = value.tensors->toListRef();
+  return std::all_of(elements.begin(), elements.end(),
+                     [&](const c10::IValue& element) { return among(dtype_of(element), dtypes); });
+}
+
+bool same_dtype(const ExpressionValue& a, const ExpressionValue& b) {
+  const auto same = [](ScalarType one, ScalarType other) {
+    return one == ScalarType::Undefined || other == ScalarType::Undefined || one == other;
+  };
+  if (a.kind != Kind::kTensors && b.kind != Kind::kTensors) {
+    return same(dtype_of(a), dtype_of(b));
+  }
+  if (a.kind == Kind::kTensors && b.kind == Kind::kTensors) {
+    const auto ones = a.tensors->toListRef();
+    const auto others = b.tensors->toListRef();
+    return std::equal(ones.begin(), ones.end(), others.begin(), others.end(),
+                      [](const c10::IValue& one, const c10::IValue& other) {
+                        return dtype_of(one) == dtype_of(other);
+                      });
+  }
+  const bool first = a.kind == Kind::kTensors;
+  const ScalarType dtype = dtype_of(first ? b : a);
+  const auto elements = (first ? a : b).tensors->toListRef();
+  return std::all_of(elements.begin(), elements.end(),
+                     [&](const c10::IValue& element) { return same(dtype_of(element), dtype); });
+}
+
+// Whether dimensions are in range and none comes twice.
+bool are_distinct(const List& dimensions, int64_t count) {
+  std::bitset<64> seen;
+  for (const ExpressionNumber& dimension : dimensions) {
+    int64_t d = dimension.as_integer();
+    if (d < 0) d += count;
+    if (d < 0 || d >= count || d >= 64 || seen[static_cast<size_t>(d)]) return false;
+    seen.set(static_cast<size_t>(d));
+  }
+  return true;
 }
 
 }  // namespace
 
-ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValue>& values) const {
-  const Node& node = parsed_->nodes[index];
-  const auto child = [&](size_t i) { return evaluate(node.children[i], values); };
-  const auto number = [&](size_t i) { return child(i).as_number(); };
-  const auto integer = [&](size_t i) { return child(i).as_integer(); };
+void Evaluation::set(int node, const c10::IValue& argument) {
+  List list;
+  if (argument.isIntList()) {
+    for (const int64_t element : argument.toIntList()) list.push_back(element);
+  } else if (argument.isDoubleList()) {
+    for (const double element : argument.toDoubleList()) list.push_back(element);
+  } else if (argument.isBoolList()) {
+    for (const bool element : argument.toBoolList()) list.push_back(element);
+  } else {
+    values_[node] = ExpressionValue::of_argument(argument);
+    return;
+  }
+  values_[node] = keep(std::move(list));
+}
+
+ExpressionValue Evaluation::keep(List list) {
+  lists_.push_front(std::move(list));
+  return ExpressionValue::of(lists_.front());
+}
+
+at::DimVector Evaluation::sizes(int node) { return sizes_of(list(node)); }
+
+const ExpressionValue& Evaluation::value(int index) {
+  ExpressionValue& value = values_[index];
+  if (value.kind == Kind::kUnknown) value = compute(graph_.node(index));
+  return value;
+}
+
+ExpressionValue Evaluation::compute(const Node& node) {
+  const auto child = [&](size_t i) -> const ExpressionValue& { return value(node.children[i]); };
+  const auto bits = [&](int index) { return static_cast<uint64_t>(integer(index)); };
   switch (node.operation) {
+    case Operation::kNone:
+    case Operation::kName:  // of an argument that the overload lacks
+      return ExpressionValue::none();
     case Operation::kNumber:
       return ExpressionValue::of(node.number);
-    case Operation::kText: {
-      ExpressionValue value;
-      value.kind = Kind::kText;
-      value.text = &node.text;
-      return value;
-    }
-    case Operation::kSlot:
-      return values[slots_[node.name]];
-    case Operation::kList: {
-      List list;
-      for (size_t i = 0; i < node.children.size(); ++i) list.push_back(number(i));
-      return ExpressionValue::of(std::move(list));
-    }
-    case Operation::kElement: {
-      const ExpressionValue value = child(0);
-      const List& list = value.as_list();
-      return ExpressionValue::of(list[place(integer(1), list.size(), parsed_->source)]);
-    }
-    case Operation::kSlice: {
-      const ExpressionValue value = child(0);
-      const List& list = value.as_list();
-      const auto size = static_cast<int64_t>(list.size());
-      const auto bound = [&](size_t i, int64_t otherwise) {
-        if (node.children[i] < 0) return otherwise;
-        const int64_t at = integer(i);
-        return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
-      };
-      const auto first = static_cast<size_t>(bound(1, 0));
-      const auto last = std::max(static_cast<size_t>(bound(2, size)), first);
-      return ExpressionValue::of(List(list.begin() + first, list.begin() + last));
-    }
-    case Operation::kChoose:
+    case Operation::kString:
+      return ExpressionValue::of(node.text);
+    case Operation::kWhere:
       return child(child(0).truth() ? 1 : 2);
     case Operation::kOr:
       return ExpressionValue::of(child(0).truth() || child(1).truth());
@@ -194,197 +193,253 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
       return ExpressionValue::of(child(0).truth() && child(1).truth());
     case Operation::kNot:
       return ExpressionValue::of(!child(0).truth());
-    case Operation::kNegate:
-      return ExpressionValue::of(-number(0));
-    case Operation::kAdd: {
-      ExpressionValue left = child(0);
-      if (left.kind == Kind::kList) {
-        const ExpressionValue right = child(1);
-        left.list.append(right.as_list().begin(), right.as_list().end());
-        return left;
-      }
-      return ExpressionValue::of(left.as_number() + number(1));
-    }
-    case Operation::kSubtract:
-      return ExpressionValue::of(number(0) - number(1));
-    case Operation::kMultiply:
-      return ExpressionValue::of(number(0) * number(1));
-    case Operation::kDivide:
-      return ExpressionValue::of(number(0) / number(1));
-    case Operation::kFloorDivide:
-      return ExpressionValue::of(number(0).floor_divide(number(1)));
-    case Operation::kRemainder:
-      return ExpressionValue::of(number(0).remainder(number(1)));
     case Operation::kEqual:
       return ExpressionValue::of(equal(child(0), child(1)));
     case Operation::kUnequal:
       return ExpressionValue::of(!equal(child(0), child(1)));
-    case Operation::kLess:
-      return ExpressionValue::of(number(0) < number(1));
-    case Operation::kLessEqual:
-      return ExpressionValue::of(number(0) <= number(1));
-    case Operation::kGreater:
-      return ExpressionValue::of(number(0) > number(1));
-    case Operation::kGreaterEqual:
-      return ExpressionValue::of(number(0) >= number(1));
+    case Operation::kGiven:
+      return ExpressionValue::of(child(0).given());
+    case Operation::kEither:
+      return child(0).given() ? child(0) : child(1);
+    case Operation::kHasDtype:
+      return ExpressionValue::of(has_dtype(child(0), bits(node.children[1])));
+    case Operation::kAsDtype: {
+      ExpressionValue dtype = ExpressionValue::none();
+      if (child(0).given()) dtype.dtype = static_cast<ScalarType>(integer(node.children[0]));
+      return dtype;
+    }
+    case Operation::kSameDtype:
+      return ExpressionValue::of(same_dtype(child(0), child(1)));
     default:
-      return call(node, values);
+      break;
   }
+  if (node.operation >= Operation::kNegate && node.operation <= Operation::kLog2Ceil) {
+    return compute_number(node);
+  }
+  if (node.operation >= Operation::kNumel && node.operation <= Operation::kIsFloatingPoint) {
+    return compute_of_tensor(node);
+  }
+  return compute_of_list(node);
 }
 
-ExpressionValue Expression::call(const Node& node,
-                                 const std::vector<ExpressionValue>& values) const {
-  const auto child = [&](size_t i) { return evaluate(node.children[i], values); };
-  const auto number = [&](size_t i) { return child(i).as_number(); };
-  const auto integer = [&](size_t i) { return child(i).as_integer(); };
-  const auto tensor = [&](size_t i) -> const at::Tensor& {
-    const ExpressionValue value = child(i);
-    TORCH_CHECK_VALUE(value.kind == Kind::kTensor && value.tensor->defined(), "the expression '",
-                      parsed_->source, "' of a row needs a tensor");
-    return *value.tensor;
+ExpressionValue Evaluation::compute_number(const Node& node) {
+  const auto operand = [&](size_t i) -> const ExpressionNumber& {
+    return number(node.children[i]);
   };
+  const auto make = [](ExpressionNumber result) { return ExpressionValue::of(result); };
   switch (node.operation) {
-    case Operation::kNumel:
-      return ExpressionValue::of(tensor(0).numel());
-    case Operation::kDims:
-      return ExpressionValue::of(tensor(0).dim());
-    case Operation::kSize: {
-      const at::Tensor& of = tensor(0);
-      const int64_t d = c10::maybe_wrap_dim(integer(1), of.dim());
-      // A tensor without dimensions counts as one of one element.
-      return ExpressionValue::of(of.dim() == 0 ? int64_t{1} : of.size(d));
-    }
-    case Operation::kStride: {
-      const at::Tensor& of = tensor(0);
-      const int64_t d = c10::maybe_wrap_dim(integer(1), of.dim());
-      return ExpressionValue::of(of.dim() == 0 ? int64_t{1} : of.stride(d));
-    }
-    case Operation::kSizes: {
-      List list;
-      for (const int64_t size : tensor(0).sizes()) list.push_back(size);
-      return ExpressionValue::of(std::move(list));
-    }
-    case Operation::kRowMajor:
-      return ExpressionValue::of(int64_t{tensor(0).is_contiguous()});
-    case Operation::kBytes:
-      return ExpressionValue::of(static_cast<int64_t>(tensor(0).element_size()));
-    case Operation::kFloating:
-      return ExpressionValue::of(at::isFloatingType(tensor(0).scalar_type()));
-    case Operation::kGiven: {
-      const ExpressionValue value = child(0);
-      const bool undefined = value.kind == Kind::kTensor && !value.tensor->defined();
-      return ExpressionValue::of(value.kind != Kind::kNone && !undefined);
-    }
-    case Operation::kEither: {
-      ExpressionValue value = child(0);
-      const bool undefined = value.kind == Kind::kTensor && !value.tensor->defined();
-      return value.kind == Kind::kNone || undefined ? child(1) : value;
-    }
-    case Operation::kLen:
-      return ExpressionValue::of(static_cast<int64_t>(child(0).as_list().size()));
-    case Operation::kProd:
-    case Operation::kSum: {
-      const ExpressionValue value = child(0);
-      const bool product = node.operation == Operation::kProd;
-      ExpressionNumber result = product ? 1 : 0;
-      for (const ExpressionNumber& element : value.as_list()) {
-        result = product ? result * element : result + element;
-      }
-      return ExpressionValue::of(result);
-    }
-    case Operation::kMinOf:
-    case Operation::kMaxOf: {
-      const ExpressionValue value = child(0);
-      const List& list = value.as_list();
-      TORCH_CHECK_VALUE(!list.empty(), "the expression '", parsed_->source,
-                        "' of a row wants the extreme of an empty list");
-      return ExpressionValue::of(node.operation == Operation::kMinOf
-                                     ? *std::min_element(list.begin(), list.end())
-                                     : *std::max_element(list.begin(), list.end()));
-    }
-    case Operation::kPaddedSizes: {
-      ExpressionValue sizes = child(0);
-      const ExpressionValue amounts = child(1);
-      const List& list = amounts.as_list();
-      for (size_t i = 0; i < list.size(); ++i) {
-        const auto from_end = -1 - static_cast<int64_t>(i / 2);
-        ExpressionNumber& size =
-            sizes.list[place(from_end, sizes.as_list().size(), parsed_->source)];
-        size = size + list[i];
-      }
-      for (const ExpressionNumber& size : sizes.list) {
-        TORCH_CHECK_VALUE(size >= 0, "the expression '", parsed_->source,
-                          "' of a row has a negative size");
-      }
-      return sizes;
-    }
-    case Operation::kDrop: {
-      ExpressionValue value = child(0);
-      // The only dimension of a tensor without dimensions.
-      if (value.as_list().empty()) return value;
-      value.list.erase(value.list.begin() + place(integer(1), value.list.size(), parsed_->source));
-      return value;
-    }
-    case Operation::kSet: {
-      ExpressionValue value = child(0);
-      value.list[place(integer(1), value.as_list().size(), parsed_->source)] = number(2);
-      return value;
-    }
-    case Operation::kFill: {
-      const ExpressionNumber element = number(0);
-      return ExpressionValue::of(List(length_of_list(integer(1)), element));
-    }
-    case Operation::kBroadcast: {
-      const at::DimVector sizes =
-          at::infer_size_dimvector(child(0).as_sizes(), child(1).as_sizes());
-      return ExpressionValue::of(List(sizes.begin(), sizes.end()));
-    }
-    case Operation::kEach: {
-      ExpressionValue value = child(0);
-      const size_t count = length_of_list(integer(1));
-      if (value.kind == Kind::kNumber) return ExpressionValue::of(List(count, value.number));
-      if (value.as_list().size() == 1) return ExpressionValue::of(List(count, value.list[0]));
-      TORCH_CHECK_VALUE(value.list.size() == count, "the expression '", parsed_->source,
-                        "' of a row needs a list of ", count);
-      return value;
-    }
-    case Operation::kWrap:
-      return ExpressionValue::of(c10::maybe_wrap_dim(integer(0), integer(1)));
-    case Operation::kMin:
-    case Operation::kMax: {
-      ExpressionValue value = child(0);
-      const ExpressionNumber bound = number(1);
-      const auto chosen = [&](const ExpressionNumber& element) {
-        return node.operation == Operation::kMin ? std::min(element, bound)
-                                                 : std::max(element, bound);
+    case Operation::kNegate:
+      return make(-operand(0));
+    case Operation::kAdd:
+      return make(operand(0) + operand(1));
+    case Operation::kSubtract:
+      return make(operand(0) - operand(1));
+    case Operation::kMultiply:
+      return make(operand(0) * operand(1));
+    case Operation::kDivide:
+      return make(operand(0) / operand(1));
+    case Operation::kFloorDivide:
+      return make(operand(0).floor_divide(operand(1)));
+    case Operation::kRemainder:
+      return make(operand(0).remainder(operand(1)));
+    case Operation::kLess:
+      return make(operand(0) < operand(1));
+    case Operation::kLessEqual:
+      return make(operand(0) <= operand(1));
+    case Operation::kGreater:
+      return make(operand(0) > operand(1));
+    case Operation::kGreaterEqual:
+      return make(operand(0) >= operand(1));
+    case Operation::kMinimum:
+    case Operation::kMaximum: {
+      const auto extreme = [&](const ExpressionNumber& a, const ExpressionNumber& b) {
+        return node.operation == Operation::kMinimum ? std::min(a, b) : std::max(a, b);
       };
-      if (value.kind != Kind::kList) return ExpressionValue::of(chosen(value.as_number()));
-      for (ExpressionNumber& element : value.list) element = chosen(element);
-      return value;
+      const ExpressionValue& first = value(node.children[0]);
+      if (first.kind != Kind::kList) return make(extreme(operand(0), operand(1)));
+      List list = first.as_list();
+      for (ExpressionNumber& element : list) element = extreme(element, operand(1));
+      return keep(std::move(list));
     }
     case Operation::kFloor:
-      return ExpressionValue::of(number(0).floor());
+      return make(operand(0).floor());
     case Operation::kCeil:
-      return ExpressionValue::of(number(0).ceil());
+      return make(operand(0).ceil());
     case Operation::kAbs:
-      return ExpressionValue::of(number(0).abs());
+      return make(operand(0).abs());
+    case Operation::kFloat:
+      return make(operand(0).as_real());
+    case Operation::kInt:
+      return make(operand(0).as_integer());
+    case Operation::kLog:
+      return make(std::log(operand(0).as_real()));
     case Operation::kLog1p:
-      return ExpressionValue::of(std::log1p(number(0).as_real()));
+      return make(std::log1p(operand(0).as_real()));
     case Operation::kLog2Ceil: {
-      const ExpressionNumber n = number(0);
-      int64_t passes = 0;
-      while (passes < 62 && n > ExpressionNumber(int64_t{1} << passes)) ++passes;
-      TORCH_CHECK_VALUE(passes < 62, "the expression '", parsed_->source,
-                        "' of a row has a large logarithm");
-      return ExpressionValue::of(passes);
-    }
-    case Operation::kReal: {
-      return ExpressionValue::of(number(0).as_real());
+      int64_t power = 0;
+      while (power < 62 && operand(0) > ExpressionNumber(int64_t{1} << power)) ++power;
+      TORCH_CHECK_VALUE(power < 62, "an operator definition has a large logarithm");
+      return make(power);
     }
     default:
       break;
   }
-  TORCH_INTERNAL_ASSERT(false, "the expression '", parsed_->source, "' has an unknown operation");
+  TORCH_INTERNAL_ASSERT(false, "an operation of numbers is unknown");
+}
+
+ExpressionValue Evaluation::compute_of_tensor(const Node& node) {
+  const at::Tensor& tensor = value(node.children[0]).as_tensor();
+  switch (node.operation) {
+    case Operation::kNumel:
+      return ExpressionValue::of(tensor.numel());
+    case Operation::kDim:
+      return ExpressionValue::of(tensor.dim());
+    case Operation::kSize:
+    case Operation::kStride: {
+      const int64_t d = c10::maybe_wrap_dim(integer(node.children[1]), tensor.dim());
+      // A tensor without dimensions counts as one of one element.
+      if (tensor.dim() == 0) return ExpressionValue::of(int64_t{1});
+      return ExpressionValue::of(node.operation == Operation::kSize ? tensor.size(d)
+                                                                    : tensor.stride(d));
+    }
+    case Operation::kShape: {
+      List list;
+      for (const int64_t size : tensor.sizes()) list.push_back(size);
+      return keep(std::move(list));
+    }
+    case Operation::kIsContiguous:
+      return ExpressionValue::of(tensor.is_contiguous());
+    case Operation::kElementSize:
+      return ExpressionValue::of(static_cast<int64_t>(tensor.element_size()));
+    case Operation::kIsFloatingPoint:
+      return ExpressionValue::of(at::isFloatingType(tensor.scalar_type()));
+    default:
+      break;
+  }
+  TORCH_INTERNAL_ASSERT(false, "an operation of tensors is unknown");
+}
+
+// What has no list as its value.
+ExpressionValue Evaluation::compute_of_list(const Node& node) {
+  const auto elements = [&]() -> const List& { return list(node.children[0]); };
+  const auto extreme = [&](auto find) {
+    TORCH_CHECK_VALUE(!elements().empty(),
+                      "an operator definition wants the extreme of an empty list");
+    return ExpressionValue::of(*find(elements().begin(), elements().end()));
+  };
+  switch (node.operation) {
+    case Operation::kTensor: {
+      static const at::Tensor undefined;
+      const auto tensors = value(node.children[0]).as_tensors().toListRef();
+      const auto count = static_cast<int64_t>(tensors.size());
+      int64_t index = integer(node.children[1]);
+      if (index < 0) index += count;
+      const bool there =
+          index >= 0 && index < count && tensors[static_cast<size_t>(index)].isTensor();
+      return ExpressionValue::of(there ? tensors[static_cast<size_t>(index)].toTensor()
+                                       : undefined);
+    }
+    case Operation::kElement:
+      return ExpressionValue::of(
+          elements()[index_in(integer(node.children[1]), elements().size())]);
+    case Operation::kLen:
+      return ExpressionValue::of(static_cast<int64_t>(elements().size()));
+    case Operation::kProd: {
+      ExpressionNumber product = 1;
+      for (const ExpressionNumber& element : elements()) product = product * element;
+      return ExpressionValue::of(product);
+    }
+    case Operation::kSum: {
+      ExpressionNumber sum = 0;
+      for (const ExpressionNumber& element : elements()) sum = sum + element;
+      return ExpressionValue::of(sum);
+    }
+    case Operation::kMin:
+      return extreme([](auto begin, auto end) { return std::min_element(begin, end); });
+    case Operation::kMax:
+      return extreme([](auto begin, auto end) { return std::max_element(begin, end); });
+    case Operation::kWrap:
+      return ExpressionValue::of(
+          c10::maybe_wrap_dim(integer(node.children[0]), integer(node.children[1])));
+    case Operation::kDistinct:
+      return ExpressionValue::of(are_distinct(elements(), integer(node.children[1])));
+    default:
+      return compute_list(node);
+  }
+}
+
+ExpressionValue Evaluation::compute_list(const Node& node) {
+  const auto elements = [&]() -> const List& { return list(node.children[0]); };
+  List made;
+  switch (node.operation) {
+    case Operation::kList:
+      for (const int child : node.children) made.push_back(number(child));
+      break;
+    case Operation::kSlice:
+    case Operation::kTail: {
+      const auto size = static_cast<int64_t>(elements().size());
+      const auto bound = [&](size_t i) {
+        const int64_t index = integer(node.children[i]);
+        return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size);
+      };
+      const int64_t first = bound(1);
+      const int64_t last = node.operation == Operation::kTail ? size : std::max(bound(2), first);
+      made.append(elements().begin() + first, elements().begin() + last);
+      break;
+    }
+    case Operation::kConcat:
+      made = elements();
+      made.append(list(node.children[1]).begin(), list(node.children[1]).end());
+      break;
+    case Operation::kGivenEach:
+      for (const c10::IValue& tensor : value(node.children[0]).as_tensors().toListRef()) {
+        made.push_back(tensor.isTensor() && tensor.toTensor().defined());
+      }
+      break;
+    case Operation::kDrop:
+      made = elements();
+      // The only dimension of a tensor without dimensions.
+      if (made.empty()) break;
+      made.erase(made.begin() + index_in(integer(node.children[1]), made.size()));
+      break;
+    case Operation::kReplace:
+      made = elements();
+      made[index_in(integer(node.children[1]), made.size())] = number(node.children[2]);
+      break;
+    case Operation::kFull:
+      made = List(length_of_list(integer(node.children[1])), number(node.children[0]));
+      break;
+    case Operation::kExpand: {
+      const ExpressionValue& given = value(node.children[0]);
+      const size_t count = length_of_list(integer(node.children[1]));
+      if (given.kind != Kind::kNumber && given.as_list().size() == count) return given;
+      TORCH_CHECK_VALUE(given.kind == Kind::kNumber || given.as_list().size() == 1,
+                        "an operator definition needs a list of ", count);
+      made = List(count, given.kind == Kind::kNumber ? given.number : given.as_list()[0]);
+      break;
+    }
+    case Operation::kBroadcast:
+      for (const int64_t size :
+           at::infer_size_dimvector(sizes(node.children[0]), sizes(node.children[1]))) {
+        made.push_back(size);
+      }
+      break;
+    case Operation::kPadded: {
+      made = elements();
+      const List& amounts = list(node.children[1]);
+      for (size_t i = 0; i < amounts.size(); ++i) {
+        ExpressionNumber& size = made[index_in(-1 - static_cast<int64_t>(i / 2), made.size())];
+        size = size + amounts[i];
+      }
+      TORCH_CHECK_VALUE(std::all_of(made.begin(), made.end(),
+                                    [](const ExpressionNumber& size) { return size >= 0; }),
+                        "an operator definition has a negative size");
+      break;
+    }
+    default:
+      TORCH_INTERNAL_ASSERT(false, "an operation of lists is unknown");
+  }
+  return keep(std::move(made));
 }
 
 }  // namespace outboard

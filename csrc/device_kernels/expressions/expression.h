@@ -1,133 +1,121 @@
-// Expressions over the arguments of a call, with which rows describe sizes, counts and conditions.
+// What operator definitions compute at a call: conditions, sizes, parameters and launches.
 //
-//   d = wrap(dim, dims(self))
-//   drop(sizes(self), d)
-//   training ? size(self, 1) : 0
-//   mode == "mean" && given(weight)
-//
-// docs/rows.md is the reference: values, operators and functions, each with an example. Numbers:
-// device_kernels/expressions/expression_number.h.
+// torch_outboard/ops/symbolic.py makes graphs of functions in Python, once; Evaluation computes
+// nodes for a call, each at most once, and only those that are asked for. Numbers:
+// expression_number.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/SmallVector.h>
 
-#include <functional>
+#include <forward_list>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "device_kernels/expressions/expression_number.h"
+#include "device_kernels/expressions/expression_value.h"
 #include "runtime/export.h"
 
 namespace outboard {
 
-struct OUTBOARD_API ExpressionValue {
-  enum class Kind : uint8_t { kNone, kNumber, kList, kText, kTensor };
-  using List = c10::SmallVector<ExpressionNumber, 6>;
+// An operation, how Python writes it, and how many nodes it takes; -1: any number.
+// clang-format off
+#define OUTBOARD_OPERATIONS(OPERATION)                                                            \
+  OPERATION(None, "none", 0)                   OPERATION(Number, "number", 0)                     \
+  OPERATION(String, "string", 0)               OPERATION(Name, "name", 0)                         \
+  OPERATION(List, "list", -1)                  OPERATION(Element, "element", 2)                   \
+  OPERATION(Slice, "slice", 3)                 OPERATION(Tail, "tail", 2)                         \
+  OPERATION(Concat, "concat", 2)               OPERATION(Where, "where", 3)                       \
+  OPERATION(Or, "or", 2)                       OPERATION(And, "and", 2)                           \
+  OPERATION(Not, "not", 1)                     OPERATION(Negate, "neg", 1)                        \
+  OPERATION(Add, "add", 2)                     OPERATION(Subtract, "sub", 2)                      \
+  OPERATION(Multiply, "mul", 2)                OPERATION(Divide, "truediv", 2)                    \
+  OPERATION(FloorDivide, "floordiv", 2)        OPERATION(Remainder, "mod", 2)                     \
+  OPERATION(Equal, "eq", 2)                    OPERATION(Unequal, "ne", 2)                        \
+  OPERATION(Less, "lt", 2)                     OPERATION(LessEqual, "le", 2)                      \
+  OPERATION(Greater, "gt", 2)                  OPERATION(GreaterEqual, "ge", 2)                   \
+  OPERATION(Minimum, "minimum", 2)             OPERATION(Maximum, "maximum", 2)                   \
+  OPERATION(Floor, "floor", 1)                 OPERATION(Ceil, "ceil", 1)                         \
+  OPERATION(Abs, "abs", 1)                     OPERATION(Float, "float", 1)                       \
+  OPERATION(Int, "int", 1)                     OPERATION(Log, "log", 1)                           \
+  OPERATION(Log1p, "log1p", 1)                 OPERATION(Log2Ceil, "log2_ceil", 1)                \
+  OPERATION(Given, "given", 1)                 OPERATION(Either, "either", 2)                     \
+  OPERATION(Numel, "numel", 1)                 OPERATION(Dim, "dim", 1)                           \
+  OPERATION(Size, "size", 2)                   OPERATION(Stride, "stride", 2)                     \
+  OPERATION(Shape, "shape", 1)                 OPERATION(IsContiguous, "is_contiguous", 1)        \
+  OPERATION(ElementSize, "element_size", 1)    OPERATION(IsFloatingPoint, "is_floating_point", 1) \
+  OPERATION(HasDtype, "has_dtype", 2)          OPERATION(AsDtype, "as_dtype", 1)                  \
+  OPERATION(SameDtype, "same_dtype", 2)        OPERATION(Tensor, "tensor", 2)                     \
+  OPERATION(GivenEach, "given_each", 1)        OPERATION(Len, "len", 1)                           \
+  OPERATION(Prod, "prod", 1)                   OPERATION(Sum, "sum", 1)                           \
+  OPERATION(Min, "min", 1)                     OPERATION(Max, "max", 1)                           \
+  OPERATION(Drop, "drop", 2)                   OPERATION(Replace, "replace", 3)                   \
+  OPERATION(Full, "full", 2)                   OPERATION(Expand, "expand", 2)                     \
+  OPERATION(Broadcast, "broadcast", 2)         OPERATION(Padded, "padded", 2)                     \
+  OPERATION(Wrap, "wrap", 2)                   OPERATION(Distinct, "distinct", 2)
+// clang-format on
 
-  Kind kind = Kind::kNone;
-  ExpressionNumber number;
-  List list;
-  const std::string* text = nullptr;
-  const at::Tensor* tensor = nullptr;  // may be undefined
+class OUTBOARD_API ExpressionGraph {
+ public:
+  enum class Operation : uint8_t {
+#define OUTBOARD_NAME(name, ...) k##name,
+    OUTBOARD_OPERATIONS(OUTBOARD_NAME)
+#undef OUTBOARD_NAME
+  };
+  struct Node {
+    Operation operation = Operation::kNone;
+    c10::SmallVector<int, 4> children;
+    ExpressionNumber number;
+    std::string text;  // of strings and names
+  };
 
-  static ExpressionValue of(ExpressionNumber number);
-  static ExpressionValue of(double number) { return of(ExpressionNumber(number)); }
-  static ExpressionValue of(int64_t number) { return of(ExpressionNumber(number)); }
-  static ExpressionValue of(bool flag) { return of(ExpressionNumber(flag)); }
-  static ExpressionValue of(List list);
-  static ExpressionValue of(const at::Tensor& tensor);
-  // Of an argument: numbers, flags, dtypes (by number), texts, lists of these, tensors, None. A
-  // list of tensors becomes one of flags: which of them are given. Anything else is none. The
-  // argument must outlive the value.
-  static ExpressionValue of(const c10::IValue& argument);
+  // Appends a node, whose children have been added. Raises ValueError for an operation that does
+  // not exist, and for children that do not or are too many or too few.
+  void add(const std::string& operation, const std::vector<int64_t>& children,
+           ExpressionNumber number, std::string text);
+  const Node& node(int index) const { return nodes_[index]; }
+  int size() const { return static_cast<int>(nodes_.size()); }
+  // Raises ValueError where there is no node of the index.
+  int checked(int64_t index) const;
 
-  bool truth() const;
-  // Raise ValueError for a value of another kind.
-  const ExpressionNumber& as_number() const;
-  int64_t as_integer() const { return as_number().as_integer(); }
-  const List& as_list() const;
-  at::DimVector as_sizes() const;
+ private:
+  std::vector<Node> nodes_;
 };
 
-// The kinds that a value may have before a call says which: bits 1 << kind.
-class ExpressionKinds {
+// The values of a graph's nodes for one call.
+class OUTBOARD_API Evaluation {
  public:
   using Kind = ExpressionValue::Kind;
-  constexpr ExpressionKinds(Kind kind) : bits_(uint8_t{1} << static_cast<int>(kind)) {}
-  static constexpr ExpressionKinds any() { return ExpressionKinds(uint8_t{0xff}); }
-  // Of an argument of an operator, as ExpressionValue::of makes it a value.
-  OUTBOARD_API static ExpressionKinds of(const c10::Argument& argument);
+  using List = ExpressionValue::List;
 
-  constexpr bool has(Kind kind) const { return (*this & kind).bits_ != 0; }
-  constexpr bool none() const { return bits_ == 0; }
-  constexpr bool operator==(const ExpressionKinds& other) const = default;
-  constexpr ExpressionKinds operator|(ExpressionKinds o) const {
-    return {uint8_t(bits_ | o.bits_)};
-  }
-  constexpr ExpressionKinds operator&(ExpressionKinds o) const {
-    return {uint8_t(bits_ & o.bits_)};
-  }
+  explicit Evaluation(const ExpressionGraph& graph) : graph_(graph), values_(graph.size()) {}
 
- private:
-  constexpr ExpressionKinds(uint8_t bits) : bits_(bits) {}
-  uint8_t bits_;
-};
+  // Of names. What is referred to has to outlive the evaluation.
+  void set(int node, const c10::IValue& argument);
+  void set(int node, const at::Tensor& tensor) { values_[node] = ExpressionValue::of(tensor); }
+  void set(int node, ExpressionNumber number) { values_[node] = ExpressionValue::of(number); }
 
-// A parsed expression. Names stand for slots, which the caller numbers. Expressions of one text
-// share what was parsed.
-class OUTBOARD_API Expression {
- public:
-  struct Slot {
-    Slot(int index, ExpressionKinds kinds = ExpressionKinds::any()) : index(index), kinds(kinds) {}
-    int index;
-    ExpressionKinds kinds;
-  };
-  // Slot of a name; raises for an unknown one.
-  using Slots = std::function<Slot(const std::string& name)>;
-
-  Expression() = default;
-  // Raises ValueError where the text is no expression, and where a value is needed of a kind that
-  // it cannot have: in the expression, or of the expression itself, which is to have one of
-  // `kinds`.
-  Expression(const std::string& text, const Slots& slots,
-             ExpressionKinds kinds = ExpressionKinds::any());
-
-  bool empty() const noexcept { return parsed_ == nullptr; }
-  ExpressionKinds kinds() const noexcept { return kinds_; }
-  // `values` has a value per slot. Raises ValueError for values that do not fit.
-  ExpressionValue evaluate(const std::vector<ExpressionValue>& values) const;
+  // Raise ValueError for values that do not fit, and IndexError as PyTorch does.
+  const ExpressionValue& value(int node);
+  const ExpressionNumber& number(int node) { return value(node).as_number(); }
+  int64_t integer(int node) { return number(node).as_integer(); }
+  const List& list(int node) { return value(node).as_list(); }
+  at::DimVector sizes(int node);
+  bool truth(int node) { return value(node).truth(); }
 
  private:
-  friend class ExpressionParser;
-  enum class Operation : uint8_t;
-  struct OperationRow;
-  struct Node {
-    Operation operation;
-    int name = -1;  // of names
-    ExpressionNumber number;
-    std::string text;
-    c10::SmallVector<int, 4> children;  // -1: left out, in slices
-  };
-  struct Parsed {
-    std::string source;
-    std::vector<Node> nodes;  // the root is the last one
-    std::vector<std::string> names;
-  };
-  static const OperationRow* find_operation(const std::string& function);
-  static const OperationRow& row_of(Operation operation);
-  // Parses a text at its first use. What it returns lives for ever.
-  static const Parsed* parse(const std::string& text);
-  // The kinds of a node's values.
-  ExpressionKinds check(int node, const std::vector<Slot>& slots) const;
-  ExpressionValue evaluate(int node, const std::vector<ExpressionValue>& values) const;
-  ExpressionValue call(const Node& node, const std::vector<ExpressionValue>& values) const;
+  using Node = ExpressionGraph::Node;
+  ExpressionValue compute(const Node& node);
+  ExpressionValue compute_number(const Node& node);
+  ExpressionValue compute_of_tensor(const Node& node);
+  ExpressionValue compute_of_list(const Node& node);
+  ExpressionValue compute_list(const Node& node);
+  ExpressionValue keep(List list);
 
-  const Parsed* parsed_ = nullptr;
-  c10::SmallVector<int, 4> slots_;  // of the names
-  ExpressionKinds kinds_ = ExpressionKinds::any();
+  const ExpressionGraph& graph_;
+  c10::SmallVector<ExpressionValue, 48> values_;
+  std::forward_list<List> lists_;
 };
 
 }  // namespace outboard

@@ -12,7 +12,7 @@ namespace {
 constexpr double kIntegers = 9223372036854775808.0;
 
 [[noreturn]] void raise_overflow(const char* operation) {
-  TORCH_CHECK_VALUE(false, "an expression of a row needs more than 64 bits for ", operation);
+  TORCH_CHECK_VALUE(false, "an operator definition needs more than 64 bits for ", operation);
 }
 
 bool fits(double real) { return real >= -kIntegers && real < kIntegers; }
@@ -33,7 +33,7 @@ double exact(const ExpressionNumber& number) {
 
 // A real zero divides as IEEE 754 says.
 void require_divisor(const ExpressionNumber& number) {
-  TORCH_CHECK_VALUE(number.is_real() || number.truth(), "an expression of a row divides by zero");
+  TORCH_CHECK_VALUE(number.is_real() || number.truth(), "an operator definition divides by zero");
 }
 
 enum class Order : uint8_t { kLess, kEqual, kGreater, kNone };
@@ -67,7 +67,7 @@ Order order_of(const ExpressionNumber& a, const ExpressionNumber& b) {
 
 int64_t ExpressionNumber::as_integer() const {
   if (!is_real_) return integer_;
-  TORCH_CHECK_VALUE(fits(real_) && real_ == std::floor(real_), "an expression of a row gives ",
+  TORCH_CHECK_VALUE(fits(real_) && real_ == std::floor(real_), "an operator definition gives ",
                     real_, " where an integer of 64 bits is needed");
   return static_cast<int64_t>(real_);
 }

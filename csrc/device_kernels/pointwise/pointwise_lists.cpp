@@ -8,8 +8,7 @@
 //                schema)
 //   outputs      those of `names` that are written, one per expression
 //   scalars      names of arguments that are numbers, flags or 0-dim tensors
-//   derived      further numbers, computed in double precision from one of the scalars: name, and
-//                "1-<scalar>" or "log(<scalar>)"
+//   derived      further numbers: names, and nodes over the arguments of the call
 //   uniform      those of `names` whose tensors have one element each
 //   once         name and expression, for scalars, with plain functions of OpenCL C: computed of
 //                uniform elements and numbers, once for many elements
@@ -58,7 +57,9 @@ PointwiseExpression list_expression(const Row& row) {
       expression.once.emplace_back(name, text);
   }
   expression.scalars = row.texts("scalars");
-  for (const auto& [name, text] : row.dictionary("derived")) expression.scalars.push_back(name);
+  for (const auto& [name, node] : row.named_integers("derived")) {
+    expression.scalars.push_back(name);
+  }
   expression.listed_scalars.resize(expression.scalars.size(), false);
   expression.results = row.texts("expressions");
   return expression;
@@ -78,7 +79,9 @@ class PointwiseListsKernel final : public EngineKernel {
     for (const std::string& scalar : row.texts("scalars")) {
       scalars_.push_back(overload_.index(scalar));
     }
-    for (const auto& [name, text] : row.dictionary("derived")) derive(text, expression.scalars);
+    for (const auto& [name, node] : row.named_integers("derived")) {
+      derived_.push_back(row.graph->checked(node));
+    }
     for (const std::string& output : row.texts("outputs")) {
       const auto found = std::find_if(expression.operands.begin(), expression.operands.end(),
                                       [&](const auto& operand) { return operand.name == output; });
@@ -126,10 +129,7 @@ class PointwiseListsKernel final : public EngineKernel {
       // CPU's vector loop and its remainder treat infinities and NaN differently.
       if (!std::isfinite(scalar.toDouble()) || !takes_number(at::kFloat, scalar)) return false;
     }
-    for (const Derived& derived : derived_) {
-      const double of = scalars[derived.scalar].toDouble();
-      scalars.push_back(at::Scalar(derived.logarithm ? std::log(of) : 1 - of));
-    }
+    if (!derive(*stack, scalars)) return false;
     std::deque<PointwiseCall> calls;
     for (size_t i = 0; i < lists[0].size(); ++i) {
       if (lists[0][i].numel() == 0) continue;
@@ -146,24 +146,14 @@ class PointwiseListsKernel final : public EngineKernel {
     return value.toTensor().numel() == 1 ? value.toTensor().reshape({}) : at::Tensor();
   }
 
-  struct Derived {
-    size_t scalar;
-    bool logarithm;
-  };
-
-  void derive(const std::string& text, const std::vector<std::string>& names) {
-    for (size_t i = 0; i < scalars_.size(); ++i) {
-      if (text == "1-" + names[i]) {
-        derived_.push_back({i, false});
-        return;
-      }
-      if (text == "log(" + names[i] + ")") {
-        derived_.push_back({i, true});
-        return;
-      }
-    }
-    TORCH_CHECK_VALUE(false, "it derives '", text,
-                      "', which is neither 1-<scalar> nor log(<scalar>)");
+  bool derive(const torch::jit::Stack& stack, c10::SmallVectorImpl<at::Scalar>& scalars) const {
+    if (derived_.empty()) return true;
+    Evaluation evaluation(conditions_.graph());
+    conditions_.set_arguments(evaluation, stack);
+    return evaluates([&] {
+      for (const int node : derived_) scalars.emplace_back(evaluation.number(node).as_real());
+      return true;
+    });
   }
 
   bool serves(const std::vector<std::vector<at::Tensor>>& lists, size_t i,
@@ -210,7 +200,7 @@ class PointwiseListsKernel final : public EngineKernel {
   std::vector<int> common_;
   int flag_ = -1;
   std::vector<int> scalars_;
-  std::vector<Derived> derived_;
+  std::vector<int> derived_;
   std::vector<size_t> outputs_;
   PointwiseLauncher launcher_;
 };

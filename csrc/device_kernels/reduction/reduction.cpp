@@ -133,9 +133,6 @@ ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& sche
     TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the scalars");
     exceeds_ = static_cast<int>(found - names.begin());
   }
-  for (const auto& [name, value] : row.dictionary("when")) {
-    when_.emplace_back(overload_.index(name), read_real(value));
-  }
 }
 
 bool ReductionKernel::choose_dimensions(Call& call, const torch::jit::Stack& stack) const {
@@ -211,13 +208,6 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
 }
 
 bool ReductionKernel::read_scalars(Call& call, const torch::jit::Stack& stack) const {
-  for (const auto& [argument, wanted] : when_) {
-    const c10::IValue& value = overload_.read(stack, argument);
-    if (!value.isScalar() || value.toScalar().isComplex() ||
-        value.toScalar().to<double>() != wanted) {
-      return false;
-    }
-  }
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const c10::IValue& value = overload_.read(stack, scalars_[i]);
     if (value.isNone() && !absent_[i].empty()) {

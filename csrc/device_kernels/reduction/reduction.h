@@ -15,7 +15,6 @@
 //                int64; "float": floating-point dtypes alone; "test": bool, but uint8 for uint8
 //   scalars      names of arguments that are numbers, known by their names in the texts
 //   absent       the numbers for those that are None
-//   when         argument names and the only numbers that this row serves
 //   ordered      places count in the logical order of the input (default: no places are used)
 //   exceeds      one of the scalars; unless the number of elements exceeds it, there is a warning
 //   all_if_empty an empty list of dimensions means all of them; otherwise none
@@ -77,9 +76,8 @@ class ReductionKernel final : public EngineKernel {
   std::string types_;
   std::vector<int> scalars_;         // arguments
   std::vector<std::string> absent_;  // per scalar
-  std::vector<std::pair<int, double>> when_;
-  int dim_, keepdim_, dtype_;  // arguments, -1 where the overload has none
-  int exceeds_ = -1;           // of scalars_
+  int dim_, keepdim_, dtype_;        // arguments, -1 where the overload has none
+  int exceeds_ = -1;                 // of scalars_
   bool ordered_;
   bool all_if_empty_;
   bool widens_;

@@ -33,6 +33,16 @@ const T* Row::find(const std::string& key) const {
   const auto found = properties.find(key);
   if (found == properties.end()) return nullptr;
   const T* value = std::get_if<T>(&found->second);
+  const bool empty = std::visit(
+      [](const auto& any) {
+        if constexpr (requires { any.begin(); }) {
+          return any.empty();
+        } else {
+          return false;
+        }
+      },
+      found->second);
+  if (value == nullptr && empty) return nullptr;
   TORCH_CHECK_VALUE(value != nullptr, "the value is of a type that engine '", engine,
                     "' does not expect");
   return value;
@@ -91,6 +101,27 @@ const std::vector<std::string>& Row::texts(const std::string& key) const {
   return or_empty(find<std::vector<std::string>>(key));
 }
 
+const Row::Integers& Row::integers(const std::string& key) const {
+  return or_empty(find<Integers>(key));
+}
+
+const Row::NamedIntegers& Row::named_integers(const std::string& key) const {
+  return or_empty(find<NamedIntegers>(key));
+}
+
+int Row::node(const std::string& key) const {
+  const int64_t index = integer(key, -1);
+  return index < 0 ? -1 : graph->checked(index);
+}
+
+std::vector<int> Row::nodes(const std::string& key) const {
+  std::vector<int> result;
+  for (const int64_t index : integers(key)) {
+    result.push_back(index < 0 ? -1 : graph->checked(index));
+  }
+  return result;
+}
+
 void Row::check_names(const std::string& key, const std::vector<std::string>& known) const {
   ask(key);
   const auto found = properties.find(key);
@@ -101,6 +132,8 @@ void Row::check_names(const std::string& key, const std::vector<std::string>& kn
   };
   if (std::holds_alternative<std::map<std::string, std::string>>(found->second)) {
     for (const auto& [name, text] : dictionary(key)) check(name);
+  } else if (std::holds_alternative<NamedIntegers>(found->second)) {
+    for (const auto& [name, number] : named_integers(key)) check(name);
   } else {
     for (const std::string& name : texts(key)) check(name);
   }
@@ -115,8 +148,8 @@ Row::Function Row::function(const std::string& key) const {
   if (found != properties.end() && std::holds_alternative<std::string>(found->second)) {
     const auto known = functions().find(text(key));
     TORCH_CHECK_VALUE(known != functions().end(), "there is no function '", text(key),
-                      "', which the row of ", overloads.empty() ? "no operator" : overloads[0],
-                      " asks for");
+                      "', which the definition of ",
+                      overloads.empty() ? "no operator" : overloads[0], " asks for");
     return known->second;
   }
   const Function* value = find<Function>(key);

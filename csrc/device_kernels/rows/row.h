@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "device_kernels/expressions/expression.h"
 #include "runtime/export.h"
 
 namespace outboard {
@@ -35,11 +36,16 @@ struct RowFunction {
 class OUTBOARD_API Row {
  public:
   using Function = std::shared_ptr<const RowFunction>;
-  using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>,
-                             std::map<std::string, std::string>, Function>;
+  using Integers = std::vector<int64_t>;
+  using NamedIntegers = std::vector<std::pair<std::string, int64_t>>;
+  using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>, Integers,
+                             std::map<std::string, std::string>, NamedIntegers, Function>;
 
   std::string engine;                  // "pointwise"
+  std::string location;                // "file:line" of the definition in Python, or empty
   std::vector<std::string> overloads;  // "aten::add.Tensor"
+  // What properties that are nodes are computed by.
+  std::shared_ptr<const ExpressionGraph> graph = std::make_shared<const ExpressionGraph>();
   std::map<std::string, Value> properties;
 
   bool has(const std::string& key) const;
@@ -50,7 +56,12 @@ class OUTBOARD_API Row {
   // One of some texts, the first one where there is none. Another one raises.
   std::string one_of(const std::string& key, const std::vector<std::string>& known) const;
   const std::vector<std::string>& texts(const std::string& key) const;
+  const Integers& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
+  const NamedIntegers& named_integers(const std::string& key) const;
+  // Nodes of the graph. -1 where there is none.
+  int node(const std::string& key) const;
+  std::vector<int> nodes(const std::string& key) const;
   // A text is the name of a function in C++ (OUTBOARD_ROW_FUNCTION).
   Function function(const std::string& key) const;
 
@@ -65,6 +76,7 @@ class OUTBOARD_API Row {
   void ask(const std::string& key) const;
 
  private:
+  // nullptr: there is none, or an empty list or dictionary of another type.
   template <class T>
   const T* find(const std::string& key) const;
 

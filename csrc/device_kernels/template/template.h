@@ -1,10 +1,10 @@
 // The template engine: kernels written in OpenCL C, and a description of what surrounds them: which
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
-// docs/rows.md describes the properties of a row, in the order in which a call goes through them:
-// which calls it serves (template_operands.cpp), what it makes (template_results.cpp), what kernels
-// get besides tensors and scalars (template_source.cpp, template_launch.cpp), and what is launched
-// (template_launch.cpp). Those that every row may have: engine.h.
+// docs/definitions.md describes the properties of a row, in the order in which a call goes through
+// them: which calls it serves (template_operands.cpp), what it makes (template_results.cpp), what
+// kernels get besides tensors and scalars (template_source.cpp, template_launch.cpp), and what is
+// launched (template_launch.cpp). Those that every row may have: engine.h.
 #pragma once
 
 #include <map>
@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "device_kernels/engine.h"
-#include "device_kernels/expressions/expression.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/rows/meta_call.h"
 #include "device_kernels/template/reported_fault.h"
@@ -31,8 +30,8 @@ class TemplateKernel final : public EngineKernel {
  private:
   struct Tensor {
     std::string name;
-    int argument = -1;               // of operands; -1: the functional form has no such argument
-    std::optional<int64_t> element;  // of a list of tensors; negative from its end
+    int argument = -1;  // of operands that are arguments
+    int value = -1;     // of operands, the node
     bool optional = false;
     bool items = false;
     bool strided = false;
@@ -43,31 +42,28 @@ class TemplateKernel final : public EngineKernel {
     uint64_t accepts = 0;        // 0: as the first tensor
     int like = -1;               // an operand, by index, and so the next
     int memory_format = -1;
-    Expression sizes;    // a list for results, a number for temporaries
-    Expression strides;  // empty: as `meta`, `like` or `memory_format` say
-    Expression wanted;   // empty: yes
-    // What it holds before the first launch: an operand by index, or one of these.
-    static constexpr int kWhatWasThere = -1;
-    static constexpr int kNumber = -2;
-    int initial = kWhatWasThere;
-    double initial_number = 0;
-    int slot = -1;
+    // Nodes; -1 where there is none.
+    int sizes = -1;      // a list for results, a number for temporaries
+    int strides = -1;    // -1: as `meta`, `like` or `memory_format` say
+    int wanted = -1;     // -1: yes
+    int initial = -1;    // what it holds before the first launch
+    int starts_as = -1;  // an operand whose values it holds then
+    int name_node = -1;
   };
   struct Named {
     std::string name;
-    Expression expression;
-    int slot;
+    int node;
   };
   struct Launch {
     std::string kernel;
-    Expression items;
-    Expression when;
-    Expression repeat;
+    int items;
+    int when;    // -1: always
+    int repeat;  // -1: once
     bool groups;
   };
   struct Read {
     int tensor;
-    int slot;
+    int node;  // -1: nobody asks for it
   };
   struct Key {
     c10::DeviceIndex device;
@@ -82,16 +78,17 @@ class TemplateKernel final : public EngineKernel {
   };
   struct Call;
 
-  // A slot of expressions.
-  int add_name(const std::string& name, ExpressionKinds kinds);
   int tensor_index(const std::string& name) const;
   void set_dtype(Tensor& tensor, const std::string& text);
-  std::vector<Named> parse_named(const std::vector<std::string>& texts, ExpressionKinds kinds,
-                                 bool with_slots);
-  Expression parse(const std::string& text, ExpressionKinds kinds) const;
+  // -1: the definition does not use the name.
+  int node_of_name(const std::string& name) const;
+  static std::vector<Named> named_nodes(const Row& row, const char* property);
+  void read_operands(const Row& row);
+  void read_made_tensors(const Row& row);
+  void read_launches(const Row& row);
 
   bool prepare(Call& call, const torch::jit::Stack& stack) const;
-  bool read_operands(Call& call, const torch::jit::Stack& stack) const;
+  bool take_operands(Call& call, const torch::jit::Stack& stack) const;
   bool take_operand_dtypes(Call& call) const;
   at::ScalarType made_dtype(const Call& call, const torch::jit::Stack& stack, size_t tensor) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
@@ -106,10 +103,12 @@ class TemplateKernel final : public EngineKernel {
   bool plan(Call& call, size_t first, size_t last) const;
   bool reserve_random(Call& call, const torch::jit::Stack& stack) const;
   void read_values(Call& call) const;
+  void set_facts(Call& call) const;
   void enqueue(Call& call);
   void add_arguments(const Call& call, LaunchArguments& arguments);
   static void add_index(const Call& call, LaunchArguments& arguments, int64_t number);
 
+  const std::string location_;  // of the definition in Python
   const std::string source_;
   const uint64_t dtypes_;
   const bool vectors_;
@@ -117,12 +116,9 @@ class TemplateKernel final : public EngineKernel {
   const std::vector<int> number_arguments_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
-  std::vector<std::pair<std::string, ExpressionKinds>> names_;  // of slots: arguments first
-  std::vector<Tensor> tensors_;                                 // operands, results, temporaries
+  std::vector<Tensor> tensors_;  // operands, results, temporaries
   size_t operand_count_ = 0;
   std::vector<int> unread_;  // tensor arguments that are no operands
-  std::vector<Expression> conditions_;
-  std::vector<Named> let_;
   std::vector<int> scalars_;
   std::vector<std::string> scalar_names_;
   std::vector<Named> numbers_;
@@ -132,8 +128,13 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Launch> launches_;
   std::vector<Read> reads_;
   size_t read_after_ = 0;
-  Expression most_lanes_;  // of a work-group
-  Expression random_;
+  int lanes_ = -1;  // of a work-group
+  int random_ = -1;
+  // Nodes that name facts of the device.
+  int group_lanes_;
+  int deterministic_;
+  int processors_;
+  int matrix_units_;
   int generator_ = -1;
   std::unique_ptr<const MetaCall> meta_;
   KernelTable<Key, Kernels> table_;

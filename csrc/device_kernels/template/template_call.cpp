@@ -9,12 +9,12 @@
 namespace outboard {
 
 bool TemplateKernel::reserve_random(Call& call, const torch::jit::Stack& stack) const {
-  if (random_.empty()) return true;
+  if (random_ < 0) return true;
   std::optional<at::Generator> generator;
   if (generator_ >= 0) generator = overload_.read(stack, generator_).toOptional<at::Generator>();
   int64_t draws = 0;
   const bool known = evaluates([&] {
-    draws = random_.evaluate(call.values).as_integer();
+    draws = call.values.integer(random_);
     return draws >= 0;
   });
   if (!known) return false;
@@ -25,15 +25,15 @@ bool TemplateKernel::reserve_random(Call& call, const torch::jit::Stack& stack) 
 void TemplateKernel::read_values(Call& call) const {
   for (const Read& read : reads_) {
     const at::Scalar element = call.tensors[read.tensor].narrow(0, 0, 1).item();
-    call.values[read.slot] = element.isIntegral(/*includeBool=*/true)
-                                 ? ExpressionValue::of(element.to<int64_t>())
-                                 : ExpressionValue::of(element.to<double>());
+    const ExpressionNumber number = element.isIntegral(/*includeBool=*/true)
+                                        ? ExpressionNumber(element.to<int64_t>())
+                                        : ExpressionNumber(element.to<double>());
+    if (read.node >= 0) call.values.set(read.node, number);
   }
 }
 
 bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
-  Call call;
-  call.device = device;
+  Call call(conditions_.graph(), device);
   call.tensors.reserve(tensors_.size());
   if (!prepare(call, *stack)) return false;
   alert();

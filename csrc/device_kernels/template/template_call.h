@@ -17,12 +17,14 @@ struct TemplateKernel::Call {
     uint64_t repeat;
   };
 
+  Call(const ExpressionGraph& graph, c10::DeviceIndex device) : device(device), values(graph) {}
+
   c10::DeviceIndex device;
   std::vector<at::Tensor> tensors;  // as kernels see them
   std::vector<at::Tensor> results;  // as they are returned
   c10::SmallVector<at::ScalarType, 8> dtypes;
-  std::vector<ExpressionValue> values;  // per slot
-  std::vector<at::Tensor> meta;         // results by PyTorch's Meta kernel
+  Evaluation values;
+  std::vector<at::Tensor> meta;  // results by PyTorch's Meta kernel
   std::vector<at::Scalar> scalars;
   PhiloxState philox{0, 0};
   // What launches need: parameters and constants of kernels in their order, and how often which.
@@ -34,18 +36,5 @@ struct TemplateKernel::Call {
   int lanes = 1;  // of a work-group
   bool wide = false;
 };
-
-// Whether what a call brings suits the row's expressions, which `function` evaluates. If not, the
-// host knows the error.
-template <class Function>
-bool evaluates(const Function& function) {
-  try {
-    return function();
-  } catch (const c10::ValueError&) {
-    return false;
-  } catch (const c10::IndexError&) {
-    return false;
-  }
-}
 
 }  // namespace outboard

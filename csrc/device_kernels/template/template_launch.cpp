@@ -85,7 +85,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     source.text = source_;
     source.moves_items = tensors_[0].items;
     source.compute = compute_dtype(call);
-    source.random = !random_.empty();
+    source.random = random_ >= 0;
     source.reports = fault_.reports();
     source.wide = call.wide;
     source.gpu = gpu;
@@ -161,7 +161,7 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
     }
   }
   if (fault_.reports()) arguments.address(fault_.on(call.device).address());
-  if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
+  if (random_ >= 0) arguments.value(call.philox.seed).value(call.philox.offset);
 }
 
 bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
@@ -184,10 +184,9 @@ bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
   const bool known = evaluates([&] {
     for (size_t i = first; i < last; ++i) {
       const Launch& launched = launches_[i];
-      if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
-      const int64_t items = launched.items.evaluate(call.values).as_integer();
-      const int64_t repeat =
-          launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_integer();
+      if (launched.when >= 0 && !call.values.truth(launched.when)) continue;
+      const int64_t items = call.values.integer(launched.items);
+      const int64_t repeat = launched.repeat < 0 ? 1 : call.values.integer(launched.repeat);
       if (items < 0 || repeat < 0) {
         negative = i;
         return true;
@@ -198,27 +197,27 @@ bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
     }
     if (call.launches.empty()) return true;
     for (const Named& named : constants_) {
-      call.constants.push_back(named.expression.evaluate(call.values).as_integer());
+      call.constants.push_back(call.values.integer(named.node));
     }
     for (const Named& named : numbers_) {
-      call.numbers.push_back(named.expression.evaluate(call.values).as_integer());
+      call.numbers.push_back(call.values.integer(named.node));
       if (!fits(call.numbers.back())) return false;
     }
     for (const Named& named : reals_) {
-      call.reals.push_back(named.expression.evaluate(call.values).as_number().as_real());
+      call.reals.push_back(call.values.number(named.node).as_real());
     }
     for (const Named& named : lists_) {
-      const ExpressionValue value = named.expression.evaluate(call.values);
-      if (value.as_list().size() > kTemplateList) return false;
+      const Evaluation::List& given = call.values.list(named.node);
+      if (given.size() > kTemplateList) return false;
       auto& list = call.lists.emplace_back();
-      for (const ExpressionNumber& element : value.as_list()) {
+      for (const ExpressionNumber& element : given) {
         list.push_back(element.as_integer());
         if (!fits(list.back())) return false;
       }
     }
     return true;
   });
-  TORCH_CHECK_VALUE(!negative.has_value(), "the row of ", overload_.name(),
+  TORCH_CHECK_VALUE(!negative.has_value(), location_, ": the definition of ", overload_.name(),
                     " asks for a negative number of work items or launches of the kernel '",
                     launches_[negative.value_or(0)].kernel, "'; write 0 where it is left out");
   return known;

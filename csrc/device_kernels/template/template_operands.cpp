@@ -14,32 +14,15 @@ namespace outboard {
 
 using at::ScalarType;
 
-namespace {
-
-// An element of a list of tensors, or None where the list has none there.
-const c10::IValue& element_of(const c10::IValue& list, int64_t place) {
-  static const c10::IValue none;
-  if (!list.isList()) return none;
-  const c10::ArrayRef<c10::IValue> elements = list.toListRef();
-  const auto count = static_cast<int64_t>(elements.size());
-  if (place < 0) place += count;
-  return place >= 0 && place < count ? elements[static_cast<size_t>(place)] : none;
-}
-
-}  // namespace
-
-bool TemplateKernel::read_operands(Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::take_operands(Call& call, const torch::jit::Stack& stack) const {
   for (size_t i = 0; i < operand_count_; ++i) {
-    const c10::IValue& argument = overload_.read(stack, tensors_[i].argument);
-    const c10::IValue& value =
-        tensors_[i].element.has_value() ? element_of(argument, *tensors_[i].element) : argument;
-    if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) {
+    const ExpressionValue& value = call.values.value(tensors_[i].value);
+    if (!value.given()) {
       if (!tensors_[i].optional) return false;
       call.tensors.emplace_back();
       continue;
     }
-    if (!value.isTensor()) return false;
-    const at::Tensor& tensor = value.toTensor();
+    const at::Tensor& tensor = value.as_tensor();
     if (!is_dense_on(tensor, call.device) || tensor.is_conj() || tensor.is_neg()) return false;
     if (tensors_[i].strided && tensor.dim() > kTemplateDimensions) return false;
     call.tensors.push_back(tensor);
@@ -114,7 +97,7 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
   // A result that starts from an operand may be that one.
   c10::SmallVector<int, 4> initial;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
-    const int operand = tensors_[operand_count_ + k].initial;
+    const int operand = tensors_[operand_count_ + k].starts_as;
     initial.push_back(operand >= 0 ? tensors_[operand].argument : -1);
   }
   if (!writes_apart(overload_, stack, initial)) return false;
@@ -137,45 +120,31 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
   return true;
 }
 
+void TemplateKernel::set_facts(Call& call) const {
+  const auto set = [&](int node, ExpressionNumber number) {
+    if (node >= 0) call.values.set(node, number);
+  };
+  const ob_device_properties& properties = device_properties(call.device);
+  set(group_lanes_, int64_t{call.lanes});
+  set(deterministic_, at::globalContext().deterministicAlgorithms());
+  set(processors_, int64_t{properties.compute_units});
+  set(matrix_units_, (properties.features & OB_FEATURE_MATRIX_UNITS) != 0);
+}
+
 bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
-  if (!read_operands(call, stack)) return false;
+  conditions_.set_arguments(call.values, stack);
+  if (!evaluates([&] { return take_operands(call, stack); })) return false;
   if (operand_count_ > 0 && (dtypes_ & dtype_bit(call.tensors[0].scalar_type())) == 0) return false;
-  call.values.resize(names_.size());
-  for (size_t i = 0; i < overload_.argument_count(); ++i) {
-    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
-    call.values[i] = ExpressionValue::of(value);
-  }
-  for (size_t i = 0; i < operand_count_; ++i) {
-    if (!tensors_[i].element.has_value()) continue;
-    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
-  }
   call.lanes = group_lanes(call.device);
-  ExpressionValue& lanes = call.values[overload_.argument_count()];
-  lanes = ExpressionValue::of(int64_t{call.lanes});
-  call.values[overload_.argument_count() + 1] =
-      ExpressionValue::of(at::globalContext().deterministicAlgorithms());
-  call.values[overload_.argument_count() + 2] =
-      ExpressionValue::of(int64_t{device_properties(call.device).compute_units});
-  call.values[overload_.argument_count() + 3] =
-      ExpressionValue::of((device_properties(call.device).features & OB_FEATURE_MATRIX_UNITS) != 0);
+  set_facts(call);
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;
     call.scalars.push_back(value.toScalar());
   }
   const bool served = evaluates([&] {
-    if (!most_lanes_.empty()) {
-      const int64_t most = most_lanes_.evaluate(call.values).as_integer();
-      call.lanes = static_cast<int>(std::clamp<int64_t>(most, 1, call.lanes));
-      lanes = ExpressionValue::of(int64_t{call.lanes});
-    }
-    for (const Named& named : let_) {
-      call.values[named.slot] = named.expression.evaluate(call.values);
-    }
-    for (const Expression& condition : conditions_) {
-      if (!condition.evaluate(call.values).truth()) return false;
-    }
-    return true;
+    if (lanes_ >= 0) call.lanes = static_cast<int>(call.values.integer(lanes_));
+    return conditions_.hold(stack, call.values);
   });
   if (!served) return false;
   if (meta_ != nullptr) call.meta = meta_->results(overload_, stack);

@@ -34,17 +34,17 @@ bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
     if (k < call.meta.size()) {
       sizes = call.meta[k].sizes();
       strides = call.meta[k].strides();
-    } else if (description.sizes.empty()) {
+    } else if (description.sizes < 0) {
       sizes = call.tensors.at(0).sizes();
     }
     const bool known = evaluates([&] {
-      wanted = description.wanted.empty() || description.wanted.evaluate(call.values).truth();
+      wanted = description.wanted < 0 || call.values.truth(description.wanted);
       if (!wanted) return true;
-      if (k >= call.meta.size() && !description.sizes.empty()) {
-        sizes = description.sizes.evaluate(call.values).as_sizes();
+      if (k >= call.meta.size() && description.sizes >= 0) {
+        sizes = call.values.sizes(description.sizes);
       }
-      if (!description.strides.empty()) {
-        strides = description.strides.evaluate(call.values).as_sizes();
+      if (description.strides >= 0) {
+        strides = call.values.sizes(description.strides);
       }
       return true;
     });
@@ -54,7 +54,7 @@ bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       call.results.emplace_back();
       continue;
     }
-    if (description.strides.empty() && strides.empty() && description.like >= 0) {
+    if (description.strides < 0 && strides.empty() && description.like >= 0) {
       const at::Tensor& model = call.tensors[description.like];
       strides = at::infer_dense_strides(model.sizes(), model.strides());
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
@@ -71,14 +71,14 @@ bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
     // What is written in place is written elsewhere first, unless it only starts from itself.
     bool elsewhere = !description.strided && !result.is_contiguous();
     for (size_t other = 0; other < operand_count_; ++other) {
-      elsewhere = elsewhere || (description.initial != static_cast<int>(other) &&
+      elsewhere = elsewhere || (description.starts_as != static_cast<int>(other) &&
                                 result.is_same(call.tensors[other]));
     }
     // A copy-on-write storage gets memory of its own here; kernels are given plain addresses.
     if (!elsewhere) result.mutable_data_ptr();
     call.tensors[i] =
         elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
-    call.values[description.slot] = ExpressionValue::of(call.tensors[i]);
+    if (description.name_node >= 0) call.values.set(description.name_node, call.tensors[i]);
     initialize(call, i);
   }
   return true;
@@ -96,12 +96,12 @@ bool TemplateKernel::make_temporaries(Call& call) const {
   for (size_t i = operand_count_ + overload_.result_count(); i < tensors_.size(); ++i) {
     int64_t count = 0;
     const bool known = evaluates([&] {
-      count = tensors_[i].sizes.evaluate(call.values).as_integer();
+      count = call.values.integer(tensors_[i].sizes);
       return true;
     });
     if (!known) return false;
     call.tensors[i] = empty_on(call.device, {count}, call.dtypes[i]);
-    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
+    if (tensors_[i].name_node >= 0) call.values.set(tensors_[i].name_node, call.tensors[i]);
     initialize(call, i);
   }
   return true;
@@ -110,12 +110,12 @@ bool TemplateKernel::make_temporaries(Call& call) const {
 void TemplateKernel::initialize(Call& call, size_t i) const {
   const Tensor& description = tensors_[i];
   const at::Tensor& tensor = call.tensors[i];
-  if (description.initial == Tensor::kWhatWasThere || tensor.numel() == 0) return;
-  if (description.initial == Tensor::kNumber) {
-    fill_on_device(tensor, description.initial_number);
-    return;
+  if (tensor.numel() == 0) return;
+  if (description.initial >= 0) {
+    fill_on_device(tensor, call.values.number(description.initial).as_real());
   }
-  const at::Tensor& source = call.tensors[description.initial];
+  if (description.starts_as < 0) return;
+  const at::Tensor& source = call.tensors[description.starts_as];
   if (!tensor.is_same(source)) copy_into(tensor, source);
 }
 

@@ -120,8 +120,9 @@ void push_results(const py::object& result, const RowFunction::Arguments& return
     stack.push_back(torch::jit::toIValue(result, returns[0].type()));
   } else if (!returns.empty()) {
     const auto results = result.cast<py::sequence>();
-    TORCH_CHECK_VALUE(results.size() == returns.size(), "the function of a row returned ",
-                      results.size(), " values, and the operator has ", returns.size());
+    TORCH_CHECK_VALUE(results.size() == returns.size(),
+                      "the function of an operator definition returned ", results.size(),
+                      " values, and the operator has ", returns.size());
     for (size_t i = 0; i < returns.size(); ++i) {
       stack.push_back(torch::jit::toIValue(results[i], returns[i].type()));
     }

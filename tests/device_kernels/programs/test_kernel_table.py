@@ -1,4 +1,4 @@
-"""The tables in which engines keep the kernels that they made of a row."""
+"""The tables in which engines keep the kernels that they made of a definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 import torch_outboard
 from tests.device_kernels.processes import run_program
 from tests.support import in_threads
-from torch_outboard import Launch
+from torch_outboard import Plan
+from torch_outboard.ops.symbolic import SymInt, SymTensor
 
 Scale = Callable[[torch.Tensor, int], torch.Tensor]
 
@@ -31,11 +32,16 @@ def scale_operator() -> Iterator[Scale]:
     """An operator with an empty table and a kernel for every factor."""
     with torch.library._scoped_library("outboard_tables", "DEF") as library:
         library.define("scale(Tensor x, int by) -> Tensor")
-        launches = Launch("scale", items="numel(out)")
-        with torch_outboard.kernel(
-            "outboard_tables::scale", source=SCALE, launches=launches, constants={"BY": "by"},
-            reports="RuntimeError: a negative number",
-        ):  # fmt: skip
+
+        @torch_outboard.kernel(
+            "outboard_tables::scale", source=SCALE, reports="RuntimeError: a negative number"
+        )
+        def scale(plan: Plan, x: SymTensor, by: SymInt) -> None:
+            out = plan.result()
+            plan.constants(BY=by)
+            plan.launch("scale", out.numel())
+
+        with scale:
             yield torch.ops.outboard_tables.scale
 
 

@@ -73,7 +73,17 @@ def batch_norm_in_both_modes(x, weight, bias, mean, var):
 def test_batch_norm(device, sizes, layout):
     values = torch.randn(sizes).to(memory_format=layout).requires_grad_()
     statistics = torch.zeros(7), torch.ones(7)
-    ran = compare(device, batch_norm_in_both_modes, values, leaf(7), leaf(7), *statistics)
+    # Groups of 12 add up in an order of their own.
+    ran = compare(
+        device,
+        batch_norm_in_both_modes,
+        values,
+        leaf(7),
+        leaf(7),
+        *statistics,
+        rtol=1e-4,
+        atol=1e-3,
+    )
     assert {"aten::native_batch_norm", "aten::native_batch_norm_backward"} <= ran
 
 

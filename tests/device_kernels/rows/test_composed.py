@@ -1,4 +1,4 @@
-"""The engine of operators that are made of others, by rows of a test's own."""
+"""The engine of operators that are made of others, by definitions of a test's own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.device_kernels.processes import try_program
 from tests.support import in_threads
 from torch_outboard import _C, fallback
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.requirements import at_least
 
 INT64_MOST = 2**63 - 1
 
@@ -98,7 +99,7 @@ def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
     x = torch.arange(3.0, device=device)
     out = torch.full((3,), 7.0, device=device)
     OPS.bump.out(x, True, out=out)
-    assert seen == [[0, 1, 2]] * 2  # by each of the rows
+    assert seen == [[0, 1, 2]] * 2  # by each of the definitions
     assert x.tolist() == [0, 1, 2]
     assert out.tolist() == [10, 11, 12]  # the host's
     OPS.bump.out(x, False, out=out)
@@ -114,6 +115,16 @@ def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
         assert OPS.bump_copy(x, True).tolist() == [10, 11, 12]
     placements = {entry.op: entry.placement for entry in report.rows}
     assert placements["outboard_composed::bump_copy"] != "device"
+
+
+def test_conditions_and_requirements_decline(device, row):
+    x = torch.zeros(1, device=device)
+    row("number", lambda x, a, b: x + 1, condition=lambda a, b: (a > 0) & (a // b == 2))
+    row("number", lambda x, a, b: x + 2, requires={"a": 7, "b": at_least(3)})
+    for a, b, expected in ((4, 2, 1), (7, 3, 2), (7, 2, 0.5), (-4, -2, 0.5), (4, 0, 0.5)):
+        assert OPS.number(x, a, b).item() == expected
+    with pytest.raises(TypeError, match="a symbol has no truth value"):
+        row("number", lambda x: x, condition=lambda a, b: a > 0 and b > 0)
 
 
 def test_arithmetic_without_a_result_declines_and_integers_do_not_wrap(device, row):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import torch_outboard
 from tests.device_kernels.conftest import placements_of
-from torch_outboard import Launch, fallback, placement
+from torch_outboard import Plan, fallback, placement
+from torch_outboard.ops.symbolic import SymInt, SymTensor
 
 
 def test_replaces_an_operator_at_once(device):
@@ -77,7 +80,7 @@ def test_what_makes_no_sense(device):
         torch_outboard.kernel("aten::neg", expression="a", requires={"nothing": 1})
     with (
         torch_outboard.kernel("aten::neg", expression="a") as registration,
-        pytest.raises(TypeError, match="expression"),
+        pytest.raises(TypeError, match="no Python function"),
     ):
         registration(torch.ones(1))
     with (
@@ -127,15 +130,16 @@ def delay_operator():
         yield torch.ops.outboard_templates.delay
 
 
-def register(**changes):
-    description = {
-        "source": DELAY,
-        "launches": Launch("delay", items="numel(out)"),
-        "numbers": {"by": "by"},
-        "conditions": ["by >= 0"],
-        **changes,
-    }
-    return torch_outboard.kernel("outboard_templates::delay", **description)
+def delay(plan: Plan, x: SymTensor, by: SymInt) -> None:
+    plan.require(by >= 0)
+    out = plan.result()
+    plan.parameters(by=by)
+    plan.launch("delay", out.numel())
+
+
+def register(body=delay, source=DELAY, **properties: Any):
+    name = "outboard_templates::delay"
+    return torch_outboard.kernel(name, source=source, **properties)(body)
 
 
 def test_template_for_an_operator_of_a_library(device, delay_operator):
@@ -150,35 +154,133 @@ def test_template_for_an_operator_of_a_library(device, delay_operator):
         assert placements_of(report)["outboard_templates::delay"] == "device"
 
 
+def test_as_a_decorator(device, delay_operator):
+    @torch_outboard.kernel("outboard_templates::delay", source=DELAY, dtypes=[torch.float32])
+    def late(plan, x, by):
+        delay(plan, x, by)
+
+    x = torch.arange(4.0, device=device)
+    with late:
+        assert delay_operator(x, 1).tolist() == [0, 0, 1, 2]
+        with pytest.raises(TypeError, match="call the operator"):
+            late(x, 1)
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            delay_operator(x.double(), 1)  # declined, and the operator has no other kernel
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        delay_operator(x, 1)
+
+
+def test_a_condition_declines_a_call(device, delay_operator):
+    x = torch.arange(4.0, device=device)
+    with register(), pytest.raises((NotImplementedError, RuntimeError)):
+        delay_operator(x, -1)
+
+    def early(plan, x, by):
+        plan.require(by < 0)
+        out = plan.result()
+        plan.parameters(by=by)
+        plan.launch("early", out.numel())
+
+    source = """
+    __kernel void early(OB_PARAMETERS) {
+      OB_BEGIN
+      OB_ITEM(i)
+      out_store(i, i - by < ob_items ? x_load(i - by) : 0);
+    }
+    """
+    with register(), register(early, source):
+        assert delay_operator(x, 1).tolist() == [0, 0, 1, 2]
+        assert delay_operator(x, -1).tolist() == [1, 2, 3, 0]
+
+
 def test_mistakes_in_templates_are_named(device, delay_operator):
-    with pytest.raises(TypeError, match="need launches="):
-        register(launches=None)
-    with pytest.raises(ValueError, match="uses 'amount', which is not known"):
-        register(numbers={"by": "amount"})
-    with pytest.raises(ValueError, match="cannot be read at place"):
-        register(numbers={"by": "by +"})
+    def unknown(plan, x, amount):
+        plan.result()
+
+    def condition(plan, x, by):
+        if by >= 0:
+            plan.result()
+
+    def no_results(plan, x, by):
+        plan.launch("delay", x.numel())
+
+    with pytest.raises(ValueError, match="has no argument 'amount'; it has x, by"):
+        register(unknown)
+    with pytest.raises(TypeError, match="a symbol has no truth value"):
+        register(condition)
+    with pytest.raises(ValueError, match=r"test_expression_kernels.py:\d+: .* it has 0 results"):
+        register(no_results)
     with pytest.raises(ValueError, match="property 'numers', which engine 'template' does not"):
         register(numers="1")
-    with pytest.raises(TypeError, match="only with source="):
-        torch_outboard.kernel("aten::relu", expression="a", numbers={"by": "1"})
+    with pytest.raises(TypeError, match="takes strided only with source="):
+        torch_outboard.kernel("aten::relu", expression="a", strided=["self"])
     with register(source=DELAY.replace("x_load", "x_lod")), pytest.raises(RuntimeError) as error:
         delay_operator(torch.ones(3, device=device), 1)
     assert "x_lod" in str(error.value)
+    with (
+        register(source=DELAY.replace("void delay", "void late")),
+        pytest.raises((RuntimeError, ValueError), match="delay"),
+    ):
+        delay_operator(torch.ones(3, device=device), 1)
+
+
+def test_dtypes_are_those_of_the_first_operand(device):
+    """And not those of the first tensor of the schema."""
+    with torch.library._scoped_library("outboard_templates_of_two", "DEF") as library:
+        library.define("last(Tensor[] x, Tensor at) -> Tensor")
+
+        @torch_outboard.kernel(
+            "outboard_templates_of_two::last",
+            source="""
+                __kernel void last(OB_PARAMETERS) {
+                  OB_BEGIN
+                  OB_ITEM(i)
+                  out_store(i, x_load(at_load(i)));
+                }
+            """,
+            dtypes=[torch.int64],
+            accepts={"x": [torch.float32]},
+            compute=torch.float32,
+        )
+        def last(plan, at, x):
+            model = plan.operand("x", x[-1])
+            out = plan.result("out", at.shape, model)
+            plan.launch("last", out.numel())
+
+        with last:
+            x = [torch.arange(3.0, device=device) * by for by in (1, 2)]
+            at = torch.tensor([2, 0], device=device)
+            assert torch.ops.outboard_templates_of_two.last(x, at).tolist() == [4, 0]
 
 
 def test_negative_numbers_of_work_items_are_refused(device, delay_operator):
+    def launches(*counts):
+        def body(plan, x, by):
+            plan.result()
+            plan.parameters(by=by)
+            for items, repeat in counts:
+                plan.launch("delay", items if items is not None else x.numel(), repeat=repeat)
+
+        return body
+
     x = torch.ones(3, device=device)
-    for launch in (Launch("delay", "0 - 5"), Launch("delay", "numel(out)", repeat="-1")):
-        with register(launches=launch), pytest.raises(ValueError, match="negative number of work"):
+    for count in ((-5, 1), (None, -1)):
+        with (
+            register(launches(count)),
+            pytest.raises(ValueError, match="negative number of work"),
+        ):
             delay_operator(x, 1)
-    with register(launches=[Launch("delay", "0"), Launch("delay", "numel(out)")]):
+    with register(launches((0, 1), (None, 1), (None, 0))):
         assert delay_operator(x, 1).tolist() == [0, 1, 1]
 
 
 def test_numbers_beyond_32_bits(device, delay_operator):
+    def squared(plan, x, by):
+        delay(plan, x, by * by)
+
     x = torch.ones(3, device=device)
     with register(), fallback.report() as report:
         assert delay_operator(x, 2**32 + 1).tolist() == [0, 0, 0]
     assert placements_of(report)["outboard_templates::delay"] == "device"
-    with register(numbers={"by": "by * by"}), pytest.raises((NotImplementedError, RuntimeError)):
+    with register(squared), pytest.raises((NotImplementedError, RuntimeError)):
         delay_operator(x, 2**40)  # declined, and the operator has no other kernel

@@ -1,19 +1,26 @@
-"""Rows that make no sense, as users can write them, are refused when they are made, by name of row
-and property."""
+"""Mistakes in operator definitions raise when they are defined, or when C++ makes the kernel: the
+message or the traceback names the line of the definition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from torch_outboard import _C, Launch
+from torch_outboard import _C, Plan
+from torch_outboard.ops import symbolic
+from torch_outboard.ops.composed import composed
+from torch_outboard.ops.requirements import distinct_in, of_dtype_of
 from torch_outboard.ops.row import FLOATS, Row, argument_name
-from torch_outboard.ops.template import Result, templated
+from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
+from torch_outboard.ops.template import ANY, Body, template
 
 NAME = "outboard_rows::blend"
+KERNEL = "__kernel void k(OB_PARAMETERS) {}"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,25 +34,296 @@ def operator() -> Iterator[None]:
         yield
 
 
-def refusal(row: Row, **changes: Any) -> str:
-    """What is said of the row with these properties, which is right without them."""
-    name = (row | changes)["overloads"][-1]
-    make(name, row)
-    with pytest.raises(ValueError, match="the row of") as error:
-        make(name, row | changes)
-    return str(error.value).splitlines()[0]
+def right(plan: Plan, x: SymTensor, by: SymInt) -> None:
+    plan.require(by >= 0)
+    out = plan.result()
+    plan.temporary("t", 4, torch.int32)
+    plan.parameters(by=by)
+    plan.launch("k", out.numel())
 
 
-def make(name: str, row: Row) -> None:
+def defined(body: Body = right, **properties: Any) -> Row:
+    return template([NAME], source=KERNEL, dtypes=FLOATS, **properties)(body)
+
+
+def make(row: Row, name: str = NAME) -> None:
     """Makes the kernel of an overload, and takes it back."""
     _C.remove_kernel(name, _C.add_row_kernel(name, row, None, -1))
 
 
-def template_row() -> Row:
-    return templated(
-        [NAME], None, Launch("k", "numel(out)"), source="", dtypes=FLOATS, operands="x",
-        temporaries=[Result("t", "4", "int32")],
-    )  # fmt: skip
+def location(body: Callable[..., Any]) -> str:
+    code = body.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def refusal(row: Row) -> str:
+    """What C++ says of a definition."""
+    with pytest.raises(ValueError, match="definition of outboard_rows") as error:
+        make(row, row["overloads"][-1])
+    return str(error.value).splitlines()[0]
+
+
+# ---- Mistakes that Python finds
+
+
+def unknown_argument(plan: Plan, x: SymTensor, amount: SymInt) -> None:
+    plan.result()
+
+
+def unknown_name(plan: Plan, x: SymTensor) -> None:
+    plan.result("out", amount)  # noqa: F821
+
+
+def condition_is_a_number(plan: Plan, by: SymInt) -> None:
+    plan.require(by)
+
+
+def condition_in_python(plan: Plan, by: SymInt) -> None:
+    if by > 0:
+        plan.result()
+
+
+def condition_behind_results(plan: Plan, x: SymTensor, by: SymInt) -> None:
+    plan.result()
+    plan.require(by > 0)
+
+
+def shape_is_a_number(plan: Plan, x: SymTensor) -> None:
+    plan.result("out", x.numel())
+
+
+def strides_are_a_number(plan: Plan, x: SymTensor) -> None:
+    plan.result(strides=x.stride(0))
+
+
+def size_is_a_list(plan: Plan, x: SymTensor) -> None:
+    plan.result()
+    plan.temporary("t", x.shape)
+
+
+def size_is_a_real(plan: Plan, x: SymTensor, s: SymFloat) -> None:
+    plan.result()
+    plan.temporary("t", s * 2)
+
+
+def items_are_a_tensor(plan: Plan, x: SymTensor) -> None:
+    plan.launch("k", x)
+
+
+def no_items(plan: Plan, x: SymTensor) -> None:
+    plan.launch("k")
+
+
+def items_and_groups(plan: Plan, x: SymTensor) -> None:
+    plan.launch("k", x.numel(), groups=1)
+
+
+def parameter_is_a_string(plan: Plan, mode: SymString) -> None:
+    plan.parameters(mode=mode)
+
+
+def parameter_is_a_tensor(plan: Plan, x: SymTensor) -> None:
+    plan.parameters(x=x)
+
+
+def constant_is_a_real(plan: Plan, s: SymFloat) -> None:
+    plan.constants(S=s)
+
+
+def draws_are_a_list(plan: Plan, list: SymInts) -> None:
+    plan.random(list)
+
+
+def two_tensors(plan: Plan, x: SymTensor) -> None:
+    plan.result("x")
+
+
+def two_values(plan: Plan, by: SymInt) -> None:
+    plan.parameters(by=by)
+    plan.constants(by=by)
+
+
+def model_is_computed(plan: Plan, x: SymTensor, y: SymTensor) -> None:
+    plan.result(like=symbolic.where(symbolic.given(y), y, x))
+
+
+def dtype_is_computed(plan: Plan, x: SymTensor, y: SymTensor) -> None:
+    plan.result(dtype=symbolic.where(symbolic.given(y), y, x))
+
+
+def shape_of_reals(plan: Plan, s: SymFloat) -> None:
+    plan.result("out", [s])
+
+
+def wanted_is_a_number(plan: Plan, by: SymInt) -> None:
+    plan.result(wanted=by)
+
+
+def when_is_a_number(plan: Plan, by: SymInt) -> None:
+    plan.launch("k", 1, when=by)
+
+
+def initial_is_a_string(plan: Plan, mode: SymString) -> None:
+    plan.result(initial=mode)
+
+
+def list_of_reals(plan: Plan, s: SymFloat) -> None:
+    plan.parameters(l=symbolic.expand(s, 3))
+
+
+def scalar_is_computed(plan: Plan, s: SymFloat) -> None:
+    plan.scalars(s * 2)
+
+
+def read_of_an_operand(plan: Plan, x: SymTensor) -> None:
+    plan.read(x)
+
+
+def lanes_behind_results(plan: Plan, x: SymTensor) -> None:
+    plan.result()
+    plan.limit_lanes(128)
+
+
+def reads_twice(plan: Plan, x: SymTensor) -> None:
+    t = plan.temporary("t", 1, torch.int32)
+    plan.launch("k", 1)
+    plan.read(t)
+    plan.launch("k", 1)
+    plan.read(t)
+
+
+DEFINITIONS: dict[Body, tuple[type[Exception], str]] = {
+    unknown_argument: (ValueError, f"{NAME} has no argument 'amount'; it has x, by, maybe, list"),
+    unknown_name: (NameError, "'amount' is not defined"),
+    condition_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
+    condition_in_python: (TypeError, "a symbol has no truth value"),
+    condition_behind_results: (ValueError, "conditions are asked for before results are made"),
+    shape_is_a_number: (TypeError, "SymInt is no list of integers"),
+    strides_are_a_number: (TypeError, "is no list of integers"),
+    size_is_a_list: (TypeError, "is no integer"),
+    size_is_a_real: (TypeError, "is no integer"),
+    items_are_a_tensor: (TypeError, "SymTensor 'x' is no integer"),
+    no_items: (TypeError, "the launch of 'k' takes one of items= and groups="),
+    items_and_groups: (TypeError, "the launch of 'k' takes one of items= and groups="),
+    parameter_is_a_string: (TypeError, "the parameter 'mode' is no number and no list of"),
+    parameter_is_a_tensor: (TypeError, "the parameter 'x' is no number and no list of"),
+    constant_is_a_real: (TypeError, "the constant 'S' is no integer and no flag"),
+    draws_are_a_list: (TypeError, "is no integer"),
+    two_tensors: (ValueError, "there are two tensors of the name 'x'"),
+    dtype_is_computed: (ValueError, "a tensor is named here"),
+    shape_of_reals: (TypeError, "[SymFloat 's'] is no list of integers"),
+    wanted_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
+    when_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
+    initial_is_a_string: (TypeError, "'out' is filled with SymString 'mode', which is no number"),
+    list_of_reals: (TypeError, "the parameter 'l' is no number and no list of integers"),
+    scalar_is_computed: (TypeError, "SymFloat is no argument; plan.parameters passes values"),
+    read_of_an_operand: (ValueError, "'x' is no temporary"),
+    lanes_behind_results: (ValueError, "work-groups are limited before results are made"),
+    two_values: (ValueError, "there are two values of the name 'by'"),
+    model_is_computed: (ValueError, "a tensor is named here"),
+    reads_twice: (ValueError, "values are read once, after the same launches"),
+}
+
+
+@pytest.mark.parametrize("body", DEFINITIONS, ids=lambda body: body.__name__)
+def test_a_mistake_raises_when_it_is_defined(body: Body) -> None:
+    kind, words = DEFINITIONS[body]
+    with pytest.raises(kind) as error:
+        defined(body)
+    assert words in str(error.value)
+    lines = range(body.__code__.co_firstlineno, body.__code__.co_firstlineno + 9)
+    named = any(
+        entry.filename == __file__ and entry.name == body.__name__ and entry.lineno in lines
+        for entry in traceback.extract_tb(error.tb)
+    )
+    assert named or str(error.value).startswith(f"{location(body)}: ")
+
+
+def test_requirements_are_checked_when_they_are_defined() -> None:
+    with pytest.raises(ValueError, match=r"no argument 'z'; there are x, by, maybe, list, mode, s"):
+        defined(requires={"z": 1})
+    with pytest.raises(KeyError, match="z"):
+        defined(requires={"y": of_dtype_of("z")})
+    with pytest.raises(TypeError, match="SymInt 'by' cannot be compared with SymString"):
+        defined(requires={"by": "one"})
+    with pytest.raises(ValueError, match="there is no argument 'z'"):
+        defined(shapes_only=["z"])
+    with pytest.raises(ValueError, match=r"'outboard_rows::blind' does not exist"):
+        template(["outboard_rows::blind"], source="", dtypes=FLOATS)(right)
+    with pytest.raises(ValueError, match=f"{NAME} has no argument 'amount'") as error:
+        composed(NAME, lambda x: x, condition=lambda amount: amount > 0)
+    assert f"{__file__}:" in str(error.value)
+
+
+# ---- Mistakes that C++ finds
+
+
+def two_results(plan: Plan, x: SymTensor) -> None:
+    plan.result("a")
+    plan.result("b")
+
+
+def no_result(plan: Plan, x: SymTensor) -> None:
+    plan.launch("k", x.numel())
+
+
+def like_of_no_operand(plan: Plan, x: SymTensor, y: SymTensor) -> None:
+    plan.result(like=y)
+
+
+PROPERTIES: list[tuple[Body, dict[str, Any], str, str]] = [
+    (two_results, {}, "results", "it has 2 results, the overload 1"),
+    (no_result, {}, "results", "it has 0 results, the overload 1"),
+    (like_of_no_operand, {"shapes_only": ["y"]}, "like", "it names the tensor 'y'"),
+    (right, {"strided": ["z"]}, "strided", "it names the tensor 'z', which the row does not list"),
+    (right, {"moves": ["x", "o"]}, "moves", "it names the tensor 'o'"),
+    (right, {"accepts": {"z": ANY}}, "accepts", "it names 'z', which is none of 'x'"),
+    (right, {"compute": "z"}, "compute", "it names the tensor 'z'"),
+    (right, {"reports": "Warning"}, "reports", "it can report IndexError or RuntimeError"),
+    (right, {"vectors": "yes"}, "vectors", "of a type that engine 'template' does not expect"),
+]
+
+
+def test_a_mistake_raises_when_the_kernel_is_made() -> None:
+    make(defined())
+    for body, properties, key, words in PROPERTIES:
+        said = refusal(defined(body, **properties))
+        assert said.startswith(f"{location(body)}: property '{key}' of the definition of {NAME}: ")
+        assert words in said, said
+
+
+def test_the_line_is_that_of_a_decorated_definition() -> None:
+    line = inspect.currentframe().f_lineno + 2
+
+    @template([NAME], source=KERNEL, dtypes=FLOATS, strided=["z"])
+    def blend(plan: Plan, x: SymTensor) -> None:
+        plan.result()
+
+    assert refusal(blend).startswith(f"{__file__}:{line}: property 'strided'")
+
+
+def test_nodes_are_checked() -> None:
+    for key, value, words in (
+        ("conditions", [99], "there is no node 99"),
+        ("items", [99], "there is no node 99"),
+        ("numbers", {"by": -1}, "there is no node -1"),
+        ("lanes", 99, "there is no node 99"),
+    ):
+        said = refusal(defined() | {key: value})
+        assert said.startswith(f"{location(right)}: ")
+        assert words in said
+
+
+def test_a_later_overload_is_named_beside_the_definition() -> None:
+    def body(plan: Plan, x: SymTensor, s: SymFloat) -> None:
+        plan.result()
+        plan.scalars(s)
+
+    row = template([NAME, f"{NAME}.out"], source=KERNEL, dtypes=FLOATS)(body)
+    said = refusal(row)
+    assert said.startswith(
+        f"{location(body)}: property 'scalars' of the definition of {NAME}, for {NAME}.out: "
+    )
 
 
 def pointwise_row() -> Row:
@@ -55,93 +333,42 @@ def pointwise_row() -> Row:
     }  # fmt: skip
 
 
-REFUSED = {
-    "amount": "uses 'amount', which is not known there",
-    "by +": "cannot be read at place",
-    "half(by)": "calls 'half', which does not exist",
-    "size(x)": "calls 'size' with 1 arguments; it takes 2",
-    "numel(by)": "gives 'numel' a number where it takes a tensor",
-    "len(x)": "gives 'len' a tensor where it takes a list",
-    "mode * 2": "gives '*' a text where it takes a number",
-    "by[0]": "gives '[]' a number where it takes a list",
-    "list[mode:]": "gives '[:]' a text where it takes a number",
-    "[list, 1][0]": "gives '[...]' a list where it takes a number",
-    "list + 1": "adds a list and a number",
-    "by > 0 ? list : sizes(x)": "is a list where a number is needed",
-    'either("a", mode)': "is a text where a number is needed",
-    "x": "is a tensor where a number is needed",
-}
-# What only a call can know.
-ACCEPTED = (
-    "maybe", "either(maybe, 3)", "given(maybe) ? maybe : by", "s", "given(y) ? numel(y) : 0",
-    'mode == "mean"', "(list + [by])[0]", "min(by, 2)", "sum(min(list, 2))", "x == y",
-    "len(either(list, sizes(x)))", "given(list) && by > 1", "sum(list[1:])",
-)  # fmt: skip
-
-
-def test_an_expression_is_checked_when_its_row_is_made() -> None:
-    for text, words in REFUSED.items():
-        said = refusal(template_row(), numbers=[f"n = {text}"])
-        assert said.startswith(f"property 'numbers' of the row of {NAME}: ")
-        assert words in said
-    for text in ACCEPTED:
-        make(NAME, template_row() | {"numbers": [f"n = {text}"]})
-
-
-PROPERTIES = [
-    (template_row, "let", ["d = nothing"], "uses 'nothing'"),
-    (template_row, "sizes", ["numel(x)"], "a number where a list is needed"),
-    (template_row, "strides", {"out": "1"}, "a number where a list is needed"),
-    (template_row, "wanted", {"out": "lent(x)"}, "calls 'lent'"),
-    (template_row, "reals", ["r = sizes(x)"], "a list where a number is needed"),
-    (template_row, "constants", ["C = mode"], "a text where a number is needed"),
-    (template_row, "random", "sizes(x)", "a list where a number is needed"),
-    (template_row, "items", ["x"], "a tensor where a number is needed"),
-    (template_row, "items", [], "does not say how many work items 'k' has"),
-    (template_row, "reads", ["n t"], "instead of 'name = temporary'"),
-    (template_row, "read_after", 2, "there are 1 launches"),
-    (template_row, "operands", ["z"], "the argument 'z'"),
-    (template_row, "operands", ["z=list"], "instead of 'name=list[place]'"),
-    (template_row, "accepts", {"z": "any"}, "it names 'z', which is none of 'x'"),
-    (template_row, "accepts", {"x": "float33"}, "float33"),
-    (template_row, "reports", "Warning", "it can report IndexError or RuntimeError"),
-    (template_row, "requires", {"z": "1"}, "the argument 'z'"),
-    (template_row, "vectors", "yes", "of a type that engine 'template' does not expect"),
-    (pointwise_row, "types", "other", "'float', 'complex', 'self', 'same'"),
-    (pointwise_row, "result", "index", "is none of 'value', 'mask', 'real'"),
-    (pointwise_row, "operands", ["z"], "the argument 'z'"),
-    (pointwise_row, "scalar_names", ["a", "b"], "not as many scalars as names"),
-    (pointwise_row, "absent", {"z": "1"}, "it names 'z', which is none of 'by'"),
-    (pointwise_row, "expressions", ["x", "by"], "2 expressions"),
-]  # fmt: skip
-
-
-def test_every_property_is_checked() -> None:
-    for make_row, key, value, words in PROPERTIES:
-        row = make_row()
-        said = refusal(row, **{key: value})
-        assert said.startswith(f"property '{key}' of the row of {row['overloads'][0]}: ")
+def test_properties_of_expressions_are_checked() -> None:
+    make(pointwise_row())
+    for key, value, words in (
+        ("types", "other", "'float', 'complex', 'self', 'same'"),
+        ("result", "index", "is none of 'value', 'mask', 'real'"),
+        ("operands", ["z"], "the argument 'z'"),
+        ("scalar_names", ["a", "b"], "not as many scalars as names"),
+        ("absent", {"z": "1"}, "it names 'z', which is none of 'by'"),
+        ("expressions", ["x", "by"], "2 expressions"),
+    ):
+        said = refusal(pointwise_row() | {key: value})
+        assert said.startswith(f"property '{key}' of the definition of {NAME}: ")
         assert words in said, said
-    for make_row in (template_row, pointwise_row):
-        row = make_row()
-        assert refusal(row, colour="red") == (
-            f"the row of {row['overloads'][0]} has the property 'colour', which engine "
+
+
+def test_unknown_properties_are_named() -> None:
+    for row in (defined(), pointwise_row()):
+        assert refusal(row | {"colour": "red"}).endswith(
+            f"the definition of {NAME} has the property 'colour', which engine "
             f"'{row['engine']}' does not know"
         )
 
 
 def test_values_of_types_that_no_property_has_are_refused() -> None:
-    for value in (1.5, [1], {"d": 1}, None):
-        with pytest.raises(ValueError, match="a row gives 'let' a value that is no flag, integer"):
-            make(NAME, template_row() | {"let": value})
+    for value in (1.5, [1.5], {"d": 1.5}, [1, "a"], None):
+        with pytest.raises(
+            ValueError, match="an operator definition gives 'family' a value that is no flag, int"
+        ):
+            make(defined() | {"family": value})
 
 
-def test_a_later_overload_is_named_beside_the_row() -> None:
-    said = refusal(template_row(), overloads=[NAME, f"{NAME}.out"], scalars=["s"])
-    assert said.startswith(f"property 'scalars' of the row of {NAME}, for {NAME}.out: ")
+def test_dimensions_of_another_argument() -> None:
+    make(defined(requires={"list": distinct_in("x")}))
 
 
-def test_arguments_are_named_as_the_installed_pytorch_names_them():
+def test_arguments_are_named_as_the_installed_pytorch_names_them() -> None:
     assert argument_name("add.Tensor", "summand", "other") == "other"
     with pytest.raises(ValueError, match=r"aten::add.Tensor has no argument summand or addend"):
         argument_name("add.Tensor", "summand", "addend")

@@ -9,7 +9,8 @@ import hashlib
 import math
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -28,16 +29,26 @@ from torch_outboard.inductor.lowerings.score_texts import (
     Number,
     ScoreText,
 )
-from torch_outboard.ops.layers.attention import DELTA_GROUPS, LARGEST_HEAD, rows_of_groups
-from torch_outboard.ops.row import template
-from torch_outboard.ops.template import Launch, Result
+from torch_outboard.ops.layers.attention import LARGEST_HEAD, delta_groups, rows_of_groups
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, kernel_source
+from torch_outboard.ops.symbolic import (
+    Symbol,
+    SymFloat,
+    SymInt,
+    SymTensor,
+    ceil_div,
+    minimum,
+    where,
+)
+from torch_outboard.ops.template import Plan
 from torch_outboard.state import state
 
 higher_order = torch.ops.higher_order
 _LOCK = threading.Lock()
 _LIBRARY = torch.library.Library("outboard_attention", "DEF")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-_OTHERS = "float32 float64 float16 bfloat16 int8 uint8 int16 int32 int64 bool"
+_OTHERS = (*FLOATS, *INTEGERS, *BOOL)
+_INDICES = (torch.int32, torch.int64)
 _TILE = 64  # keys, as in kernels/layers/attention_tiles.cl
 # Below, scores stay in caches, and operators on all of them are faster: see
 # benchmarks/flex_attention.py.
@@ -125,98 +136,177 @@ def _kernel(name: str, text: str, others: int) -> Callable[..., tuple[torch.Tens
     digest = hashlib.sha256(f"{name} {others} {text}".encode()).hexdigest()[:16]
     unique = f"{name}_{digest}"
     parameters = _FORWARD if name == "forward" else _BACKWARD
-    buffers = "".join(f", Tensor other{place}" for place in range(others))
-    _LIBRARY.define(f"{unique}({parameters}{buffers}, {_SIZES}) -> (Tensor, Tensor, Tensor)")
-    kernel(f"outboard_attention::{unique}", **_description(name, text, parameters, others))
+    buffers = [f"other{index}" for index in range(others)]
+    declared = "".join(f", Tensor {buffer}" for buffer in buffers)
+    _LIBRARY.define(f"{unique}({parameters}{declared}, {_SIZES}) -> (Tensor, Tensor, Tensor)")
+    define_kernels = _define_forward if name == "forward" else _define_backward
+    define_kernels(f"outboard_attention::{unique}", text, buffers)
     overload: Callable[..., Any] = getattr(torch.ops.outboard_attention, unique).default
     return overload
 
 
-def _tiles(operand: str, block: str, rows: str) -> str:
+# ---- The kernels of an operator
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a call says of blocks of queries and of keys.
+
+    A tile of rows stays within a block; on a GPU blocks are of any size.
+    """
+
+    query: SymTensor
+    key: SymTensor
+    query_block: SymInt
+    key_block: SymInt
+    tall: int  # rows of a work-item of a GPU
+
+    def rows(self, plan: Plan) -> SymInt:
+        """Rows of a tile of queries."""
+        block = self.query_block
+        whole = (block >= self.query.size(2)) | (block % _TILE == 0)
+        on_processor = where(whole, _TILE, where(block % 16 == 0, 16, 4))
+        by_items = rows_of_groups(plan, self.query, self.tall)
+        return where(plan.on_processor, on_processor, by_items)
+
+    def query_tiles(self, plan: Plan) -> SymInt:
+        rows = self.rows(plan)
+        return _tiles(self.query, where(plan.on_processor, rows, self.query_block), rows)
+
+    def key_tiles(self, plan: Plan) -> SymInt:
+        block = where(plan.on_processor, _TILE, self.key_block)
+        return _tiles(self.key, block, where(plan.on_processor, _TILE, self.rows(plan)))
+
+
+def _tiles(operand: SymTensor, block: SymInt, rows: SymInt) -> SymInt:
     """How many tiles of `rows` rows the blocks of an operand have, in all its heads."""
-    length = f"size({operand}, 2)"
-    in_block = f"((min({block}, {length}) + {rows} - 1) // {rows})"
-    blocks = f"(({length} + ({block}) - 1) // ({block}))"
-    return f"size({operand}, 0) * size({operand}, 1) * {blocks} * {in_block}"
+    length = operand.size(2)
+    heads = operand.size(0) * operand.size(1)
+    return heads * ceil_div(length, block) * ceil_div(minimum(block, length), rows)
 
 
-def _description(name: str, text: str, parameters: str, others: int) -> dict[str, Any]:
-    """The row of a kernel, as torch_outboard.kernel takes it."""
-    declared = [parameter.split() for parameter in parameters.split(", ")]
-    operands = [word + ("?" if kind.endswith("?") else "") for kind, word in declared]
-    buffers = [f"other{place}" for place in range(others)]
-    masks = [word for _, word in declared if word.endswith(("counts", "indices"))]
-    rows = "size(query, 2)"
-    common: dict[str, Any] = {
-        "dtypes": _DTYPES,
-        "operands": " ".join([*operands, *buffers]),
-        "accepts": {
-            **dict.fromkeys(masks, "int32 int64"), **dict.fromkeys(buffers, _OTHERS),
-        },
-        "numbers": {
-            "heads": "size(query, 1)",
-            "shared": "size(query, 1) // size(key, 1)",
-            "queries": rows,
-            "keys": "size(key, 2)",
-            "mask_batches": "size(counts, 0)",
-            "mask_heads": "size(counts, 1)",
-            "query_blocks": "size(counts, 2)",
-            "key_blocks": "size(indices, 3)",
-            "query_block": "query_block",
-            "key_block": "key_block",
-        },
-        "reals": {"scale_value": "scale"},
-        "constants": {"HEAD": "size(query, 3)", "ROWS": "rows"},
-        "let": {
-            # A tile stays within a block of queries, or of keys; on a GPU blocks are of any size.
-            "rows": f"group_lanes > 1 ? ({rows_of_groups(8 if name == 'forward' else 4)})"
-            f" : query_block >= {rows} || query_block % {_TILE} == 0 ? {_TILE}"
-            " : query_block % 16 == 0 ? 16 : 4",
-            "blocks": _tiles("query", "group_lanes > 1 ? query_block : rows", "rows"),
-            "tiles": _tiles(
-                "key", f"group_lanes > 1 ? key_block : {_TILE}",
-                f"(group_lanes > 1 ? rows : {_TILE})",
-            ),
-        },
-        "vectors": True,
-        "reports": "IndexError",
-        "family": "attention",
-    }  # fmt: skip
-    head = template("attention_tiles") + text + template("flex_attention")
-    if name == "forward":
-        return {
-            **common,
-            "source": head + template("flex_attention_forward"),
-            "launches": Launch("attend", "blocks", groups=True),
-            "strided": " ".join(["query key value out", *buffers]),
-            "results": [
-                Result("out", like="query"),
-                Result("logsumexp", sizes="sizes(query)[:3]", dtype="float32"),
-                Result("max_scores", sizes="sizes(query)[:3]", dtype="float32"),
-            ],
-        }
-    gradients = [f"grad_{x}" for x in ("query", "key", "value")]
-    common["numbers"] |= {
-        "key_lists": "size(q_counts, 2)",
-        "query_lists": "size(q_indices, 3)",
-        "all_rows": "numel(logsumexp)",
-    }
-    common["accepts"] |= dict.fromkeys(("logsumexp", "grad_logsumexp"), "float32")
-    return {
-        **common,
-        "source": head + template("attention_delta") + template("flex_attention_backward"),
-        "launches": [
-            Launch("delta_of_rows", DELTA_GROUPS, groups=True),
-            Launch("differentiate_keys", "tiles", groups=True),
-            Launch("differentiate_queries", "blocks", groups=True),
-        ],
-        "strided": " ".join(["query key value out", *gradients, *buffers]),
-        "results": [
-            Result(gradient, sizes=f"sizes({gradient[5:]})", like=gradient[5:])
-            for gradient in gradients
-        ],
-        "temporaries": [Result("delta", sizes="numel(logsumexp)", dtype="float32")],
-    }
+def _add_buffers(plan: Plan, rest: Mapping[str, Symbol], buffers: Sequence[str]) -> None:
+    for buffer in buffers:
+        tensor = rest[buffer]
+        assert isinstance(tensor, SymTensor)
+        plan.operand(buffer, tensor)
+
+
+def _pass_values(
+    plan: Plan, call: _Call, counts: SymTensor, indices: SymTensor, scale: SymFloat
+) -> None:
+    """Passes what kernels of both directions know."""
+    query, key = call.query, call.key
+    plan.parameters(
+        heads=query.size(1),
+        shared=query.size(1) // key.size(1),
+        queries=query.size(2),
+        keys=key.size(2),
+        mask_batches=counts.size(0),
+        mask_heads=counts.size(1),
+        query_blocks=counts.size(2),
+        key_blocks=indices.size(3),
+        query_block=call.query_block,
+        key_block=call.key_block,
+        scale_value=scale,
+    )
+    plan.constants(HEAD=query.size(3), ROWS=call.rows(plan))
+
+
+def _source(text: str, *names: str) -> str:
+    """Kernels for the functions of a text."""
+    head = kernel_source("attention_tiles") + text + kernel_source("flex_attention")
+    return head + "".join(map(kernel_source, names))
+
+
+def _define_forward(operator: str, text: str, buffers: Sequence[str]) -> None:
+    mask = ("counts", "indices", "full_counts", "full_indices")
+
+    @kernel(
+        operator,
+        source=_source(text, "flex_attention_forward"),
+        dtypes=_DTYPES,
+        accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS),
+        strided=("query", "key", "value", "out", *buffers),
+        vectors=True,
+        reports="IndexError",
+        family="attention",
+    )
+    def forward(
+        plan: Plan,
+        query: SymTensor,
+        key: SymTensor,
+        value: SymTensor,
+        counts: SymTensor,
+        indices: SymTensor,
+        full_counts: SymTensor,
+        full_indices: SymTensor,
+        scale: SymFloat,
+        query_block: SymInt,
+        key_block: SymInt,
+        **rest: Symbol,
+    ) -> None:
+        _add_buffers(plan, rest, buffers)
+        plan.result("out", like=query)
+        plan.result("logsumexp", query.shape[:3], torch.float32)
+        plan.result("max_scores", query.shape[:3], torch.float32)
+        call = _Call(query, key, query_block, key_block, tall=8)
+        _pass_values(plan, call, counts, indices, scale)
+        plan.launch("attend", groups=call.query_tiles(plan))
+
+
+def _define_backward(operator: str, text: str, buffers: Sequence[str]) -> None:
+    mask = (
+        "counts", "indices", "full_counts", "full_indices",
+        "q_counts", "q_indices", "full_q_counts", "full_q_indices",
+    )  # fmt: skip
+    gradients = ("grad_query", "grad_key", "grad_value")
+    reals = dict.fromkeys(("logsumexp", "grad_logsumexp"), (torch.float32,))
+
+    @kernel(
+        operator,
+        source=_source(text, "attention_delta", "flex_attention_backward"),
+        dtypes=_DTYPES,
+        accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS) | reals,
+        strided=("query", "key", "value", "out", *gradients, *buffers),
+        vectors=True,
+        reports="IndexError",
+        family="attention",
+    )
+    def backward(
+        plan: Plan,
+        query: SymTensor,
+        key: SymTensor,
+        value: SymTensor,
+        out: SymTensor,
+        logsumexp: SymTensor,
+        grad_out: SymTensor,
+        grad_logsumexp: SymTensor,
+        counts: SymTensor,
+        indices: SymTensor,
+        full_counts: SymTensor,
+        full_indices: SymTensor,
+        q_counts: SymTensor,
+        q_indices: SymTensor,
+        full_q_counts: SymTensor,
+        full_q_indices: SymTensor,
+        scale: SymFloat,
+        query_block: SymInt,
+        key_block: SymInt,
+        **rest: Symbol,
+    ) -> None:
+        _add_buffers(plan, rest, buffers)
+        for name, operand in zip(gradients, (query, key, value), strict=True):
+            plan.result(name, operand.shape, like=operand)
+        plan.temporary("delta", logsumexp.numel(), torch.float32)
+        call = _Call(query, key, query_block, key_block, tall=4)
+        _pass_values(plan, call, counts, indices, scale)
+        plan.parameters(
+            key_lists=q_counts.size(2), query_lists=q_indices.size(3), all_rows=logsumexp.numel()
+        )
+        plan.launch("delta_of_rows", groups=delta_groups(plan, logsumexp, call.rows(plan)))
+        plan.launch("differentiate_keys", groups=call.key_tiles(plan))
+        plan.launch("differentiate_queries", groups=call.query_tiles(plan))
 
 
 # ---- Calls in graphs

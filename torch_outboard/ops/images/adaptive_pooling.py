@@ -2,98 +2,127 @@
 
 from __future__ import annotations
 
-from typing import Any
+import torch
 
-from torch_outboard.ops.images.plane_scatter import plane_scatter
-from torch_outboard.ops.images.pooling_windows import (
-    channels_last,
-    channels_last_strides,
-    image,
-    planes,
-)
+from torch_outboard.ops.images.plane_scatter import plane_scatter, require_room, scatter_planes
+from torch_outboard.ops.images.pooling_windows import pass_images, plane_count, strides_like
+from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Result, templated
+from torch_outboard.ops.symbolic import SymBool, SymInts, SymTensor
+from torch_outboard.ops.template import Plan, template
 
 
 def rows() -> list[Row]:
     """Every row."""
-    made = []
-    for dimensions in (2, 3):
-        average, largest = f"adaptive_avg_pool{dimensions}d", f"adaptive_max_pool{dimensions}d"
-        batched = f"dims(self) == {dimensions + 2}"
-        some = " && ".join(f"size(self, {-1 - i}) > 0" for i in range(dimensions + 1))
-        shape = [f"{batched} || dims(self) == {dimensions + 1}", some]
-        out = f"each(output_size, {dimensions})"
-        let = {"sizes_out": f"sizes(self)[:{-dimensions}] + {out}"}
-        forward: dict[str, Any] = {"let": let}
-        strides, strides_backward = "", ""
-        if dimensions == 2:
-            forward["let"] = {
-                **let,
-                "last": f"{batched} && ({channels_last('self', 2, '1')})",
-            }
-            strides = f"last ? ({channels_last_strides('sizes_out', 2, '1')}) : []"
-            strides_backward = (
-                f"{batched} && ({channels_last('self', 2, '1')}) ? "
-                f"({channels_last_strides('sizes(self)', 2, '1')}) : []"
-            )
-        common: dict[str, Any] = {"family": "pooling"}
-        in_overloads = f"_{average} {average}.out"
-        backward_overloads = f"_{average}_backward" + (
-            f" {average}_backward.grad_input" if dimensions == 3 else ""
+    return [
+        row
+        for dimensions in (2, 3)
+        for row in (
+            _average_pool(dimensions),
+            _average_pool_backward(dimensions),
+            _max_pool(dimensions),
+            _max_pool_backward(dimensions),
         )
-        made += [
-            templated(
-                in_overloads,
-                "pooling adaptive_pool",
-                planes("adaptive_pool", "out", dimensions),
-                dtypes=FLOATS,
-                results=Result("out", sizes="sizes_out", strides=strides),
-                numbers={**image("self", dimensions), **image("out", dimensions, "out_")},
-                constants={"MAXIMUM": "0", "BACKWARD": "0"},
-                conditions=[*shape, f"len(output_size) == {dimensions}"]
-                + [f"output_size[{i}] >= 0" for i in range(dimensions)],
-                **forward,
-                **common,
-            ),
-            templated(
-                backward_overloads,
-                "pooling adaptive_pool",
-                planes("adaptive_pool", "out", dimensions),
-                dtypes=FLOATS,
-                operands="grad_output",
-                results=Result("out", sizes="sizes(self)", strides=strides_backward),
-                numbers={**image("self", dimensions), **image("grad_output", dimensions, "out_")},
-                constants={"MAXIMUM": "0", "BACKWARD": "1"},
-                requires={"self": "dtype of grad_output"},
-                conditions=[
-                    *shape,
-                    "dims(grad_output) == dims(self)",
-                    some.replace("self", "grad_output"),
-                    f"sizes(grad_output)[:{-dimensions}] == sizes(self)[:{-dimensions}]",
-                ],
-                **common,
-            ),
-            templated(
-                f"{largest} {largest}.out",
-                "pooling adaptive_pool",
-                planes("adaptive_pool", "out", dimensions),
-                dtypes=FLOATS,
-                results=[Result("out"), Result("indices", dtype="int64")],
-                numbers={**image("self", dimensions), **image("out", dimensions, "out_")},
-                constants={"MAXIMUM": "1", "BACKWARD": "0"},
-                meta=f"aten::{largest}",
-                **common,
-            ),
-            plane_scatter(
-                f"{largest}_backward {largest}_backward.grad_input",
-                "grad_output",
-                dimensions,
-                f"sizes(self)[{-dimensions}:]",
-                Result("out", initial="0"),
-                adds=True,
-                conditions=["numel(self) > 0 || numel(grad_output) == 0"],
-                meta=f"aten::{largest}_backward",
-            ),
-        ]
-    return made
+    ]
+
+
+def _pool(
+    plan: Plan,
+    inputs: SymTensor,
+    outputs: SymTensor,
+    result: SymTensor,
+    dimensions: int,
+    *,
+    maximum: bool = False,
+    backward: bool = False,
+) -> None:
+    pass_images(plan, inputs, outputs, dimensions)
+    plan.constants(MAXIMUM=maximum, BACKWARD=backward)
+    plan.launch("adaptive_pool", groups=plane_count(result, dimensions))
+
+
+def _has_planes(image: SymTensor, dimensions: int) -> SymBool:
+    """Whether there are channels and the elements of a plane."""
+    return image.shape[-1 - dimensions :].min() > 0
+
+
+def _require_planes(plan: Plan, image: SymTensor, dimensions: int) -> None:
+    plan.require(
+        (image.dim() == dimensions + 2) | (image.dim() == dimensions + 1),
+        _has_planes(image, dimensions),
+    )
+
+
+def _average_pool(dimensions: int) -> Row:
+    name = f"adaptive_avg_pool{dimensions}d"
+
+    @template(f"_{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS, family="pooling")
+    def average_pool(plan: Plan, self: SymTensor, output_size: SymInts) -> None:
+        _require_planes(plan, self, dimensions)
+        plan.require(output_size.len() == dimensions, output_size.min() >= 0)
+        shape = self.shape[:-dimensions] + output_size
+        # PyTorch keeps the memory format in two dimensions alone.
+        strides = strides_like(self, shape, dimensions) if dimensions == 2 else None
+        out = plan.result("out", shape, strides=strides)
+        _pool(plan, self, out, out, dimensions)
+
+    return average_pool
+
+
+def _average_pool_backward(dimensions: int) -> Row:
+    name = f"adaptive_avg_pool{dimensions}d_backward"
+
+    @template(
+        f"_{name}" + (f" {name}.grad_input" if dimensions == 3 else ""),
+        "pooling adaptive_pool",
+        dtypes=FLOATS,
+        shapes_only=("self",),
+        requires={"self": of_dtype_of("grad_output")},
+        family="pooling",
+    )
+    def average_pool_backward(plan: Plan, grad_output: SymTensor, self: SymTensor) -> None:
+        _require_planes(plan, self, dimensions)
+        plan.require(
+            grad_output.dim() == self.dim(),
+            _has_planes(grad_output, dimensions),
+            grad_output.shape[:-dimensions] == self.shape[:-dimensions],
+        )
+        strides = strides_like(self, self.shape, dimensions) if dimensions == 2 else None
+        out = plan.result("out", self.shape, strides=strides)
+        _pool(plan, self, grad_output, out, dimensions, backward=True)
+
+    return average_pool_backward
+
+
+def _max_pool(dimensions: int) -> Row:
+    name = f"adaptive_max_pool{dimensions}d"
+
+    @template(
+        f"{name} {name}.out",
+        "pooling adaptive_pool",
+        dtypes=FLOATS,
+        meta=f"aten::{name}",
+        family="pooling",
+    )
+    def max_pool(plan: Plan, self: SymTensor) -> None:
+        out = plan.result("out")
+        plan.result("indices", dtype=torch.int64)
+        _pool(plan, self, out, out, dimensions, maximum=True)
+
+    return max_pool
+
+
+def _max_pool_backward(dimensions: int) -> Row:
+    name = f"adaptive_max_pool{dimensions}d_backward"
+
+    @plane_scatter(f"{name} {name}.grad_input", "grad_output", meta=f"aten::{name}")
+    def max_pool_backward(
+        plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor
+    ) -> None:
+        plane = self.shape[-dimensions:]
+        require_room(plan, grad_output, plane)
+        plan.require((self.numel() > 0) | (grad_output.numel() == 0))
+        plan.result("out", initial=0)
+        scatter_planes(plan, grad_output, plane, dimensions, adds=True)
+
+    return max_pool_backward

@@ -1,81 +1,129 @@
-"""Samples of images at the places of a grid, with backwards."""
+"""Samples of images at the positions of a grid, with backwards."""
 
 from __future__ import annotations
 
-from typing import Any
+import torch
 
-from torch_outboard.ops.images.pooling_windows import image
+from torch_outboard.ops.images.pooling_windows import pass_input_image
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
-
-
-def _rows_for(dimensions: int, *, double: bool) -> list[Row]:
-    name = f"grid_sampler_{dimensions}d"
-    modes = 2 if dimensions == 2 else 1
-    conditions = [
-        f"dims(input) == {dimensions + 2} && dims(grid) == {dimensions + 2}",
-        "size(input, 0) == size(grid, 0) && numel(input) > 0 && numel(grid) > 0",
-        f"size(grid, -1) == {dimensions}",
-        f"interpolation_mode >= 0 && interpolation_mode <= {modes}",
-        "padding_mode >= 0 && padding_mode <= 2",
-    ]
-    numbers = {
-        **image("input", dimensions),
-        "channels": "size(input, 1)",
-        "samples": "numel(grid) / size(grid, 0) / size(grid, -1)",
-    }
-    common: dict[str, Any] = {
-        "dtypes": FLOATS[3:] if double else FLOATS[:3],
-        "numbers": numbers,
-        "let": {"sizes_out": "sizes(input)[:2] + sizes(grid)[1:-1]"},
-        "family": "interpolation",
-    }
-    constants = {
-        "MODE": "interpolation_mode",
-        "PADDING": "padding_mode",
-        "ALIGN": "align_corners",
-        "DIMENSIONS": str(dimensions),
-    }
-    places = "numel(grid) / size(grid, -1)"
-    return [
-        templated(
-            name,
-            "grid_sampling",
-            Launch("sample", places),
-            operands="input grid",
-            results=Result("out", sizes="sizes_out"),
-            constants={**constants, "BACKWARD": "0"},
-            conditions=conditions,
-            **common,
-        ),
-        templated(
-            f"{name}_backward",
-            "grid_sampling",
-            [
-                Launch(
-                    "differentiate_input", "size(input, 0) * size(input, 1)", when="output_mask[0]"
-                ),
-                Launch("differentiate_grid", places, when="output_mask[1]"),
-            ],
-            operands="grad_output input grid",
-            results=[
-                Result("grad_input", sizes="sizes(input)", wanted="output_mask[0]"),
-                Result("grad_grid", sizes="sizes(grid)", wanted="output_mask[1]"),
-            ],
-            temporaries=[
-                Result(
-                    "sums",
-                    sizes="bytes(input) == 2 && output_mask[0] ? numel(input) : 1",
-                    dtype="float64" if double else "float32",
-                )
-            ],
-            constants={**constants, "BACKWARD": "1"},
-            conditions=[*conditions, "sizes(grad_output) == sizes_out"],
-            **common,
-        ),
-    ]
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymList, SymTensor, where
+from torch_outboard.ops.template import Plan, template
 
 
 def rows() -> list[Row]:
     """Every row."""
-    return [row for d in (2, 3) for double in (False, True) for row in _rows_for(d, double=double)]
+    return [
+        row
+        for dimensions in (2, 3)
+        for double in (False, True)
+        for row in (_sample(dimensions, double), _sample_backward(dimensions, double))
+    ]
+
+
+def _dtypes(double: bool) -> tuple[torch.dtype, ...]:
+    return FLOATS[3:] if double else FLOATS[:3]
+
+
+def _require_grid(
+    plan: Plan,
+    dimensions: int,
+    input: SymTensor,
+    grid: SymTensor,
+    interpolation_mode: SymInt,
+    padding_mode: SymInt,
+) -> None:
+    modes = 2 if dimensions == 2 else 1  # no cubic one in three dimensions
+    plan.require(
+        (input.dim() == dimensions + 2) & (grid.dim() == dimensions + 2),
+        (input.size(0) == grid.size(0)) & (input.numel() > 0) & (grid.numel() > 0),
+        grid.size(-1) == dimensions,
+        (interpolation_mode >= 0) & (interpolation_mode <= modes),
+        (padding_mode >= 0) & (padding_mode <= 2),
+    )
+
+
+def _sampled_shape(input: SymTensor, grid: SymTensor) -> SymInts:
+    return input.shape[:2] + grid.shape[1:-1]
+
+
+def _sample_count(grid: SymTensor) -> SymInt:
+    return grid.shape[:-1].prod()
+
+
+def _pass(
+    plan: Plan,
+    dimensions: int,
+    input: SymTensor,
+    grid: SymTensor,
+    modes: tuple[SymInt, SymInt, SymBool],
+    *,
+    backward: bool,
+) -> None:
+    pass_input_image(plan, input, dimensions)
+    plan.parameters(channels=input.size(1), samples=grid.shape[1:-1].prod())
+    interpolation_mode, padding_mode, align_corners = modes
+    plan.constants(
+        MODE=interpolation_mode,
+        PADDING=padding_mode,
+        ALIGN=align_corners,
+        DIMENSIONS=dimensions,
+        BACKWARD=backward,
+    )
+
+
+def _sample(dimensions: int, double: bool) -> Row:
+    @template(
+        f"grid_sampler_{dimensions}d",
+        "grid_sampling",
+        dtypes=_dtypes(double),
+        family="interpolation",
+    )
+    def sample(
+        plan: Plan,
+        input: SymTensor,
+        grid: SymTensor,
+        interpolation_mode: SymInt,
+        padding_mode: SymInt,
+        align_corners: SymBool,
+    ) -> None:
+        _require_grid(plan, dimensions, input, grid, interpolation_mode, padding_mode)
+        plan.result("out", _sampled_shape(input, grid))
+        modes = (interpolation_mode, padding_mode, align_corners)
+        _pass(plan, dimensions, input, grid, modes, backward=False)
+        plan.launch("sample", _sample_count(grid))
+
+    return sample
+
+
+def _sample_backward(dimensions: int, double: bool) -> Row:
+    @template(
+        f"grid_sampler_{dimensions}d_backward",
+        "grid_sampling",
+        dtypes=_dtypes(double),
+        family="interpolation",
+    )
+    def sample_backward(
+        plan: Plan,
+        grad_output: SymTensor,
+        input: SymTensor,
+        grid: SymTensor,
+        interpolation_mode: SymInt,
+        padding_mode: SymInt,
+        align_corners: SymBool,
+        output_mask: SymList[SymBool],
+    ) -> None:
+        _require_grid(plan, dimensions, input, grid, interpolation_mode, padding_mode)
+        plan.require(grad_output.shape == _sampled_shape(input, grid))
+        plan.result("grad_input", input.shape, wanted=output_mask[0])
+        plan.result("grad_grid", grid.shape, wanted=output_mask[1])
+        # Gradients of half precision are summed in float32.
+        narrow = (input.element_size() == 2) & output_mask[0]
+        real = torch.float64 if double else torch.float32
+        plan.temporary("sums", where(narrow, input.numel(), 1), real)
+        modes = (interpolation_mode, padding_mode, align_corners)
+        _pass(plan, dimensions, input, grid, modes, backward=True)
+        planes = input.size(0) * input.size(1)
+        plan.launch("differentiate_input", planes, when=output_mask[0])
+        plan.launch("differentiate_grid", _sample_count(grid), when=output_mask[1])
+
+    return sample_backward

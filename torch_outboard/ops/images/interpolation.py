@@ -2,154 +2,267 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, cast
+
 import torch
 
-from torch_outboard.ops.images.pooling_windows import image, planes
+from torch_outboard.ops.images.pooling_windows import pass_images, plane_count
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
-
-# MODE of interpolation.cl, names of the operators, and whether they have align_corners.
-MODES: tuple[tuple[int, str, bool], ...] = (
-    (0, "upsample_nearest1d upsample_nearest2d upsample_nearest3d", False),
-    (1, "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d", False),
-    (2, "upsample_linear1d upsample_bilinear2d upsample_trilinear3d", True),
-    (3, "upsample_bicubic2d", True),
-    (4, "_upsample_bilinear2d_aa", True),
-    (5, "_upsample_bicubic2d_aa", True),
+from torch_outboard.ops.symbolic import (
+    Float,
+    Int,
+    Symbol,
+    SymBool,
+    SymFloat,
+    SymInts,
+    SymTensor,
+    ceil,
+    either,
+    maximum,
+    where,
 )
-if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):  # from PyTorch 2.12 on
-    MODES += ((6, "_upsample_lanczos2d_aa", True),)
+from torch_outboard.ops.template import Plan, template
 
 
-def _scales(dimensions: int, sizes: str, outputs: str, align: bool) -> dict[str, str]:
-    """Elements of the input per element of the output, along each axis."""
-    scales = {}
-    names = ("scales",) if dimensions == 1 else ("scales_d", "scales_h", "scales_w")[-dimensions:]
-    for axis, letter in enumerate("dhw"):
-        at = axis - 3
-        if -at > dimensions:
-            scales[f"scale_{letter}"] = "1"
-            continue
-        inputs, results, scale = f"{sizes}[{at}]", f"{outputs}[{at}]", names[at]
-        free = f"either({scale}, 0) > 0 ? 1 / {scale} : {inputs} / {results}"
-        aligned = f"{results} > 1 ? ({inputs} - 1) / ({results} - 1) : 0"
-        scales[f"scale_{letter}"] = f"align_corners ? ({aligned}) : ({free})" if align else free
-    return scales
+class _Mode(IntEnum):
+    """MODE of interpolation.cl."""
+
+    NEAREST = 0
+    NEAREST_EXACT = 1
+    LINEAR = 2
+    CUBIC = 3
+    LINEAR_ANTIALIASED = 4
+    CUBIC_ANTIALIASED = 5
+    LANCZOS_ANTIALIASED = 6
 
 
-def _row(name: str, mode: int, align: bool, *, backward: bool, double: bool) -> Row:
-    dimensions = next(d for d in (1, 2, 3) if f"{d}d" in name)
-    inputs, outputs = ("out", "grad_output") if backward else ("self", "out")
-    overload = f"{name}_backward" if backward else name
-    dtypes = list(FLOATS[3:] if double else FLOATS[:3])
-    if mode >= 4 and not double:
-        # As on CPU.
-        dtypes = [torch.float32]
-    if mode < 2 and not backward and not double:
-        dtypes.append(torch.uint8)
-    scales = _scales(dimensions, f"sizes({inputs})", f"sizes({outputs})", align)
-    reach = {4: 1, 5: 2, 6: 3}.get(mode)
-    taps = f"2 * ceil({reach} * max(1, {scales['scale_w']})) + 1" if reach else "4"
-    if mode < 3:
-        taps = "2" if mode == 2 else "1"
-    real = "float64" if double else "float32"
-    # What a processor keeps: the taps along rows, lines of sums, and sums of narrow dtypes.
-    on_processor = "group_lanes == 1 ? {} : 1"
-    kept = {
-        "places": (f"size({outputs}, -1) * ({taps})", "int32"),
-        "weights": (f"size({outputs}, -1) * ({taps})", real),
-        "lines": (f"prod(sizes({inputs})[:2]) * size({inputs}, -1)", real),
-    }
-    if backward:
-        kept["sums"] = ("bytes(grad_output) == 2 ? numel(out) : 1", real)
-    groups = planes("interpolate", "out", dimensions)
-    return templated(
-        f"{overload} {overload}.{'grad_input' if backward else 'out'}",
-        "pooling interpolation",
-        [
-            Launch("find_taps", f"size({outputs}, -1)", when=f"group_lanes == 1 && {groups.items}"),
-            groups,
-        ],
-        dtypes=dtypes,
-        operands="grad_output" if backward else "self",
-        temporaries=[
-            Result(name, sizes=on_processor.format(f"({sizes})"), dtype=dtype)
-            for name, (sizes, dtype) in kept.items()
-        ],
-        numbers={
-            **image(inputs, dimensions),
-            **image(outputs, dimensions, "out_"),
-            "tap_count": taps,
-        },
-        reals=scales,
-        constants={
-            "MODE": str(mode),
-            "ALIGN": "align_corners" if align else "0",
-            "DIMENSIONS": str(dimensions),
-            "BACKWARD": str(int(backward)),
-        },
-        meta=f"aten::{overload}",
-        vectors=mode >= 2,
-        family="interpolation",
-    )
-
-
-def _bytes(name: str, taps: int, wide: bool) -> Row:
-    """Of images of bytes, by the integers that CPU computes with."""
-    scales = _scales(2, "sizes(self)", "sizes(out)", align=True)
-    places = "(size(out, 2) + size(out, 3))"
-    largest = f"max({scales['scale_h']}, {scales['scale_w']})"
-    slots = f"2 * ceil({taps} * 0.5 * max(1, {largest})) + 1" if wide else str(taps)
-    numbers = {**image("self", 2), **image("out", 2, "out_")}
-    columns, rows = (f"size(self, {d}) != size(out, {d})" for d in (3, 2))
-    either = f"({columns}) || ({rows})"
-    return templated(
-        f"{name} {name}.out",
-        "interpolation_bytes",
-        [
-            Launch("byte_weights", places, when=either),
-            Launch("byte_precisions", "2", groups=True, when=either),
-            Launch("byte_round", f"{places} * ({slots})", when=either),
-            Launch("byte_columns", "prod(sizes(self)[:3]) * size(out, 3)", when=columns),
-            Launch("byte_rows", "numel(out)", when=rows),
-            Launch("byte_copy", "numel(out)", when=f"!({either})"),
-        ],
-        dtypes=(torch.uint8,),
-        temporaries=[
-            Result("weights", f"{places} * ({slots})", "float64"),
-            Result("maxima", places, "float64"),
-            Result("precisions", "2", "int32"),
-            Result("firsts", places, "int32"),
-            Result("counts", places, "int32"),
-            Result("rounded", f"{places} * ({slots})", "int32"),
-            Result("lines", f"({rows}) ? prod(sizes(self)[:3]) * size(out, 3) : 1"),
-        ],
-        numbers={**numbers, "slots": slots},
-        reals={scale: scales[scale] for scale in ("scale_h", "scale_w")},
-        constants={"TAPS": str(taps), "WIDE": str(int(wide)), "ALIGN": "align_corners"},
-        compute="float64",
-        meta=f"aten::{name}",
-        family="interpolation",
-    )
+# Operators of each mode, for one dimension and more.
+_NAMES: Mapping[_Mode, Sequence[str]] = {
+    _Mode.NEAREST: ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
+    _Mode.NEAREST_EXACT: (
+        "_upsample_nearest_exact1d",
+        "_upsample_nearest_exact2d",
+        "_upsample_nearest_exact3d",
+    ),
+    _Mode.LINEAR: ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
+    _Mode.CUBIC: ("upsample_bicubic2d",),
+    _Mode.LINEAR_ANTIALIASED: ("_upsample_bilinear2d_aa",),
+    _Mode.CUBIC_ANTIALIASED: ("_upsample_bicubic2d_aa",),
+    # From PyTorch 2.12 on.
+    _Mode.LANCZOS_ANTIALIASED: ("_upsample_lanczos2d_aa",)
+    if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa")
+    else (),
+}
+# Inputs on each side of an output that an antialiased mode weighs where it does not shrink.
+_REACH: Mapping[_Mode, int] = {
+    _Mode.LINEAR_ANTIALIASED: 1,
+    _Mode.CUBIC_ANTIALIASED: 2,
+    _Mode.LANCZOS_ANTIALIASED: 3,
+}
 
 
 def rows() -> list[Row]:
     """Every row."""
     return [
         *(
-            _row(name, mode, align, backward=backward, double=double)
-            for mode, names, align in MODES
-            for name in names.split()
-            for backward in (False, True)
+            define(_Interpolation(name, mode, double))
+            for mode, names in _NAMES.items()
+            for name in names
+            for define in (_interpolate, _interpolate_backward)
             for double in (False, True)
         ),
-        *(
-            _bytes(name, taps, wide)
-            for name, taps, wide in (
-                ("upsample_bilinear2d", 2, False),
-                ("upsample_bicubic2d", 4, False),
-                ("_upsample_bilinear2d_aa", 2, True),
-                ("_upsample_bicubic2d_aa", 4, True),
-            )
-        ),
+        _interpolate_bytes("upsample_bilinear2d", 2, wide=False),
+        _interpolate_bytes("upsample_bicubic2d", 4, wide=False),
+        _interpolate_bytes("_upsample_bilinear2d_aa", 2, wide=True),
+        _interpolate_bytes("_upsample_bicubic2d_aa", 4, wide=True),
     ]
+
+
+class _Interpolation(NamedTuple):
+    """An operator, for float64 or for narrower dtypes."""
+
+    name: str
+    mode: _Mode
+    double: bool
+
+    @property
+    def dimensions(self) -> int:
+        return next(d for d in (1, 2, 3) if f"{d}d" in self.name)
+
+    @property
+    def nearest(self) -> bool:
+        return self.mode in (_Mode.NEAREST, _Mode.NEAREST_EXACT)
+
+    @property
+    def real(self) -> torch.dtype:
+        """The dtype of weights and sums."""
+        return torch.float64 if self.double else torch.float32
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        if self.double:
+            return FLOATS[3:]
+        # Antialiased modes serve the dtypes of CPU.
+        return (torch.float32,) if self.mode in _REACH else FLOATS[:3]
+
+
+# ---- How inputs and outputs lie
+
+
+def _scales(
+    inputs: SymInts, outputs: SymInts, given: Sequence[SymFloat], align_corners: SymBool | None
+) -> list[SymFloat]:
+    """Elements of the input per element of the output, along each dimension.
+
+    Args:
+        inputs, outputs: the shapes.
+        given: arguments of the call, which may be None: outputs per input.
+        align_corners: None where the operator has no such argument.
+    """
+    scales = []
+    for axis, scale in zip(range(-len(given), 0), given, strict=True):
+        size, out_size = inputs[axis], outputs[axis]
+        free = where(either(scale, 0.0) > 0, 1 / scale, size / out_size)
+        aligned = where(out_size > 1, (size - 1) / (out_size - 1), 0.0)
+        scales.append(free if align_corners is None else where(align_corners, aligned, free))
+    return scales
+
+
+def _given_scales(dimensions: int, arguments: Mapping[str, Symbol]) -> list[SymFloat]:
+    names = ("scales",) if dimensions == 1 else ("scales_d", "scales_h", "scales_w")[-dimensions:]
+    return [cast("SymFloat", arguments[name]) for name in names]
+
+
+def _tap_count(mode: _Mode, scale: SymFloat) -> Int:
+    """The most inputs of a line that an output is computed from."""
+    if mode in _REACH:
+        return 2 * ceil(_REACH[mode] * maximum(1, scale)) + 1
+    return {_Mode.LINEAR: 2, _Mode.CUBIC: 4}.get(mode, 1)
+
+
+# ---- Definitions
+
+
+def _launch(
+    plan: Plan,
+    of: _Interpolation,
+    inputs: SymTensor,
+    outputs: SymTensor,
+    out: SymTensor,
+    arguments: Mapping[str, Symbol],
+) -> None:
+    """What both directions have in common; `out` is their result, inputs or outputs."""
+    backward = out is inputs
+    align_corners = cast("SymBool | None", arguments.get("align_corners"))
+    given = _given_scales(of.dimensions, arguments)
+    scales = _scales(inputs.shape, outputs.shape, given, align_corners)
+    taps = _tap_count(of.mode, scales[-1])
+
+    # What a processor keeps: the taps along rows, lines of sums, and sums of narrow dtypes.
+    def keep(name: str, numel: Int, dtype: torch.dtype) -> None:
+        plan.temporary(name, where(plan.on_processor, numel, 1), dtype)
+
+    keep("places", outputs.size(-1) * taps, torch.int32)
+    keep("weights", outputs.size(-1) * taps, of.real)
+    keep("lines", inputs.shape[:2].prod() * inputs.size(-1), of.real)
+    if backward:
+        keep("sums", where(outputs.element_size() == 2, inputs.numel(), 1), of.real)
+
+    pass_images(plan, inputs, outputs, of.dimensions)
+    each: list[Float] = [*[1.0] * (3 - of.dimensions), *scales]
+    scale_d, scale_h, scale_w = each
+    plan.parameters(tap_count=taps, scale_d=scale_d, scale_h=scale_h, scale_w=scale_w)
+    plan.constants(
+        MODE=of.mode.value,
+        ALIGN=False if align_corners is None else align_corners,
+        DIMENSIONS=of.dimensions,
+        BACKWARD=backward,
+    )
+    plan.launch("find_taps", outputs.size(-1), when=plan.on_processor & (out.numel() > 0))
+    plan.launch("interpolate", groups=plane_count(out, of.dimensions))
+
+
+def _interpolate(of: _Interpolation) -> Row:
+    @template(
+        f"{of.name} {of.name}.out",
+        "pooling interpolation",
+        dtypes=(*of.dtypes, torch.uint8) if of.nearest and not of.double else of.dtypes,
+        meta=f"aten::{of.name}",
+        vectors=not of.nearest,
+        family="interpolation",
+    )
+    def interpolate(plan: Plan, self: SymTensor, **rest: Symbol) -> None:
+        out = plan.result()
+        _launch(plan, of, self, out, out, rest)
+
+    return interpolate
+
+
+def _interpolate_backward(of: _Interpolation) -> Row:
+    name = f"{of.name}_backward"
+
+    @template(
+        f"{name} {name}.grad_input",
+        "pooling interpolation",
+        dtypes=of.dtypes,
+        meta=f"aten::{name}",
+        vectors=not of.nearest,
+        family="interpolation",
+    )
+    def interpolate_backward(plan: Plan, grad_output: SymTensor, **rest: Symbol) -> None:
+        out = plan.result()
+        _launch(plan, of, out, grad_output, out, rest)
+
+    return interpolate_backward
+
+
+def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Row:
+    """Of images of bytes, by the integers that CPU computes with."""
+
+    @template(
+        f"{name} {name}.out",
+        "interpolation_bytes",
+        dtypes=(torch.uint8,),
+        compute=torch.float64,
+        meta=f"aten::{name}",
+        family="interpolation",
+    )
+    def interpolate_bytes(
+        plan: Plan,
+        self: SymTensor,
+        align_corners: SymBool,
+        scales_h: SymFloat,
+        scales_w: SymFloat,
+    ) -> None:
+        out = plan.result()
+        given = (scales_h, scales_w)
+        scale_h, scale_w = _scales(self.shape, out.shape, given, align_corners)
+        slots: Int = taps
+        if wide:
+            slots = 2 * ceil(taps * 0.5 * maximum(1, maximum(scale_h, scale_w))) + 1
+        # Weights are found for each column and each row of the output.
+        lines = out.size(2) + out.size(3)
+        columns = self.size(3) != out.size(3)
+        rows = self.size(2) != out.size(2)
+        resized_columns = self.shape[:3].prod() * out.size(3)
+
+        plan.temporary("weights", lines * slots, torch.float64)
+        plan.temporary("maxima", lines, torch.float64)
+        plan.temporary("precisions", 2, torch.int32)
+        plan.temporary("firsts", lines, torch.int32)
+        plan.temporary("counts", lines, torch.int32)
+        plan.temporary("rounded", lines * slots, torch.int32)
+        plan.temporary("lines", where(rows, resized_columns, 1))
+        pass_images(plan, self, out, 2)
+        plan.parameters(slots=slots, scale_h=scale_h, scale_w=scale_w)
+        plan.constants(TAPS=taps, WIDE=wide, ALIGN=align_corners)
+        plan.launch("byte_weights", lines, when=columns | rows)
+        plan.launch("byte_precisions", groups=2, when=columns | rows)
+        plan.launch("byte_round", lines * slots, when=columns | rows)
+        plan.launch("byte_columns", resized_columns, when=columns)
+        plan.launch("byte_rows", out.numel(), when=rows)
+        plan.launch("byte_copy", out.numel(), when=~(columns | rows))
+
+    return interpolate_bytes

@@ -1,270 +1,339 @@
-"""Max pooling, also of windows at random places, and what puts values back where they were."""
+"""Max pooling, also of windows at random positions, and what puts values back where they were."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from torch_outboard.ops.images.plane_scatter import plane_scatter
+import torch
+
+from torch_outboard.ops.images.plane_scatter import plane_scatter, require_room, scatter_planes
 from torch_outboard.ops.images.pooling_windows import (
-    ADJACENT_CHANNELS,
-    AXES,
-    axes,
-    channels_last,
-    channels_last_strides,
-    image,
-    planes,
-    window,
+    Windows,
+    line_count,
+    pass_dilation,
+    pass_images,
+    pass_kernel_size,
+    pass_windows,
+    per_axis,
+    plane_count,
+    require_adjacent_channels,
+    strides_like,
+    windows_of,
 )
+from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import SymBool, SymInts, SymTensor, expand, where
+from torch_outboard.ops.template import Body, Plan, template
 
-_WINDOW = ("kernel", "step", "padding", "dilation")
-
-
-def _pooled(dimensions: int) -> list[str]:
-    """Output sizes of max pooling."""
-    sizes = []
-    names = window(dimensions, dilation=True)
-    for axis, at in axes(dimensions):
-        if at < 0:
-            continue
-        letter = AXES[axis]
-        kernel, step, padding, dilation = (f"({names[f'{name}_{letter}']})" for name in _WINDOW)
-        extent = f"size(self, {axis - 3})"
-        size = (
-            f"(({extent} + 2 * {padding} - {dilation} * ({kernel} - 1) - 1"
-            f" + (ceil_mode ? {step} - 1 : 0)) // {step} + 1)"
-        )
-        sizes.append(f"({size} - (ceil_mode && ({size} - 1) * {step} >= {extent} + {padding}))")
-    return sizes
-
-
-def _right_windows(dimensions: int) -> list[str]:
-    """Conditions for arguments of pooling that are right."""
-    lists = ("kernel_size", "stride", "padding", "dilation")
-    conditions = [
-        f"len({name}) == 1 || len({name}) == {dimensions}"
-        + (" || len(stride) == 0" if name == "stride" else "")
-        for name in lists
-    ]
-    names = window(dimensions, dilation=True)
-    for axis, at in axes(dimensions):
-        if at >= 0:
-            letter = AXES[axis]
-            kernel, padding = names[f"kernel_{letter}"], names[f"padding_{letter}"]
-            conditions += [
-                f"{kernel} > 0 && {padding} >= 0 && 2 * {padding} <= {kernel}",
-                f"({names[f'step_{letter}']}) > 0 && {names[f'dilation_{letter}']} > 0",
-                *(f"({names[f'{name}_{letter}']}) < 2147483648" for name in _WINDOW),
-            ]
-    return conditions
-
-
-def max_pool_of_adjacent_channels() -> Row:
-    """Max pooling of images in the memory format channels_last."""
-    sizes = image("self", 2) | image("out", 2, "out_") | window(2, dilation=True)
-    return templated(
-        "max_pool2d_with_indices max_pool2d_with_indices.out",
-        "pooling max_pool_channels",
-        Launch(
-            "max_pool_channels", "numel(out) > 0 ? size(out, 0) * size(out, 2) : 0", groups=True
-        ),
-        dtypes=(*FLOATS, *INTEGERS),
-        results=[Result("out"), Result("indices", dtype="int64")],
-        conditions=[*ADJACENT_CHANNELS, "numel(self) < 2147483648"],
-        numbers={"channels": "size(self, 1)", **sizes},
-        strided="self out indices",
-        meta="aten::max_pool2d_with_indices",
-        family="pooling",
-    )
-
-
-def max_pool_backward_of_adjacent_channels() -> Row:
-    """Its gradient, where that and the places have their channels adjacent as well."""
-    sizes = image("self", 2) | image("grad_output", 2, "out_") | window(2, dilation=True)
-    adjacent = (
-        f"size({name}, 1) > 1 && stride({name}, 1) == 1" for name in ("grad_output", "indices")
-    )
-    return templated(
-        "max_pool2d_with_indices_backward max_pool2d_with_indices_backward.grad_input",
-        "pooling max_pool_backward_channels",
-        Launch(
-            "max_pool_backward_channels",
-            "numel(out) > 0 ? size(out, 0) * size(out, 2) : 0",
-            groups=True,
-        ),
-        dtypes=FLOATS,
-        operands="grad_output indices",
-        accepts={"indices": "int64"},
-        results=Result("out"),
-        conditions=[*ADJACENT_CHANNELS, "dims(grad_output) == 4 && dims(indices) == 4", *adjacent],
-        numbers={"channels": "size(self, 1)", **sizes},
-        strided="grad_output indices out",
-        requires={"self": "dtype of grad_output"},
-        meta="aten::max_pool2d_with_indices_backward",
-        family="pooling",
-    )
-
-
-def max_pool_rows() -> list[Row]:
-    """Of planes, and of images with adjacent channels."""
-    dtypes = (*FLOATS, *INTEGERS)
-    rows = [max_pool_of_adjacent_channels(), max_pool_backward_of_adjacent_channels()]
-    for dimensions in (2, 3):
-        name = f"max_pool{dimensions}d_with_indices"
-        numbers = {
-            **image("self", dimensions),
-            **window(dimensions, dilation=True),
-        }
-        checked: dict[str, Any] = {"meta": f"aten::{name}"}
-        checked_backward: dict[str, Any] = {"meta": f"aten::{name}_backward"}
-        results = [Result("out"), Result("indices", dtype="int64")]
-        results_backward = Result("out")
-        if dimensions == 3:  # these have no Meta kernel in C++
-            batched = "dims(self) == 5"
-            # A variable per size: the expressions are long.
-            let = {
-                "batched": batched,
-                "pooled": "[" + ", ".join(_pooled(3)) + "]",
-                "sizes_out": "sizes(self)[:-3] + pooled",
-                "last": channels_last("self", 3, "batched"),
-            }
-            conditions = [
-                "dims(self) == 5 || dims(self) == 4",
-                "numel(self) > 0",
-                *_right_windows(3),
-                "pooled[0] > 0 && pooled[1] > 0 && pooled[2] > 0",
-            ]
-            strides = f"last ? ({channels_last_strides('sizes_out', 3, 'batched')}) : []"
-            checked = {"let": let, "conditions": conditions}
-            results = [
-                Result(name, sizes="sizes_out", strides=strides, dtype=dtype)
-                for name, dtype in (("out", ""), ("indices", "int64"))
-            ]
-            checked_backward = {
-                "let": let,
-                "conditions": [
-                    *conditions,
-                    "sizes(grad_output) == sizes_out && sizes(indices) == sizes_out",
-                ],
-            }
-            inner = channels_last_strides("sizes(self)", 3, "batched")
-            results_backward = Result("out", sizes="sizes(self)", strides=f"last ? ({inner}) : []")
-        rows += [
-            templated(
-                f"{name} {name}.out",
-                "pooling max_pool",
-                planes("max_pool", "out", dimensions),
-                dtypes=dtypes,
-                results=results,
-                numbers={**numbers, **image("out", dimensions, "out_")},
-                family="pooling",
-                **checked,
-            ),
-            templated(
-                f"{name}_backward {name}_backward.grad_input",
-                "pooling max_pool_backward",
-                planes("max_pool_backward", "out", dimensions),
-                dtypes=FLOATS,
-                operands="grad_output indices",
-                accepts={"indices": "int64"},
-                results=results_backward,
-                numbers={**numbers, **image("grad_output", dimensions, "out_")},
-                requires={"self": "dtype of grad_output"},
-                family="pooling",
-                **checked_backward,
-            ),
-        ]
-    return rows
-
-
-def fractional_max_pool_rows() -> list[Row]:
-    rows = []
-    for dimensions in (2, 3):
-        name = f"fractional_max_pool{dimensions}d"
-        kernel = window(dimensions)
-        # PyTorch's CPU kernel checks these by itself.
-        samples = [
-            f"dims(random_samples) == 3 && size(random_samples, 2) == {dimensions}",
-            f"size(random_samples, 1) == size(self, {-dimensions - 1})",
-            f"dims(self) == {dimensions + 1} || size(random_samples, 0) >= size(self, 0)",
-            "size(random_samples, 0) > 0",
-        ]
-        backward: dict[str, Any] = {"meta": f"aten::{name}_backward"}
-        if dimensions == 3:  # has no Meta kernel in C++
-            backward = {
-                "conditions": [
-                    "dims(self) == 4 || dims(self) == 5",
-                    "dims(grad_output) == dims(self) && sizes(indices) == sizes(grad_output)",
-                    "sizes(grad_output) == sizes(self)[:-3] + output_size",
-                ],
-            }
-        rows += [
-            templated(
-                f"{name} {name}.output",
-                "pooling fractional_max_pool",
-                planes("fractional_max_pool", "output", dimensions),
-                dtypes=FLOATS,
-                operands="self random_samples",
-                results=[Result("output"), Result("indices", dtype="int64")],
-                numbers={
-                    **{key: kernel[key] for key in ("kernel_d", "kernel_h", "kernel_w")},
-                    **image("self", dimensions),
-                    **image("output", dimensions, "out_"),
-                    "samples": str(dimensions),
-                },
-                conditions=samples,
-                meta=f"aten::{name}",
-                family="pooling",
-            ),
-            plane_scatter(
-                f"{name}_backward {name}_backward.grad_input",
-                "grad_output",
-                dimensions,
-                f"sizes(self)[{-dimensions}:]",
-                Result("out", sizes="sizes(self)", initial="0"),
-                adds=True,
-                **backward,
-            ),
-        ]
-    return rows
-
-
-def max_unpool_rows() -> list[Row]:
-    rows = []
-    for dimensions in (2, 3):
-        name = f"max_unpool{dimensions}d"
-        sizes = f"sizes(self)[:{-dimensions}] + output_size"
-        conditions = [
-            f"dims(self) == {dimensions + 1} || dims(self) == {dimensions + 2}",
-            f"sizes(self) == sizes(indices) && len(output_size) == {dimensions}",
-            *(f"size(self, {-1 - i}) > 0" for i in range(dimensions + 1)),
-            *(f"output_size[{i}] > 0" for i in range(dimensions)),
-        ]
-        strides = ""
-        if dimensions == 2:
-            last = f"dims(self) == 4 && ({channels_last('self', 2, '1')})"
-            strides = f"{last} ? ({channels_last_strides('sizes_out', 2, '1')}) : []"
-        else:
-            conditions.append("len(stride) == 3 && len(padding) == 3")
-            conditions += [f"stride[{i}] > 0" for i in range(3)]
-        rows.append(
-            plane_scatter(
-                f"{name} {name}.out",
-                "self",
-                dimensions,
-                "output_size",
-                Result("out", sizes="sizes_out", strides=strides, initial="0"),
-                adds=False,
-                conditions=conditions,
-                let={"sizes_out": sizes},
-                # Which of several values for one place stays is for PyTorch to forbid.
-                alert=f"max_unpooling{dimensions}d_forward_out",
-            )
-        )
-    return rows
+# PyTorch takes numbers of windows as int; so does max_pool_channels.cl indices of elements.
+_INT32_VALUES = 2**31
 
 
 def rows() -> list[Row]:
     """Every row."""
-    return [*max_pool_rows(), *fractional_max_pool_rows(), *max_unpool_rows()]
+    made = [max_pool_of_adjacent_channels, max_pool_backward_of_adjacent_channels]
+    for dimensions in (2, 3):
+        made += [_max_pool(dimensions), _max_pool_backward(dimensions)]
+    for dimensions in (2, 3):
+        made += [_fractional_max_pool(dimensions), _fractional_max_pool_backward(dimensions)]
+    return [*made, max_unpool2d, max_unpool3d]
+
+
+def _pass(
+    plan: Plan, windows: Windows, inputs: SymTensor, outputs: SymTensor, dimensions: int
+) -> None:
+    pass_images(plan, inputs, outputs, dimensions)
+    pass_windows(plan, windows)
+    pass_dilation(plan, windows)
+
+
+# ---- Images with adjacent channels
+
+
+@template(
+    "max_pool2d_with_indices max_pool2d_with_indices.out",
+    "pooling max_pool_channels",
+    dtypes=(*FLOATS, *INTEGERS),
+    strided=("self", "out", "indices"),
+    meta="aten::max_pool2d_with_indices",
+    family="pooling",
+)
+def max_pool_of_adjacent_channels(
+    plan: Plan,
+    self: SymTensor,
+    kernel_size: SymInts,
+    stride: SymInts,
+    padding: SymInts,
+    dilation: SymInts,
+) -> None:
+    """Max pooling of images in the memory format channels_last."""
+    require_adjacent_channels(plan, self)
+    plan.require(self.numel() < _INT32_VALUES)
+    out = plan.result()
+    plan.result("indices", dtype=torch.int64)
+    plan.parameters(channels=self.size(1))
+    windows = windows_of(2, kernel_size, stride, padding, dilation)
+    _pass(plan, windows, self, out, 2)
+    plan.launch("max_pool_channels", groups=line_count(out))
+
+
+@template(
+    "max_pool2d_with_indices_backward max_pool2d_with_indices_backward.grad_input",
+    "pooling max_pool_backward_channels",
+    dtypes=FLOATS,
+    shapes_only=("self",),
+    accepts={"indices": (torch.int64,)},
+    strided=("grad_output", "indices", "out"),
+    requires={"self": of_dtype_of("grad_output")},
+    meta="aten::max_pool2d_with_indices_backward",
+    family="pooling",
+)
+def max_pool_backward_of_adjacent_channels(
+    plan: Plan,
+    grad_output: SymTensor,
+    self: SymTensor,
+    kernel_size: SymInts,
+    stride: SymInts,
+    padding: SymInts,
+    dilation: SymInts,
+    indices: SymTensor,
+) -> None:
+    """Its gradient, where that and the indices have their channels adjacent as well."""
+    require_adjacent_channels(plan, self)
+    plan.require((grad_output.dim() == 4) & (indices.dim() == 4))
+    for tensor in (grad_output, indices):
+        plan.require((tensor.size(1) > 1) & (tensor.stride(1) == 1))
+    out = plan.result()
+    plan.parameters(channels=self.size(1))
+    windows = windows_of(2, kernel_size, stride, padding, dilation)
+    _pass(plan, windows, self, grad_output, 2)
+    plan.launch("max_pool_backward_channels", groups=line_count(out))
+
+
+# ---- Planes and volumes
+
+
+def _pooled_shape(image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:
+    """The shape of pooled volumes."""
+    sizes = []
+    axes = zip(windows.kernel, windows.step, windows.padding, windows.dilation, strict=True)
+    for axis, (kernel, step, padding, dilation) in enumerate(axes):
+        extent = image.size(axis - 3)
+        room = extent + 2 * padding - dilation * (kernel - 1) - 1
+        size = (room + where(ceil_mode, step - 1, 0)) // step + 1
+        # The last window has to start in the image or its padding in front.
+        outside = ceil_mode & ((size - 1) * step >= extent + padding)
+        sizes.append(where(outside, size - 1, size))
+    return image.shape[:-3] + sizes
+
+
+def _require_volumes(
+    plan: Plan,
+    image: SymTensor,
+    kernel_size: SymInts,
+    stride: SymInts,
+    padding: SymInts,
+    dilation: SymInts,
+) -> None:
+    """Declines all but volumes, with windows of one number, or of one for each dimension."""
+    plan.require((image.dim() == 5) | (image.dim() == 4), image.numel() > 0)
+    for values in (kernel_size, stride, padding, dilation):
+        right = (values.len() == 1) | (values.len() == 3)
+        plan.require(right | (values.len() == 0) if values is stride else right)
+
+
+def _require_right_windows(plan: Plan, windows: Windows) -> None:
+    """Declines windows that PyTorch raises for."""
+    axes = zip(windows.kernel, windows.step, windows.padding, windows.dilation, strict=True)
+    for kernel, step, padding, dilation in axes:
+        plan.require(
+            (kernel > 0) & (padding >= 0) & (2 * padding <= kernel), (step > 0) & (dilation > 0)
+        )
+        plan.require(*(value < _INT32_VALUES for value in (kernel, step, padding, dilation)))
+
+
+def _volume_shape(plan: Plan, image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:
+    """The shape of pooled volumes, for which PyTorch has no Meta kernel in C++."""
+    _require_right_windows(plan, windows)
+    shape = _pooled_shape(image, windows, ceil_mode)
+    plan.require(shape[-3:].min() > 0)
+    return shape
+
+
+def _max_pool(dimensions: int) -> Row:
+    name = f"max_pool{dimensions}d_with_indices"
+
+    @template(
+        f"{name} {name}.out",
+        "pooling max_pool",
+        dtypes=(*FLOATS, *INTEGERS),
+        meta=f"aten::{name}" if dimensions == 2 else "",
+        family="pooling",
+    )
+    def max_pool(
+        plan: Plan,
+        self: SymTensor,
+        kernel_size: SymInts,
+        stride: SymInts,
+        padding: SymInts,
+        dilation: SymInts,
+        ceil_mode: SymBool,
+    ) -> None:
+        windows = windows_of(dimensions, kernel_size, stride, padding, dilation)
+        shape = strides = None
+        if dimensions == 3:
+            _require_volumes(plan, self, kernel_size, stride, padding, dilation)
+            shape = _volume_shape(plan, self, windows, ceil_mode)
+            strides = strides_like(self, shape, 3)
+        out = plan.result("out", shape, strides=strides)
+        plan.result("indices", shape, torch.int64, strides=strides)
+        _pass(plan, windows, self, out, dimensions)
+        plan.launch("max_pool", groups=plane_count(out, dimensions))
+
+    return max_pool
+
+
+def _max_pool_backward(dimensions: int) -> Row:
+    name = f"max_pool{dimensions}d_with_indices_backward"
+
+    @template(
+        f"{name} {name}.grad_input",
+        "pooling max_pool_backward",
+        dtypes=FLOATS,
+        shapes_only=("self",),
+        accepts={"indices": (torch.int64,)},
+        requires={"self": of_dtype_of("grad_output")},
+        meta=f"aten::{name}" if dimensions == 2 else "",
+        family="pooling",
+    )
+    def max_pool_backward(
+        plan: Plan,
+        grad_output: SymTensor,
+        self: SymTensor,
+        kernel_size: SymInts,
+        stride: SymInts,
+        padding: SymInts,
+        dilation: SymInts,
+        ceil_mode: SymBool,
+        indices: SymTensor,
+    ) -> None:
+        windows = windows_of(dimensions, kernel_size, stride, padding, dilation)
+        if dimensions == 3:
+            _require_volumes(plan, self, kernel_size, stride, padding, dilation)
+            pooled = _volume_shape(plan, self, windows, ceil_mode)
+            plan.require((grad_output.shape == pooled) & (indices.shape == pooled))
+            out = plan.result("out", self.shape, strides=strides_like(self, self.shape, 3))
+        else:
+            out = plan.result()
+        _pass(plan, windows, self, grad_output, dimensions)
+        plan.launch("max_pool_backward", groups=plane_count(out, dimensions))
+
+    return max_pool_backward
+
+
+# ---- Windows at random positions
+
+
+def _fractional_max_pool(dimensions: int) -> Row:
+    name = f"fractional_max_pool{dimensions}d"
+
+    @template(
+        f"{name} {name}.output",
+        "pooling fractional_max_pool",
+        dtypes=FLOATS,
+        meta=f"aten::{name}",
+        family="pooling",
+    )
+    def fractional_max_pool(
+        plan: Plan, self: SymTensor, random_samples: SymTensor, kernel_size: SymInts
+    ) -> None:
+        # PyTorch's CPU kernel checks these by itself.
+        plan.require(
+            (random_samples.dim() == 3) & (random_samples.size(2) == dimensions),
+            random_samples.size(1) == self.size(-dimensions - 1),
+            (self.dim() == dimensions + 1) | (random_samples.size(0) >= self.size(0)),
+            random_samples.size(0) > 0,
+        )
+        output = plan.result("output")
+        plan.result("indices", dtype=torch.int64)
+        pass_kernel_size(plan, per_axis(expand(kernel_size, dimensions), dimensions, 1))
+        pass_images(plan, self, output, dimensions)
+        plan.parameters(samples=dimensions)
+        plan.launch("fractional_max_pool", groups=plane_count(output, dimensions))
+
+    return fractional_max_pool
+
+
+def _fractional_max_pool_backward(dimensions: int) -> Row:
+    name = f"fractional_max_pool{dimensions}d_backward"
+
+    @plane_scatter(
+        f"{name} {name}.grad_input",
+        "grad_output",
+        meta=f"aten::{name}" if dimensions == 2 else "",
+    )
+    def fractional_max_pool_backward(
+        plan: Plan,
+        grad_output: SymTensor,
+        self: SymTensor,
+        output_size: SymInts,
+        indices: SymTensor,
+    ) -> None:
+        plane = self.shape[-dimensions:]
+        require_room(plan, grad_output, plane)
+        if dimensions == 3:  # has no Meta kernel in C++
+            plan.require(
+                (self.dim() == 4) | (self.dim() == 5),
+                (grad_output.dim() == self.dim()) & (indices.shape == grad_output.shape),
+                grad_output.shape == self.shape[:-3] + output_size,
+            )
+        plan.result("out", self.shape if dimensions == 3 else None, initial=0)
+        scatter_planes(plan, grad_output, plane, dimensions, adds=True)
+
+    return fractional_max_pool_backward
+
+
+# ---- Values back to their indices
+
+
+def _unpooling(name: str) -> Callable[[Body], Row]:
+    # Which of several values for one index stays is for PyTorch to forbid.
+    alert = name.replace("unpool", "unpooling") + "_forward_out"
+    return plane_scatter(f"{name} {name}.out", "self", alert=alert)
+
+
+def _require_planes(
+    plan: Plan, values: SymTensor, indices: SymTensor, output_size: SymInts, dimensions: int
+) -> None:
+    require_room(plan, values, output_size)
+    plan.require(
+        (values.dim() == dimensions + 1) | (values.dim() == dimensions + 2),
+        (values.shape == indices.shape) & (output_size.len() == dimensions),
+        values.shape[-1 - dimensions :].min() > 0,
+        output_size.min() > 0,
+    )
+
+
+@_unpooling("max_unpool2d")
+def max_unpool2d(plan: Plan, self: SymTensor, indices: SymTensor, output_size: SymInts) -> None:
+    """Puts values of planes back."""
+    _require_planes(plan, self, indices, output_size, 2)
+    shape = self.shape[:-2] + output_size
+    plan.result("out", shape, strides=strides_like(self, shape, 2), initial=0)
+    scatter_planes(plan, self, output_size, 2, adds=False)
+
+
+@_unpooling("max_unpool3d")
+def max_unpool3d(
+    plan: Plan,
+    self: SymTensor,
+    indices: SymTensor,
+    output_size: SymInts,
+    stride: SymInts,
+    padding: SymInts,
+) -> None:
+    """Puts values of volumes back."""
+    _require_planes(plan, self, indices, output_size, 3)
+    plan.require((stride.len() == 3) & (padding.len() == 3), stride.min() > 0)
+    plan.result("out", self.shape[:-3] + output_size, initial=0)
+    scatter_planes(plan, self, output_size, 3, adds=False)

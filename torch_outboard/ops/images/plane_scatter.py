@@ -1,42 +1,59 @@
-"""Values of planes that go back to the places they came from."""
+"""Values of planes that go back to the indices they came from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
 
-from torch_outboard.ops.row import FLOATS, Row, template
-from torch_outboard.ops.template import Launch, Result, templated
+import torch
+
+from torch_outboard.ops.requirements import of_dtype_of
+from torch_outboard.ops.row import FLOATS, Row, kernel_source
+from torch_outboard.ops.symbolic import SymInts, SymTensor
+from torch_outboard.ops.template import Body, Plan, template
 
 
 def plane_scatter(
-    overloads: str,
-    values: str,
-    dimensions: int,
-    sizes: str,
-    result: Result,
-    *,
-    adds: bool,
-    conditions: Sequence[str] = (),
-    **properties: Any,
-) -> Row:
-    """A row that moves the `values` of planes to `indices` in planes of `sizes`."""
-    text = template("plane_scatter").replace("source_load", f"{values}_load")
-    return templated(
+    overloads: str, values: str, *, meta: str = "", alert: str = ""
+) -> Callable[[Body], Row]:
+    """Makes a function, which calls `scatter_planes`, the definition of an operator.
+
+    Args:
+        overloads: as in `template`.
+        values: the argument that moves to `indices`. If it is not `self`, that gives sizes alone.
+        meta, alert: as in docs/definitions.md.
+    """
+    moves_self = values == "self"
+    return template(
         overloads,
-        None,
-        Launch("plane_scatter", f"prod(sizes({values})[:{-dimensions}])"),
-        source=text,
+        source=kernel_source("plane_scatter").replace("source_load", f"{values}_load"),
         dtypes=FLOATS,
-        operands=f"{values} indices",
-        accepts={"indices": "int64"},
-        results=result,
-        numbers={"inputs": f"prod(sizes({values})[{-dimensions}:])", "outputs": f"prod({sizes})"},
-        constants={"ADDS": str(int(adds))},
-        # `self` gives the sizes alone where it is not what moves.
-        requires={} if values == "self" else {"self": f"dtype of {values}"},
-        conditions=[f"prod({sizes}) > 0 || numel({values}) == 0", *conditions],
+        shapes_only=() if moves_self else ("self",),
+        accepts={"indices": (torch.int64,)},
+        requires={} if moves_self else {"self": of_dtype_of(values)},
         reports="RuntimeError",
         family="pooling",
-        **properties,
+        meta=meta,
+        alert=alert,
     )
+
+
+def require_room(plan: Plan, values: SymTensor, plane: SymInts) -> None:
+    """Declines values for planes without elements."""
+    plan.require((plane.prod() > 0) | (values.numel() == 0))
+
+
+def scatter_planes(
+    plan: Plan, values: SymTensor, plane: SymInts, dimensions: int, *, adds: bool
+) -> None:
+    """Moves the values of planes to indices in planes of other sizes.
+
+    Args:
+        plan: of the call.
+        values: what moves.
+        plane: the sizes of a plane of the result.
+        dimensions: how many sizes these are.
+        adds: whether values for one index are added up.
+    """
+    plan.parameters(inputs=values.shape[-dimensions:].prod(), outputs=plane.prod())
+    plan.constants(ADDS=adds)
+    plan.launch("plane_scatter", values.shape[:-dimensions].prod())

@@ -1,82 +1,145 @@
-"""Windows, sizes and layouts of images, as rows of pooling describe them."""
+"""Windows, sizes and strides of images, for the definitions of pooling and interpolation.
+
+Images have one to three dimensions behind those of the batch and the channels. Kernels get a value
+for each of depth, height and width; one that stands for a dimension that there is not changes
+nothing.
+"""
 
 from __future__ import annotations
 
-from torch_outboard.ops.template import Launch
+from collections.abc import Sequence
+from typing import NamedTuple
 
-AXES = "dhw"
-ADJACENT_CHANNELS = [
-    "dims(self) == 4",
-    "size(self, 1) > 1 && stride(self, 1) == 1 && stride(self, 3) >= size(self, 1)",
-]
-INPUT = ("depth", "height", "width")
-
-
-def axes(dimensions: int) -> list[tuple[int, int]]:
-    """Axes of an image, and where each stands in parameters; -1: there is none of the kind."""
-    return [(axis, axis - 3 + dimensions if axis >= 3 - dimensions else -1) for axis in range(3)]
-
-
-def planes(kernel: str, result: str, dimensions: int) -> Launch:
-    """A launch of a group per plane of a result."""
-    planes = f"prod(sizes({result})[:{-dimensions}])"
-    return Launch(kernel, f"numel({result}) > 0 ? {planes} : 0", groups=True)
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymInts,
+    SymTensor,
+    expand,
+    ints,
+    where,
+)
+from torch_outboard.ops.template import Plan
 
 
-def image(tensor: str, dimensions: int, prefix: str = "") -> dict[str, str]:
-    """Numbers `depth`, `height` and `width`: sizes of a tensor or of a list."""
-    sizes = tensor if tensor.startswith("[") else f"sizes({tensor})"
-    return {
-        prefix + INPUT[axis]: f"{sizes}[{axis - 3}]" if at >= 0 else "1"
-        for axis, at in axes(dimensions)
-    }
+class Windows(NamedTuple):
+    """Windows of pooling: numbers for depth, height and width."""
+
+    kernel: Sequence[SymInt | int]
+    step: Sequence[SymInt | int]
+    padding: Sequence[SymInt | int]
+    dilation: Sequence[SymInt | int] = (1, 1, 1)
 
 
-def window(dimensions: int, *, dilation: bool = False) -> dict[str, str]:
-    """Numbers for the windows of the arguments kernel_size, stride, padding and dilation."""
-    numbers = {}
-    for axis, at in axes(dimensions):
-        letter = AXES[axis]
-
-        def each(name: str, at: int = at) -> str:
-            return f"each({name}, {dimensions})[{at}]"
-
-        known = at >= 0
-        kernel = each("kernel_size")
-        numbers[f"kernel_{letter}"] = kernel if known else "1"
-        numbers[f"step_{letter}"] = (
-            f"len(stride) == 0 ? {kernel} : {each('stride')}" if known else "1"
-        )
-        numbers[f"padding_{letter}"] = each("padding") if known else "0"
-        if dilation:
-            numbers[f"dilation_{letter}"] = each("dilation") if known else "1"
-    return numbers
+def per_axis(values: SymInts, dimensions: int, otherwise: int) -> Sequence[SymInt | int]:
+    """The last elements of a list, for depth, height and width."""
+    missing: list[SymInt | int] = [otherwise] * (3 - dimensions)
+    return [*missing, *(values[axis] for axis in range(-dimensions, 0))]
 
 
-def channels_last(tensor: str, dimensions: int, batched: str) -> str:
-    """Whether strides of a tensor are such that results come with channels last."""
-    conditions = [f"stride({tensor}, {-1 - dimensions}) > 0"]
-    inner = -1 - dimensions
-    for outer in range(-1, -1 - dimensions, -1):
-        conditions.append(
-            f"stride({tensor}, {outer}) >= stride({tensor}, {inner}) * size({tensor}, {inner})"
-        )
-        inner = outer
-    extent = f"stride({tensor}, {inner}) * size({tensor}, {inner})"
-    conditions.append(
-        f"(!({batched}) || stride({tensor}, 0) >= {extent}"
-        f" && {extent} != stride({tensor}, {-1 - dimensions}))"
+def windows_of(
+    dimensions: int,
+    kernel_size: SymInts,
+    stride: SymInts,
+    padding: SymInts,
+    dilation: SymInts | None = None,
+) -> Windows:
+    """The windows that arguments describe: one number, or one for each dimension."""
+    kernel = expand(kernel_size, dimensions)
+    step = where(stride.len() == 0, kernel, expand(stride, dimensions))
+    windows = (
+        per_axis(kernel, dimensions, 1),
+        per_axis(step, dimensions, 1),
+        per_axis(expand(padding, dimensions), dimensions, 0),
     )
-    return " && ".join(conditions)
+    if dilation is None:
+        return Windows(*windows)
+    return Windows(*windows, per_axis(expand(dilation, dimensions), dimensions, 1))
 
 
-def channels_last_strides(sizes: str, dimensions: int, batched: str) -> str:
-    """Strides of a list of sizes with channels last."""
-    channels = f"{sizes}[{-1 - dimensions}]"
-    strides = ["1"]
-    for axis in range(dimensions):
-        further = [f"{sizes}[{i - dimensions}]" for i in range(axis + 1, dimensions)]
-        strides.append(" * ".join([channels, *further]))
-    listed = ", ".join(strides)
-    every = " * ".join([channels, *(f"{sizes}[{i - dimensions}]" for i in range(dimensions))])
-    return f"({batched}) ? [{every}, {listed}] : [{listed}]"
+def pass_windows(plan: Plan, windows: Windows) -> None:
+    """Passes windows to kernels, without their dilation."""
+    pass_kernel_size(plan, windows.kernel)
+    step, padding = windows.step, windows.padding
+    plan.parameters(step_d=step[0], step_h=step[1], step_w=step[2])
+    plan.parameters(padding_d=padding[0], padding_h=padding[1], padding_w=padding[2])
+
+
+def pass_kernel_size(plan: Plan, kernel: Sequence[SymInt | int]) -> None:
+    """Passes the sizes of a window to kernels."""
+    plan.parameters(kernel_d=kernel[0], kernel_h=kernel[1], kernel_w=kernel[2])
+
+
+def pass_dilation(plan: Plan, windows: Windows) -> None:
+    """Passes the dilation of windows to kernels."""
+    d, h, w = windows.dilation
+    plan.parameters(dilation_d=d, dilation_h=h, dilation_w=w)
+
+
+def pass_input_image(plan: Plan, image: SymTensor, dimensions: int) -> None:
+    """Passes the sizes of the images that are read in the forward direction."""
+    depth, height, width = per_axis(image.shape, dimensions, 1)
+    plan.parameters(depth=depth, height=height, width=width)
+
+
+def pass_output_image(plan: Plan, image: SymTensor, dimensions: int) -> None:
+    """Passes the sizes of the images that are made in the forward direction."""
+    depth, height, width = per_axis(image.shape, dimensions, 1)
+    plan.parameters(out_depth=depth, out_height=height, out_width=width)
+
+
+def pass_images(plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: int) -> None:
+    """Passes the sizes of both."""
+    pass_input_image(plan, inputs, dimensions)
+    pass_output_image(plan, outputs, dimensions)
+
+
+def plane_count(result: SymTensor, dimensions: int) -> SymInt:
+    """The number of planes (of volumes in three dimensions): a work-group makes each of them."""
+    return where(result.numel() > 0, result.shape[:-dimensions].prod(), 0)
+
+
+# ---- Channels last
+
+
+def require_adjacent_channels(plan: Plan, image: SymTensor) -> None:
+    """Declines all but batches in the memory format channels_last."""
+    plan.require(
+        image.dim() == 4,
+        (image.size(1) > 1) & (image.stride(1) == 1) & (image.stride(3) >= image.size(1)),
+    )
+
+
+def line_count(result: SymTensor) -> SymInt:
+    """The number of lines of a batch of images: a work-group makes all channels of each."""
+    return where(result.numel() > 0, result.size(0) * result.size(2), 0)
+
+
+def strides_like(image: SymTensor, shape: SymInts, dimensions: int) -> SymInts:
+    """Strides of a result of a shape: channels last if an image has them, else row-major order."""
+    batched = image.dim() == dimensions + 2
+    last = _has_channels_last(image, dimensions, batched)
+    if dimensions == 2:  # as PyTorch does, which knows no channels_last without a batch
+        last = batched & last
+    return where(last, _channels_last_strides(shape, dimensions, batched), [])
+
+
+def _has_channels_last(image: SymTensor, dimensions: int, batched: SymBool) -> SymBool:
+    channels = -1 - dimensions
+    last = image.stride(channels) > 0
+    inner = channels
+    for outer in range(-1, channels, -1):
+        last = last & (image.stride(outer) >= image.stride(inner) * image.size(inner))
+        inner = outer
+    extent = image.stride(inner) * image.size(inner)
+    above = (image.stride(0) >= extent) & (extent != image.stride(channels))
+    return last & (~batched | above)
+
+
+def _channels_last_strides(shape: SymInts, dimensions: int, batched: SymBool) -> SymInts:
+    strides: list[SymInt | int] = [1]  # of the channels
+    step = shape[-1 - dimensions]
+    for axis in range(-1, -1 - dimensions, -1):
+        strides.insert(1, step)
+        step = step * shape[axis]
+    return where(batched, ints([step, *strides]), ints(strides))

@@ -1,122 +1,170 @@
 """Advanced indexing: `x[i]`, `x[:, i, j]`, `x[mask]` and what is written there.
 
 A single index tensor has kernels of its own; anything else is put together from operators on flat
-places (csrc/device_kernels/composed/advanced_indexing.cpp).
+indices (csrc/device_kernels/composed/advanced_indexing.cpp).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.indexing.gather_scatter import SELECT, ranges
+from torch_outboard.ops.indexing.gather_scatter import SLICE_WIDTH, launch_select, shared_ranges
+from torch_outboard.ops.requirements import Requirement, of_dtype
 from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, Result, templated
-
-# Where the only index tensor stands, and what it selects. Later dimensions are not mentioned.
-SINGLE_INDEX = {
-    "d": "len(indices) - 1",
-    "n": "size(self, d)",
-    "selected": "sizes(self)[:d] + sizes(index) + sizes(self)[d + 1:]",
-    "after": "prod(sizes(self)[d + 1:])",
-}
-SINGLE_CONDITIONS = ["sum(indices) == 1", "d < dims(self)", "n > 0 || numel(index) == 0"]
-INDEX_DTYPES = {"index": "int32 int64"}  # uint8 would be a mask
-# How many places a work item of index_put takes one after the other. Sums are always in order.
-IN_ORDER = "max(numel(index), 1)"
-# Of so many the last of equal ones wins on a GPU, too: groups look through all of them.
-FEW_PLACES = 65_536
-BLOCK = f"deterministic || ordered ? {IN_ORDER} : group_lanes > 1 ? 1 : 4096"
-BLOCKS = "prod(sizes(self)[:d]) * ((numel(index) + block - 1) // block)"
-
-
-def put(accumulate: bool) -> Row:
-    """Values, or a single one, at the places of one index tensor."""
-    return templated(
-        "_index_put_impl_",
-        "places_in_order index_put",
-        [
-            Launch("index_put", f"after == 0 ? 0 : {BLOCKS}", when="after < 32 && !ordered"),
-            Launch(
-                "index_put_slices",
-                f"{BLOCKS} * ((after + 255) // 256) * ranges",  # OB_SLICE
-                groups=True,
-                when="after >= 32 || ordered",
-            ),
-        ],
-        dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulate else EVERY,
-        operands="self index=indices[-1] values",
-        accepts=INDEX_DTYPES,
-        results=Result("out", initial="self"),
-        let=SINGLE_INDEX
-        | {
-            "ordered": "group_lanes > 1"
-            + ("" if accumulate else f" && (deterministic || numel(index) <= {FEW_PLACES})"),
-            "block": IN_ORDER if accumulate else BLOCK,
-            "slices": "prod(sizes(self)[:d]) * ((after + 255) // 256)",
-            "ranges": f"ordered ? ({ranges('slices', 'numel(index)')}) : 1",
-        },
-        conditions=[
-            *SINGLE_CONDITIONS,
-            "accumulate" if accumulate else "!accumulate",
-            "numel(values) == 1 || sizes(values) == selected",
-        ],
-        numbers={
-            "n": "n",
-            "count": "numel(index)",
-            "after": "after",
-            "block": "block",
-            "ranges": "ranges",
-            "single_value": "numel(values) == 1",
-        },
-        constants={"ACCUMULATE": str(int(accumulate)), "ORDERED": "ordered"},
-        items_of="" if accumulate else "self values out",
-        reports="IndexError",
-        family="indexing",
-    )
-
-
-def by_single_index() -> list[Row]:
-    """Operators with one index tensor and nothing for the dimensions before it."""
-    return [
-        templated(
-            "index.Tensor index.Tensor_out _unsafe_index.Tensor",
-            "index_select",
-            SELECT,
-            dtypes=EVERY,
-            operands="self index=indices[-1]",
-            accepts=INDEX_DTYPES,
-            results=Result("out", "selected"),
-            let=SINGLE_INDEX,
-            # Otherwise the result has another order in memory.
-            conditions=[*SINGLE_CONDITIONS, "row_major(self) && row_major(index)"],
-            numbers={"n": "n", "count": "numel(index)", "after": "after"},
-            constants={"WRAP": "1"},
-            items_of="self out",
-            reports="IndexError",
-            family="indexing",
-        ),
-        put(accumulate=False),
-        put(accumulate=True),
-    ]
-
-
-def by_lists() -> list[Row]:
-    """Operators with one index tensor, mask or nothing per dimension."""
-    common: dict[str, Any] = {
-        "cpu_arguments": True,
-        "reports": "IndexError",
-        "family": "indexing",
-    }
-    return [
-        composed("index.Tensor index.Tensor_out", "index", **common),
-        composed(
-            "_unsafe_index.Tensor", "index", requires={"indices": "dtype int32 int64"}, **common
-        ),
-        composed("_index_put_impl_", "index_put", **common),
-    ]
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymInts,
+    SymTensor,
+    SymTensors,
+    ceil_div,
+    maximum,
+    where,
+)
+from torch_outboard.ops.template import Plan, template
 
 
 def rows() -> list[Row]:
     """Every row."""
     return [*by_single_index(), *by_lists()]
+
+
+def by_single_index() -> list[Row]:
+    """Operators with one index tensor and nothing for the dimensions before it."""
+    return [index(), put(accumulates=False), put(accumulates=True)]
+
+
+INDEX_DTYPES = {"index": (torch.int32, torch.int64)}  # uint8 would be a mask
+# Of so many the last of equal ones wins on a GPU, too: groups look through all of them.
+FEW_INDICES = 65_536
+
+
+class _Selection(NamedTuple):
+    """What the only index tensor selects. `indices` do not mention later dimensions."""
+
+    total: SymInt  # of indices
+    n: SymInt  # size of the dimension that they are for
+    shape: SymInts
+    before: SymInt  # elements of the dimensions before it
+    after: SymInt  # and behind it
+
+
+def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTensor) -> _Selection:
+    d = indices.len() - 1
+    n, count = self.size(d), index.numel()
+    plan.require(indices.given().sum() == 1, d < self.dim(), (n > 0) | (count == 0))
+    before, after = self.shape[:d], self.shape[d + 1 :]
+    return _Selection(count, n, before + index.shape + after, before.prod(), after.prod())
+
+
+def index() -> Row:
+    """Slices at the indices of one tensor."""
+
+    @template(
+        "index.Tensor index.Tensor_out _unsafe_index.Tensor",
+        "index_select",
+        dtypes=EVERY,
+        accepts=INDEX_DTYPES,
+        moves=("self", "out"),
+        reports="IndexError",
+        family="indexing",
+    )
+    def definition(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
+        index = plan.operand("index", indices[-1])
+        selected = _selection(plan, self, indices, index)
+        # Otherwise the result has another order in memory.
+        plan.require(self.is_contiguous() & index.is_contiguous())
+        out = plan.result("out", selected.shape)
+        plan.parameters(n=selected.n, count=selected.total, after=selected.after)
+        plan.constants(WRAP=1)
+        launch_select(plan, out, selected.after)
+
+    return definition
+
+
+def _in_order(plan: Plan, count: SymInt, accumulates: bool) -> SymBool:
+    """Whether groups of a GPU write in the order of the indices; sums always are in order."""
+    if accumulates:
+        return ~plan.on_processor
+    return ~plan.on_processor & (plan.deterministic | (count <= FEW_INDICES))
+
+
+def _block(plan: Plan, count: SymInt, ordered: SymBool, accumulates: bool) -> SymInt:
+    """How many indices a work-item takes one after the other."""
+    every = maximum(count, 1)
+    if accumulates:
+        return every
+    return where(plan.deterministic | ordered, every, where(plan.on_processor, 4096, 1))
+
+
+def put(accumulates: bool) -> Row:
+    """Values, or a single one, written at the indices of one tensor, or added there."""
+
+    @template(
+        "_index_put_impl_",
+        "places_in_order index_put",
+        dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulates else EVERY,
+        shapes_only=("values",),  # an operand, but behind the index
+        accepts=INDEX_DTYPES,
+        moves=() if accumulates else ("self", "values", "out"),
+        reports="IndexError",
+        family="indexing",
+    )
+    def definition(
+        plan: Plan, self: SymTensor, indices: SymTensors, values: SymTensor, accumulate: SymBool
+    ) -> None:
+        index = plan.operand("index", indices[-1])
+        plan.operand("values", values)
+        selected = _selection(plan, self, indices, index)
+        single_value = values.numel() == 1
+        plan.require(
+            accumulate if accumulates else ~accumulate,
+            single_value | (values.shape == selected.shape),
+        )
+        count, after = selected.total, selected.after
+        ordered = _in_order(plan, count, accumulates)
+        block = _block(plan, count, ordered, accumulates)
+        blocks = selected.before * ceil_div(count, block)
+        widths = ceil_div(after, SLICE_WIDTH)
+        ranges = where(ordered, shared_ranges(selected.before * widths, count), 1)
+
+        plan.result("out", initial=self)
+        plan.parameters(
+            n=selected.n,
+            count=count,
+            after=after,
+            block=block,
+            ranges=ranges,
+            single_value=single_value,
+        )
+        plan.constants(ACCUMULATE=accumulates, ORDERED=ordered)
+        in_slices = (after >= 32) | ordered
+        plan.launch("index_put", where(after == 0, 0, blocks), when=~in_slices)
+        plan.launch("index_put_slices", groups=blocks * widths * ranges, when=in_slices)
+
+    return definition
+
+
+def by_lists() -> list[Row]:
+    """Operators with one index tensor, mask or nothing per dimension."""
+    integers = of_dtype(torch.int32, torch.int64)
+    return [
+        _by_list("index.Tensor index.Tensor_out", "index"),
+        _by_list("_unsafe_index.Tensor", "index", requires={"indices": integers}),
+        _by_list("_index_put_impl_", "index_put"),
+    ]
+
+
+def _by_list(overloads: str, body: str, requires: Mapping[str, Requirement] | None = None) -> Row:
+    return composed(
+        overloads,
+        body,
+        requires=requires,
+        cpu_arguments=True,
+        reports="IndexError",
+        family="indexing",
+    )

@@ -1,26 +1,27 @@
-"""Operators that read and write at places given by index tensors and masks, made of others."""
+"""Operators that read and write elements at indices, or that masks select, made of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.requirements import of_dtype, of_dtype_of
 from torch_outboard.ops.row import EVERY, FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
 
 REAL = (*FLOATS, *INTEGERS)
 
 
 def rows() -> list[Row]:
     """Every row."""
-    return [*_along_dimension(), *_of_flat_places(), *_with_masks()]
+    return [*_along_dimension(), *_of_flat_indices(), *_with_masks()]
 
 
 def _expanded(index: Tensor, d: int, like: Tensor) -> Tensor:
-    # A tensor of one dimension for a tensor of the shape of what it selects.
+    # Indices of one dimension, for a tensor of the shape of what they select.
     shape = [1] * like.dim()
     shape[d] = index.numel()
     return index.reshape(shape).expand(like.shape)
@@ -68,8 +69,8 @@ def _index_reduce_(
 ) -> Tensor:
     what = _at_least_1d(source)
     d = _wrapped(dim, self)
-    places = _expanded(index, d, what)
-    _at_least_1d(self).scatter_reduce_(d, places, what, reduce, include_self=include_self)
+    indices = _expanded(index, d, what)
+    _at_least_1d(self).scatter_reduce_(d, indices, what, reduce, include_self=include_self)
     return self
 
 
@@ -79,70 +80,114 @@ def _index_reduce(
     return _index_reduce_(_row_major(self), dim, index, source, reduce, include_self)
 
 
-def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | complex) -> Tensor:
     flat = _at_least_1d(self)
     d = _wrapped(dim, self)
     shape = list(flat.shape)
     shape[d] = index.numel()
-    places = torch.where(index < 0, index + flat.size(d), index)
+    indices = torch.where(index < 0, index + flat.size(d), index)
     if isinstance(value, Tensor):
         require(self.is_complex() or not value.is_complex())
         what = value.to(self.device).to(self.dtype).expand(shape)
-        flat.scatter_(d, _expanded(places, d, what), what)
+        flat.scatter_(d, _expanded(indices, d, what), what)
     else:
-        flat.scatter_(d, _expanded(places, d, flat.new_empty([1]).expand(shape)), value)
+        flat.scatter_(d, _expanded(indices, d, flat.new_empty([1]).expand(shape)), value)
     return self
+
+
+def _not_empty(self: SymTensor, index: SymTensor) -> SymBool:
+    # PyTorch's meta functions look at the first slice, which is not always there.
+    return (index.numel() > 0) & (self.numel() > 0)
+
+
+def _not_empty_vector(self: SymTensor, index: SymTensor) -> SymBool:
+    return _not_empty(self, index) & (self.dim() < 2)
+
+
+def _not_empty_slices(self: SymTensor, index: SymTensor) -> SymBool:
+    return _not_empty(self, index) & (self.dim() > 1)
+
+
+def _dim_in_range(self: SymTensor, dim: SymInt, index: SymTensor) -> SymBool:
+    dims = maximum(self.dim(), 1)
+    return (index.dim() < 2) & (-dims <= dim) & (dim < dims) & (self.numel() > 0)
+
+
+def _dim_in_range_for_value(
+    self: SymTensor, dim: SymInt, index: SymTensor, value: SymTensor
+) -> SymBool:
+    return _dim_in_range(self, dim, index) & (value.dim() == 0)
+
+
+def _as_many_elements(self: SymTensor, index: SymTensor, source: SymTensor) -> SymBool:
+    return (index.numel() == source.numel()) & ((self.numel() > 0) | (index.numel() == 0))
+
+
+def _repeats_in_vector(repeats: SymTensor) -> SymBool:
+    return repeats.dim() == 1
+
+
+def _size_in_range(size: SymInt) -> SymBool:
+    return size >= 0
 
 
 def _along_dimension() -> list[Row]:
     """Operators with one index tensor for one dimension."""
-    in_range = ["dims(index) < 2", "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)"]
-    forms: list[tuple[str, Callable[..., Any], Callable[..., Any], Any]] = [
-        ("index_add", _index_add, _index_add_, EVERY),
-        ("index_copy", _index_copy, _index_copy_, EVERY),
-        ("index_reduce", _index_reduce, _index_reduce_, REAL),
-    ]
-    # Which exception wrong indices raise on CPU.
-    errors = {
-        "index_add": [("dims(self) < 2", "IndexError"), ("dims(self) > 1", "RuntimeError")],
-    }
+    add, copy, reduce = "index_add", "index_copy", "index_reduce"
     return [
-        *(
-            composed(
-                overloads,
-                body,
-                dtypes=dtypes,
-                # PyTorch's meta functions look at the first slice, which is not always there.
-                conditions=["numel(index) > 0", "numel(self) > 0", dimensions],
-                reports=error,
-                family="indexing",
-            )
-            for name, functional, in_place, dtypes in forms
-            for dimensions, error in errors.get(name, [("dims(self) >= 0", "IndexError")])
-            for overloads, body in ((f"{name} {name}.out", functional), (f"{name}_", in_place))
+        # CPU raises another exception for wrong indices of vectors.
+        *_in_both_forms(add, _index_add, _index_add_, condition=_not_empty_vector),
+        *_in_both_forms(
+            add, _index_add, _index_add_, condition=_not_empty_slices, reports="RuntimeError"
         ),
-        *(
-            composed(
-                f"index_fill_.{value}",
-                _index_fill_,
-                conditions=[*in_range, *more, "numel(self) > 0"],
-                requires={"index": "dtype int64"},
-                reports="IndexError",
-                family="indexing",
-            )
-            for value, more in (("int_Scalar", []), ("int_Tensor", ["dims(value) == 0"]))
-        ),
+        *_in_both_forms(copy, _index_copy, _index_copy_),
+        *_in_both_forms(reduce, _index_reduce, _index_reduce_, dtypes=REAL),
+        _index_fill("index_fill_.int_Scalar", _dim_in_range),
+        _index_fill("index_fill_.int_Tensor", _dim_in_range_for_value),
     ]
+
+
+def _in_both_forms(
+    name: str,
+    functional: Callable[..., Tensor],
+    in_place: Callable[..., Tensor],
+    *,
+    dtypes: Sequence[torch.dtype] = EVERY,
+    condition: Callable[..., SymBool] = _not_empty,
+    reports: str = "IndexError",
+) -> list[Row]:
+    return [
+        composed(
+            overloads,
+            body,
+            dtypes=dtypes,
+            condition=condition,
+            reports=reports,
+            family="indexing",
+        )
+        for overloads, body in ((f"{name} {name}.out", functional), (f"{name}_", in_place))
+    ]
+
+
+def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Row:
+    return composed(
+        overload,
+        _index_fill_,
+        requires={"index": of_dtype(torch.int64)},
+        condition=condition,
+        reports="IndexError",
+        family="indexing",
+    )
 
 
 def _put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     flat = self.reshape(-1)
-    places = index.reshape(-1)
-    places = torch.where(places < 0, places + flat.numel(), places)
+    indices = index.reshape(-1)
+    indices = torch.where(indices < 0, indices + flat.numel(), indices)
     if accumulate:
-        flat.scatter_add_(0, places, source.reshape(-1))
+        flat.scatter_add_(0, indices, source.reshape(-1))
     else:
-        flat.scatter_(0, places, source.reshape(-1))
+        flat.scatter_(0, indices, source.reshape(-1))
     if not self.is_contiguous():
         self.copy_(flat.reshape(self.shape))
     return self
@@ -173,23 +218,20 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
 
 
-def _of_flat_places() -> list[Row]:
-    """Operators whose places count through the whole tensor."""
+def _of_flat_indices() -> list[Row]:
+    """Operators whose indices count through the whole tensor."""
     return [
         *(
             composed(
                 "put_",
                 _put_,
-                conditions=[
-                    "numel(index) == numel(source)",
-                    "numel(self) > 0 || numel(index) == 0",
-                ],
                 requires={
-                    "accumulate": str(accumulate),
-                    "index": "dtype int64",
-                    "source": "dtype of self",
+                    "accumulate": accumulate,
+                    "index": of_dtype(torch.int64),
+                    "source": of_dtype_of("self"),
                 },
-                # Which of several elements for one place stays is for PyTorch to forbid.
+                condition=_as_many_elements,
+                # Which of several elements for one index stays is for PyTorch to forbid.
                 alert="" if accumulate else "put_",
                 reports="IndexError",
                 family="indexing",
@@ -199,25 +241,25 @@ def _of_flat_places() -> list[Row]:
         composed(
             "repeat_interleave.Tensor",
             _repeat_interleave,
-            conditions=["dims(repeats) == 1"],
-            requires={"repeats": "dtype int32 int64"},
+            requires={"repeats": of_dtype(torch.int32, torch.int64)},
+            condition=_repeats_in_vector,
             family="indexing",
         ),
     ]
 
 
 def _nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
-    places = self.nonzero()[:size]
+    indices = self.nonzero()[:size]
     padding = torch.full(
-        [size - places.size(0), self.dim()], fill_value, dtype=torch.int64, device=self.device
+        [size - indices.size(0), self.dim()], fill_value, dtype=torch.int64, device=self.device
     )
-    return torch.cat([places, padding])
+    return torch.cat([indices, padding])
 
 
 def _masked_select(self: Tensor, mask: Tensor) -> Tensor:
     x, m = torch.broadcast_tensors(self, mask)
-    places = m.reshape(-1).nonzero().reshape(-1)
-    selected: Tensor = x.reshape(-1).index_select(0, places)
+    indices = m.reshape(-1).nonzero().reshape(-1)
+    selected: Tensor = x.reshape(-1).index_select(0, indices)
     return selected
 
 
@@ -226,9 +268,9 @@ def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     counts = m.cumsum(0)
     if m.numel() > 0:
         require(int(counts[-1].item()) <= source.numel())
-    places = torch.clamp(counts - 1, 0)
+    indices = torch.clamp(counts - 1, 0)
     if source.numel() > 0 and m.numel() > 0:
-        what = source.reshape(-1).index_select(0, places)
+        what = source.reshape(-1).index_select(0, indices)
         self.copy_(torch.where(m, what, self.reshape(-1)).reshape(self.shape))
     return self
 
@@ -239,19 +281,19 @@ def _with_masks() -> list[Row]:
         composed(
             "nonzero_static nonzero_static.out",
             _nonzero_static,
-            conditions=["size >= 0"],
+            condition=_size_in_range,
             family="indexing",
         ),
         composed(
             "masked_select masked_select.out",
             _masked_select,
-            requires={"mask": "dtype bool"},
+            requires={"mask": of_dtype(torch.bool)},
             family="indexing",
         ),
         composed(
             "masked_scatter_",
             _masked_scatter_,
-            requires={"mask": "dtype bool", "source": "dtype of self"},
+            requires={"mask": of_dtype(torch.bool), "source": of_dtype_of("self")},
             family="indexing",
         ),
     ]

@@ -1,312 +1,464 @@
-"""Operators that read and write at places given by index tensors."""
+"""Operators that read and write elements at the indices in tensors."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row, template
-from torch_outboard.ops.template import Launch, Result, templated
+import torch
 
-# uint8 where there is no index at all, which PyTorch lets through.
-INDEX_DTYPES = {"index": "int32 int64 uint8"}
-# Of index_select.cl: `after` elements of a slice lie together.
-SELECT = [
-    Launch("select_elements", "numel(out)", when="after < 32"),
-    Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
-]
+from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import (
+    Bool,
+    Int,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymString,
+    SymTensor,
+    ceil_div,
+    maximum,
+    minimum,
+    where,
+    wrap,
+)
+from torch_outboard.ops.template import ANY, Body, Plan, template
+
 REAL = (*FLOATS, *INTEGERS)
+# uint8 where there is no index at all, which PyTorch lets through.
+INDEX_DTYPES = {"index": (torch.int32, torch.int64, torch.uint8)}
 
 
-def ranges(groups: str, count: str) -> str:
-    """How many groups of a GPU share `count` places, as in places_in_order.cl, a power of two."""
-    return (
-        f"{count} < 256 || ({groups}) >= 512 ? 1 : ({groups}) >= 64 ? 16 : ({groups}) >= 8 ? 128"
-        " : 512"
-    )
-
-
-LINES_OF_INDEX = "numel(index) // max(size(index, d), 1)"
-# The index repeats along the last dimension: it names slices.
-SLICES = "dims(index) > 1 && d < dims(index) - 1 && stride(index, -1) == 0 && size(index, -1) > 1"
-# On a GPU a group takes a line whose elements are adjacent, and where there are few long ones.
-GROUPED = (
-    f"group_lanes > 1 && !({SLICES}) && size(index, d) >= 64"
-    f" && (d == dims(index) - 1 || {LINES_OF_INDEX} < 1024 * processors)"
-)
-
-LINES: dict[str, Any] = {
-    "operands": "self index",
-    "let": {
-        "d": "wrap(dim, dims(self))",
-        "lines": LINES_OF_INDEX,
-        "grouped": GROUPED,
-        "slices": "max(size(index, -1), 1)",
-        "groups": "grouped ? lines : lines // slices * ((slices + 255) // 256)",  # OB_SLICE
-        "ranges": f"group_lanes > 1 ? ({ranges('groups', 'size(index, d)')}) : 1",
-    },
-    "results": Result("out", initial="self"),
-    "strided": "index out",
-    "numbers": {
-        "dim": "d",
-        "n": "size(index, d)",
-        "size": "size(out, d)",
-        "ranges": "ranges",
-        "index_stride": "stride(index, d)",
-        "out_stride": "stride(out, d)",
-    },
-    "reports": "RuntimeError",
-    "family": "indexing",
-}
-LINES_OF_SRC: dict[str, Any] = LINES | {
-    "operands": "self index src",
-    "strided": "index src out",
-    "numbers": LINES["numbers"] | {"src_stride": "stride(src, d)"},
-}
-ADJACENT = 32  # OB_ADJACENT in scatter.cl, on a processor
-LINE_ITEMS = (
-    "grouped ? lines * ranges * group_lanes : "
-    "group_lanes > 1 || dims(index) == 0 || d == dims(index) - 1 ? lines : "
-    f"lines // slices * ((slices + {ADJACENT - 1}) // {ADJACENT})"
-)
-
-# Of GROUPED in scatter_lines.cl: whether groups share a line.
-SHARED = "grouped ? (ranges > 1 ? 2 : 1) : 0"
-SCATTER = "places_in_order scatter scatter_lines scatter_slices"
-SCATTER_REDUCE = (
-    "template",
-    "places_in_order",
-    "scatter",
-    "scatter_reduce",
-    "scatter_lines",
-    "scatter_slices",
-)
-SLICE_ITEMS = "groups * ranges"
-
-
-def scatter(overloads: str, meta: str) -> Row:
-    """`out` with elements of `src`, or a number, at the places of `index`."""
-    of_src = ".src" in meta
-    return templated(
-        overloads,
-        SCATTER,
-        [
-            Launch("scatter", LINE_ITEMS, when=f"!({SLICES})"),
-            Launch("scatter_slices", SLICE_ITEMS, groups=True, when=SLICES),
-        ],
-        dtypes=EVERY,
-        accepts=INDEX_DTYPES,
-        items_of="self src out" if of_src else "self out",
-        scalars="" if of_src else "value",
-        constants={"GROUPED": SHARED},
-        meta=meta,
-        **(LINES_OF_SRC if of_src else LINES),
-    )
-
-
-def scatter_reduce(
-    overloads: str, meta: str, reduce: str, include_self: str = "1", scalar: bool = False
-) -> list[Row]:
-    """The same, combined with what is there: a row for numbers and one for flags."""
-    counts = f"(({reduce}) == 4 || !({include_self}))"
-    return [
-        templated(
-            overloads,
-            "scatter",
-            [
-                Launch("scatter_reduce", LINE_ITEMS, when=f"{counts} || !({SLICES})"),
-                Launch("scatter_slices", SLICE_ITEMS, groups=True, when=f"!({counts}) && {SLICES}"),
-            ],
-            dtypes=dtypes,
-            accepts=INDEX_DTYPES,
-            scalars="value" if scalar else "",
-            temporaries=[
-                Result(
-                    "count",
-                    f"{counts} ? ({LINES_OF_INDEX}) * size(self, d) : 1",
-                    "int32",
-                    initial="0",
-                )
-            ],
-            constants={
-                "REDUCE": reduce,
-                "INCLUDE_SELF": include_self,
-                "BOOLEAN": boolean,
-                "GROUPED": SHARED,
-            },
-            meta=meta,
-            conditions=conditions,
-            **(LINES if scalar else LINES_OF_SRC),
-        )
-        | {"source": "".join(map(template, SCATTER_REDUCE))}
-        for dtypes, boolean, conditions in (
-            (REAL, "0", []),
-            # As on CPU: there is no order, and no mean.
-            (COMPLEX, "0", [f"({reduce}) != 2 && ({reduce}) != 3"]),
-            (BOOL, "1", [f"({reduce}) != 4"]),
-        )
-    ]
+def rows() -> list[Row]:
+    """Every row."""
+    return [*assertions(), gather(), *along_dimension(), *of_flat_indices()]
 
 
 def along_dimension() -> list[Row]:
     """Operators with one index tensor for one dimension, which kernels walk along."""
-    reduce_code = (
-        'reduce == "sum" ? 0 : reduce == "prod" ? 1 : reduce == "amax" ? 2 : '
-        'reduce == "amin" ? 3 : 4'
+    return [
+        index_select(),
+        scatter_src(),
+        scatter_value(),
+        *(
+            define(dtypes)
+            for define in (scatter_src_reduce, scatter_value_reduce, scatter_add, scatter_reduce)
+            for dtypes in (REAL, COMPLEX, BOOL)
+        ),
+    ]
+
+
+def of_flat_indices() -> list[Row]:
+    """Operators whose indices count through the whole tensor."""
+    return [take(), nonzero()]
+
+
+# ---- Reading
+
+GATHER_ADJACENT = 64  # OB_ADJACENT in gather.cl: elements of a work-item, on a processor
+
+
+def launch_select(plan: Plan, out: SymTensor, after: SymInt) -> None:
+    """Launches index_select.cl; `after` elements of a slice lie together."""
+    plan.launch("select_elements", out.numel(), when=after < 32)
+    plan.launch("select_slices", groups=out.numel() // after, when=after >= 32)
+
+
+def index_select() -> Row:
+    """Slices of a tensor."""
+
+    @template(
+        "index_select index_select.out",
+        "index_select",
+        dtypes=EVERY,
+        accepts=INDEX_DTYPES,
+        moves=("self", "out"),
+        reports="IndexError",
+        family="indexing",
     )
-    return [
-        templated(
-            "index_select index_select.out",
-            "index_select",
-            SELECT,
-            dtypes=EVERY,
-            operands="self index",
-            accepts=INDEX_DTYPES,
-            let={
-                "d": "wrap(dim, dims(self))",
-                "selected": "dims(self) > 0 ? set(sizes(self), d, numel(index)) : sizes(self)",
-                "after": "prod(sizes(self)[d + 1:])",
-            },
-            conditions=[
-                "dims(index) < 2",
-                "dims(self) > 0 || numel(index) == 1",
-                "dims(self) == 0 || size(self, d) > 0 || numel(index) == 0",
-            ],
-            results=Result("out", "selected"),
-            numbers={
-                "n": "size(self, d)",
-                "count": "numel(index)",
-                "after": "after",
-            },
-            items_of="self out",
-            reports="IndexError",
-            family="indexing",
-        ),
-        scatter("scatter.src scatter.src_out scatter_.src", "aten::scatter.src"),
-        scatter("scatter.value scatter.value_out scatter_.value", "aten::scatter.value"),
-        *scatter_reduce(
-            "scatter.reduce scatter.reduce_out scatter_.reduce",
-            "aten::scatter.reduce",
-            'reduce == "add" ? 0 : 1',
-        ),
-        *scatter_reduce(
-            "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
-            "aten::scatter.value_reduce",
-            'reduce == "add" ? 0 : 1',
-            scalar=True,
-        ),
-        *scatter_reduce("scatter_add scatter_add.out scatter_add_", "aten::scatter_add", "0"),
-        *scatter_reduce(
-            "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two",
-            "aten::scatter_reduce.two",
-            f"({reduce_code})",
-            "include_self",
-        ),
-    ]
+    def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
+        d = wrap(dim, self.dim())
+        n, count = self.size(d), index.numel()
+        plan.require(
+            index.dim() < 2,
+            (self.dim() > 0) | (count == 1),
+            (self.dim() == 0) | (n > 0) | (count == 0),
+        )
+        after = self.shape[d + 1 :].prod()
+        out = plan.result("out", where(self.dim() > 0, self.shape.replace(d, count), self.shape))
+        plan.parameters(n=n, count=count, after=after)
+        launch_select(plan, out, after)
+
+    return definition
 
 
-def of_flat_places() -> list[Row]:
-    """Operators whose places count through the whole tensor."""
-    blocks = "min(max(n // (group_lanes == 1 ? 64 : 4096), 1), 4096)"
-    return [
-        templated(
-            "take take.out",
-            "index_select",
-            Launch("select_elements", "numel(index)"),
-            dtypes=EVERY,
-            operands="self index",
-            accepts={"index": "int64"},
-            conditions=["numel(self) > 0 || numel(index) == 0"],
-            results=Result("out", "sizes(index)"),
-            numbers={"n": "numel(self)", "count": "numel(index)", "after": "1"},
-            constants={"WRAP": "1"},
-            items_of="self out",
-            reports="IndexError",
-            family="indexing",
-        ),
-        templated(
-            "nonzero nonzero.out",
-            "nonzero",
-            [
-                Launch("count_blocks", "blocks * group_lanes"),
-                Launch("add_counts", "1"),
-                Launch("write_places", "blocks * group_lanes"),
-            ],
-            dtypes=EVERY,
-            results=Result("out", "[total, dims(self)]", "int64", strides="[1, total]"),
-            temporaries=[Result("starts", "blocks + 1", "int64")],
-            let={"n": "numel(self)", "blocks": blocks},
-            conditions=["dims(self) <= 16"],
-            numbers={
-                "n": "n",
-                "block": "(n + blocks - 1) // blocks",
-                "blocks": "blocks",
-                "dims": "dims(self)",
-            },
-            lists={"size": "sizes(self)"},
-            strided="out",
-            reads={"total": "starts"},
-            read_after=2,
-            family="indexing",
-        ),
-    ]
+def gather() -> Row:
+    """Elements along a dimension."""
+
+    @template(
+        "gather gather.out",
+        "gather",
+        dtypes=EVERY,
+        accepts=INDEX_DTYPES,
+        meta="aten::gather",
+        moves=("self", "out"),
+        strided=("self", "index"),
+        reports="RuntimeError",
+        family="indexing",
+    )
+    def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
+        d = wrap(dim, self.dim())
+        out = plan.result()
+        plan.parameters(dim=d, n=self.size(d), stride=self.stride(d))
+        width = out.size(-1)
+        runs = out.numel() // maximum(width, 1) * ceil_div(width, GATHER_ADJACENT)
+        plan.launch("gather", where(plan.on_processor, runs, out.numel()))
+
+    return definition
+
+
+def take() -> Row:
+    """Elements of a tensor as if it had one dimension."""
+
+    @template(
+        "take take.out",
+        "index_select",
+        dtypes=EVERY,
+        accepts={"index": (torch.int64,)},
+        moves=("self", "out"),
+        reports="IndexError",
+        family="indexing",
+    )
+    def definition(plan: Plan, self: SymTensor, index: SymTensor) -> None:
+        plan.require((self.numel() > 0) | (index.numel() == 0))
+        plan.result("out", index.shape)
+        plan.parameters(n=self.numel(), count=index.numel(), after=1)
+        plan.constants(WRAP=1)
+        plan.launch("select_elements", index.numel())
+
+    return definition
+
+
+def nonzero() -> Row:
+    """Indices of elements that are not zero."""
+
+    @template("nonzero nonzero.out", "nonzero", dtypes=EVERY, strided=("out",), family="indexing")
+    def definition(plan: Plan, self: SymTensor) -> None:
+        plan.require(self.dim() <= 16)
+        n = self.numel()
+        least = where(plan.on_processor, 64, 4096)
+        blocks = minimum(maximum(n // least, 1), 4096)
+        starts = plan.temporary("starts", blocks + 1, torch.int64)
+        plan.parameters(
+            n=n, block=ceil_div(n, blocks), blocks=blocks, dims=self.dim(), size=self.shape
+        )
+        plan.launch("count_blocks", blocks * plan.group_lanes)
+        plan.launch("add_counts", 1)
+        total = plan.read(starts)
+        plan.result("out", [total, self.dim()], torch.int64, strides=[1, total])
+        plan.launch("write_places", blocks * plan.group_lanes)
+
+    return definition
+
+
+# ---- Writing
+
+SCATTER_ADJACENT = 32  # OB_ADJACENT in scatter.cl: lines of a work-item, on a processor
+SLICE_WIDTH = 256  # OB_SLICE in scatter_slices.cl and index_put.cl
+# Of GROUPED in scatter_lines.cl.
+NO_GROUPS, LINE_OF_GROUP, LINE_OF_GROUPS = range(3)
+# Of REDUCE in scatter_reduce.cl.
+SUM, PROD, AMAX, AMIN, MEAN = range(5)
+
+
+def shared_ranges(groups: Int, count: SymInt) -> SymInt:
+    """How many groups of a GPU share `count` indices, as in places_in_order.cl: a power of two.
+
+    Args:
+        groups: how many there would be without sharing.
+        count: indices that each of them goes through.
+    """
+    few = where(groups >= 64, 16, where(groups >= 8, 128, 512))
+    return where((count < 256) | (groups >= 512), 1, few)
+
+
+class _Lines(NamedTuple):
+    """The lines of an index tensor along a dimension, and how kernels go through them."""
+
+    dim: SymInt
+    length: SymInt
+    total: SymInt
+    name_slices: SymBool  # the index repeats along the last dimension
+    grouping: SymInt  # one of NO_GROUPS, LINE_OF_GROUP, LINE_OF_GROUPS
+    ranges: SymInt  # groups that share a line or a slice
+    items: SymInt  # of kernels that take elements one by one
+    slice_groups: SymInt  # of kernels that take slices
+
+
+def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Lines:
+    d = wrap(dim, self.dim())
+    length, last, cpu = index.size(d), index.dim() - 1, plan.on_processor
+    count = index.numel() // maximum(length, 1)
+    width = maximum(index.size(-1), 1)
+    repeats = (index.stride(-1) == 0) & (index.size(-1) > 1)
+    name_slices = (index.dim() > 1) & (d < last) & repeats
+    # On a GPU a group takes a line whose elements are adjacent, and where there are few long ones.
+    worthwhile = (d == last) | (count < 1024 * plan.processors)
+    grouped = ~cpu & ~name_slices & (length >= 64) & worthwhile
+    groups = where(grouped, count, count // width * ceil_div(width, SLICE_WIDTH))
+    ranges = where(cpu, 1, shared_ranges(groups, length))
+    runs = count // width * ceil_div(width, SCATTER_ADJACENT)
+    single_lines = ~cpu | (index.dim() == 0) | (d == last)
+    return _Lines(
+        dim=d,
+        length=length,
+        total=count,
+        name_slices=name_slices,
+        grouping=where(grouped, where(ranges > 1, LINE_OF_GROUPS, LINE_OF_GROUP), NO_GROUPS),
+        ranges=ranges,
+        items=where(grouped, count * ranges * plan.group_lanes, where(single_lines, count, runs)),
+        slice_groups=groups * ranges,
+    )
+
+
+def _result_of_lines(plan: Plan, lines: _Lines, self: SymTensor, index: SymTensor) -> None:
+    """Makes the result, and passes what all kernels get."""
+    d = lines.dim
+    out = plan.result("out", initial=self)
+    plan.parameters(
+        dim=d,
+        n=lines.length,
+        size=out.size(d),
+        ranges=lines.ranges,
+        index_stride=index.stride(d),
+        out_stride=out.stride(d),
+    )
+    plan.constants(GROUPED=lines.grouping)
+
+
+def _scattering(
+    overloads: str,
+    kernels: str,
+    dtypes: Sequence[torch.dtype],
+    *,
+    src: bool = True,
+    moves: Sequence[str] = (),
+) -> Callable[[Body], Row]:
+    """What all scatter operators have in common, with or without a tensor `src`."""
+    return template(
+        overloads,
+        kernels,
+        dtypes=dtypes,
+        accepts=INDEX_DTYPES,
+        strided=("index", "src", "out") if src else ("index", "out"),
+        moves=moves,
+        meta=f"aten::{overloads.split()[0]}",
+        reports="RuntimeError",
+        family="indexing",
+    )
+
+
+SCATTER = "places_in_order scatter scatter_lines scatter_slices"
+
+
+def _launch_scatter(plan: Plan, lines: _Lines) -> None:
+    plan.launch("scatter", lines.items, when=~lines.name_slices)
+    plan.launch("scatter_slices", groups=lines.slice_groups, when=lines.name_slices)
+
+
+def scatter_src() -> Row:
+    """Elements of a tensor, written at indices."""
+
+    @_scattering(
+        "scatter.src scatter.src_out scatter_.src", SCATTER, EVERY, moves=("self", "src", "out")
+    )
+    def definition(
+        plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src: SymTensor
+    ) -> None:
+        lines = _lines_of(plan, self, dim, index)
+        _result_of_lines(plan, lines, self, index)
+        plan.parameters(src_stride=src.stride(lines.dim))
+        _launch_scatter(plan, lines)
+
+    return definition
+
+
+def scatter_value() -> Row:
+    """A number, written at indices."""
+
+    @_scattering(
+        "scatter.value scatter.value_out scatter_.value",
+        SCATTER,
+        EVERY,
+        src=False,
+        moves=("self", "out"),
+    )
+    def definition(
+        plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, value: SymFloat
+    ) -> None:
+        lines = _lines_of(plan, self, dim, index)
+        _result_of_lines(plan, lines, self, index)
+        plan.scalars(value)
+        _launch_scatter(plan, lines)
+
+    return definition
+
+
+# ---- Writing what is combined with the elements there, by definitions for numbers and for flags
+
+SCATTER_REDUCE = "places_in_order scatter scatter_reduce scatter_lines scatter_slices"
+
+
+def _reduce(
+    plan: Plan,
+    dtypes: Sequence[torch.dtype],
+    self: SymTensor,
+    dim: SymInt,
+    index: SymTensor,
+    *,
+    src: SymTensor | None,
+    reduction: Int,
+    include_self: Bool = True,
+) -> None:
+    # As on CPU: complex numbers have no order, and flags no mean.
+    if dtypes == COMPLEX:
+        plan.require((reduction != AMAX) & (reduction != AMIN))
+    if dtypes == BOOL:
+        plan.require(reduction != MEAN)
+    lines = _lines_of(plan, self, dim, index)
+    _result_of_lines(plan, lines, self, index)
+    if src is not None:
+        plan.parameters(src_stride=src.stride(lines.dim))
+    # How many elements come to each one, for means and for those that none comes to.
+    counts = where(include_self, reduction == MEAN, True)
+    plan.temporary(
+        "count", where(counts, lines.total * self.size(lines.dim), 1), torch.int32, initial=0
+    )
+    plan.constants(REDUCE=reduction, INCLUDE_SELF=include_self, BOOLEAN=dtypes == BOOL)
+    in_slices = ~counts & lines.name_slices
+    plan.launch("scatter_reduce", lines.items, when=~in_slices)
+    plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
+
+
+def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Row:
+    """`scatter` with `reduce="add"` or `"multiply"`."""
+
+    @_scattering("scatter.reduce scatter.reduce_out scatter_.reduce", SCATTER_REDUCE, dtypes)
+    def definition(
+        plan: Plan,
+        self: SymTensor,
+        dim: SymInt,
+        index: SymTensor,
+        src: SymTensor,
+        reduce: SymString,
+    ) -> None:
+        reduction = where(reduce == "add", SUM, PROD)
+        _reduce(plan, dtypes, self, dim, index, src=src, reduction=reduction)
+
+    return definition
+
+
+def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Row:
+    """The same with a number."""
+
+    @_scattering(
+        "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
+        SCATTER_REDUCE,
+        dtypes,
+        src=False,
+    )
+    def definition(
+        plan: Plan,
+        self: SymTensor,
+        dim: SymInt,
+        index: SymTensor,
+        value: SymFloat,
+        reduce: SymString,
+    ) -> None:
+        plan.scalars(value)
+        reduction = where(reduce == "add", SUM, PROD)
+        _reduce(plan, dtypes, self, dim, index, src=None, reduction=reduction)
+
+    return definition
+
+
+def scatter_add(dtypes: Sequence[torch.dtype]) -> Row:
+    """Sums with the elements of a tensor."""
+
+    @_scattering("scatter_add scatter_add.out scatter_add_", SCATTER_REDUCE, dtypes)
+    def definition(
+        plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src: SymTensor
+    ) -> None:
+        _reduce(plan, dtypes, self, dim, index, src=src, reduction=SUM)
+
+    return definition
+
+
+def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Row:
+    """Sums, products, extremes and means, with or without the element that was there."""
+
+    @_scattering(
+        "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two", SCATTER_REDUCE, dtypes
+    )
+    def definition(
+        plan: Plan,
+        self: SymTensor,
+        dim: SymInt,
+        index: SymTensor,
+        src: SymTensor,
+        reduce: SymString,
+        include_self: SymBool,
+    ) -> None:
+        extreme_or_mean = where(reduce == "amax", AMAX, where(reduce == "amin", AMIN, MEAN))
+        reduction = where(reduce == "sum", SUM, where(reduce == "prod", PROD, extreme_or_mean))
+        _reduce(
+            plan,
+            dtypes,
+            self,
+            dim,
+            index,
+            src=src,
+            reduction=reduction,
+            include_self=include_self,
+        )
+
+    return definition
+
+
+# ---- Assertions
 
 
 def assertions() -> list[Row]:
     """What is raised by the next wait."""
-    return [
-        templated(
-            overload,
-            None,
-            Launch("assertion", "1"),
-            source="""
+
+    @_asserting("_assert_async")
+    def asserted(plan: Plan, self: SymTensor) -> None:
+        plan.require(self.numel() == 1)
+        plan.launch("assertion", 1)
+
+    @_asserting("_functional_assert_async.msg", accepts={"dep_token": ANY})
+    def functional(plan: Plan, self: SymTensor, dep_token: SymTensor) -> None:
+        plan.require(self.numel() == 1)
+        plan.result("out", dep_token.shape, dep_token, initial=dep_token)
+        plan.launch("assertion", 1)
+
+    return [asserted, functional]
+
+
+def _asserting(
+    overload: str, accepts: dict[str, tuple[torch.dtype, ...]] | None = None
+) -> Callable[[Body], Row]:
+    return template(
+        overload,
+        source="""
             __kernel void assertion(OB_PARAMETERS) {
               OB_BEGIN
               OB_ITEM(i)
               if (self_load(i) == 0) { OB_REPORT }
             }
             """,
-            dtypes=(*REAL, *BOOL),
-            operands=operands,
-            accepts={"dep_token": "any"} if "dep_token" in operands else {},
-            results=results,
-            conditions=["numel(self) == 1"],
-            reports="RuntimeError: Expected Tensor with single nonzero value, but got zero,",
-            family="indexing",
-        )
-        for overload, operands, results in (
-            ("_assert_async", "self", []),
-            (
-                "_functional_assert_async.msg",
-                "self dep_token",
-                [Result("out", "sizes(dep_token)", "dep_token", initial="dep_token")],
-            ),
-        )
-    ]
-
-
-def rows() -> list[Row]:
-    """Every row."""
-    return [
-        *assertions(),
-        templated(
-            "gather gather.out",
-            "gather",
-            Launch(
-                "gather",
-                "group_lanes > 1 ? numel(out) : "
-                "numel(out) // max(size(out, -1), 1) * ((size(out, -1) + 63) // 64)",
-            ),
-            dtypes=EVERY,
-            operands="self index",
-            accepts=INDEX_DTYPES,
-            let={"d": "wrap(dim, dims(self))"},
-            numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
-            meta="aten::gather",
-            items_of="self out",
-            strided="self index",
-            reports="RuntimeError",
-            family="indexing",
-        ),
-        *along_dimension(),
-        *of_flat_places(),
-    ]
+        dtypes=(*REAL, *BOOL),
+        accepts=accepts,
+        reports="RuntimeError: Expected Tensor with single nonzero value, but got zero,",
+        family="indexing",
+    )

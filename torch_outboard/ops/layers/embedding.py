@@ -5,219 +5,264 @@ Indices out of range are left out; those of the forward functions are reported.
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from collections.abc import Mapping
 
-_INDEX = "int32 int64"
-# Groups that share the rows: more where a row keeps a group busy, and on a GPU, whose groups have
-# several rows in work.
-_RANGES = "group_lanes > 1 ? (n >= 256 ? 1024 : 256) : n >= 512 ? 64 : n >= 128 ? 32 : 8"
+import torch
+
+from torch_outboard.ops.requirements import Requirement, of_dtype
+from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, fits, given, where
+from torch_outboard.ops.template import Plan, template
+
+_INDEX = (torch.int32, torch.int64)
 
 
 def rows() -> list[Row]:
-    """Every row."""
+    """Every operator definition."""
     return [
-        templated(
-            "embedding embedding.out",
-            "embedding",
-            Launch("embedding", "numel(indices)", groups=True),
-            dtypes=FLOATS,
-            operands="weight indices",
-            accepts={"indices": _INDEX},
-            results=Result("out", "sizes(indices) + sizes(weight)[1:]"),
-            conditions=["dims(weight) == 2", "size(weight, 0) > 0"],
-            numbers={"n": "size(weight, 1)", "row_count": "size(weight, 0)"},
-            items_of="weight out",
-            reports="IndexError",
-            family="embedding",
+        _embedding,
+        _dense_backward,
+        *(
+            _bags(name, integer)
+            for name in ("_embedding_bag", "_embedding_bag_forward_only")
+            for integer in (torch.int64, torch.int32)
         ),
-        _dense_backward(),
-        *_bags(),
-        *_bags_backward(),
-        templated(
-            "_embedding_bag_per_sample_weights_backward"
-            " _embedding_bag_per_sample_weights_backward.out",
-            "rows embedding_bag_weights_backward",
-            Launch("embedding_bag_weights_backward", "numel(indices)", groups=True),
-            dtypes=FLOATS,
-            operands="grad weight indices offset2bag",
-            accepts={"indices": _INDEX, "offset2bag": _INDEX},
-            results=Result("out", "sizes(indices)"),
-            requires={"offsets": "dtype int32 int64"},
-            conditions=[
-                "mode == 0",
-                "dims(grad) == 2 && dims(weight) == 2 && size(grad, 1) == size(weight, 1)",
-                "dims(indices) == 1 && sizes(offset2bag) == sizes(indices)",
-                "numel(weight) > 0 && numel(grad) > 0",
-            ],
-            numbers={
-                "n": "size(weight, 1)",
-                "row_count": "size(weight, 0)",
-                "bags": "size(grad, 0)",
-                "padding": "padding_idx",
-            },
-            vectors=True,
-            family="embedding_backward",
+        *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out", {}, {}),
+        *_bags_backward(
+            "_embedding_bag_backward", {"sparse": False}, {"offsets": of_dtype(*_INDEX)}
         ),
-        templated(
-            "embedding_renorm_",
-            "embedding_renorm",
-            [
-                Launch("embedding_renorm_choose", "numel(indices)"),
-                Launch("embedding_renorm", "numel(indices)", groups=True),
-            ],
-            dtypes=FLOATS,
-            operands="self indices",
-            accepts={"indices": _INDEX},
-            results=Result("out", initial="self"),
-            temporaries=[Result("chosen", "size(self, 0)", "int32", initial="-1")],
-            conditions=["dims(self) == 2", "numel(self) > 0", "norm_type > 0"],
-            numbers={"n": "size(self, 1)", "row_count": "size(self, 0)"},
-            reals={"limit": "max_norm", "order": "norm_type"},
-            constants={
-                "NORM": "norm_type > 1e300 ? 0 : norm_type == 1 ? 1 : norm_type == 2 ? 2 : 3"
-            },
-            family="embedding",
-        ),
+        _bag_weights_backward,
+        _renormalization,
     ]
 
 
-def _dense_backward() -> Row:
-    return templated(
-        "embedding_dense_backward embedding_dense_backward.out",
-        "rows places_in_order embedding_backward",
-        Launch("embedding_backward", "ranges", groups=True),
-        dtypes=FLOATS,
-        operands="grad_output indices",
-        accepts={"indices": _INDEX},
-        let={"n": "size(grad_output, -1)", "ranges": _RANGES},
-        results=Result("out", "[num_weights, n]", initial="0"),
-        temporaries=[
-            Result("counts", "scale_grad_by_freq ? num_weights : 1", "int32", initial="0")
-        ],
-        conditions=[
-            "num_weights > 0 && n > 0 && dims(grad_output) == dims(indices) + 1",
-            "sizes(grad_output)[:-1] == sizes(indices)",
-        ],
-        numbers={
-            "n": "n",
-            "row_count": "num_weights",
-            "index_count": "numel(indices)",
-            "padding": "padding_idx",
-            "ranges": "ranges",
-        },
-        constants={"BY_FREQUENCY": "scale_grad_by_freq", "BAG": "0"},
-        vectors=True,
-        family="embedding_backward",
+@template(
+    "embedding embedding.out",
+    "embedding",
+    dtypes=FLOATS,
+    accepts={"indices": _INDEX},
+    moves=("weight", "out"),
+    reports="IndexError",
+    family="embedding",
+)
+def _embedding(plan: Plan, weight: SymTensor, indices: SymTensor) -> None:
+    plan.require(weight.dim() == 2, weight.size(0) > 0)
+    plan.result("out", indices.shape + weight.shape[1:])
+    plan.parameters(n=weight.size(1), row_count=weight.size(0))
+    plan.launch("embedding", groups=indices.numel())
+
+
+@template(
+    "embedding_renorm_",
+    "embedding_renorm",
+    dtypes=FLOATS,
+    accepts={"indices": _INDEX},
+    family="embedding",
+)
+def _renormalization(
+    plan: Plan, self: SymTensor, indices: SymTensor, max_norm: SymFloat, norm_type: SymFloat
+) -> None:
+    plan.require(self.dim() == 2, self.numel() > 0, norm_type > 0)
+    plan.result("out", initial=self)
+    plan.temporary("chosen", self.size(0), torch.int32, initial=-1)
+    plan.parameters(n=self.size(1), row_count=self.size(0), limit=max_norm, order=norm_type)
+    one_or_two = where(norm_type == 1, 1, where(norm_type == 2, 2, 3))
+    plan.constants(NORM=where(norm_type > 1e300, 0, one_or_two))
+    plan.launch("embedding_renorm_choose", indices.numel())
+    plan.launch("embedding_renorm", groups=indices.numel())
+
+
+# ---- Gradients of embeddings, and of sums and means of bags
+
+
+def _launch_ranges(
+    plan: Plan, n: SymInt, indices: SymTensor, num_weights: SymInt, by_frequency: SymBool
+) -> None:
+    """Launches groups that share the rows of the gradient of the weight, the result."""
+    # More where a row keeps a group busy, and on a GPU, whose groups have several rows in work.
+    on_gpu = where(n >= 256, 1024, 256)
+    ranges = where(plan.on_processor, where(n >= 512, 64, where(n >= 128, 32, 8)), on_gpu)
+    plan.result("out", [num_weights, n], initial=0)
+    plan.temporary("counts", where(by_frequency, num_weights, 1), torch.int32, initial=0)
+    plan.parameters(n=n, row_count=num_weights, index_count=indices.numel(), ranges=ranges)
+    plan.constants(BY_FREQUENCY=by_frequency)
+    plan.launch("embedding_backward", groups=ranges)
+
+
+@template(
+    "embedding_dense_backward embedding_dense_backward.out",
+    "rows places_in_order embedding_backward",
+    dtypes=FLOATS,
+    accepts={"indices": _INDEX},
+    vectors=True,
+    family="embedding_backward",
+)
+def _dense_backward(
+    plan: Plan,
+    grad_output: SymTensor,
+    indices: SymTensor,
+    num_weights: SymInt,
+    padding_idx: SymInt,
+    scale_grad_by_freq: SymBool,
+) -> None:
+    n = grad_output.size(-1)
+    plan.require(
+        (num_weights > 0) & (n > 0) & (grad_output.dim() == indices.dim() + 1),
+        grad_output.shape[:-1] == indices.shape,
     )
+    _launch_ranges(plan, n, indices, num_weights, scale_grad_by_freq)
+    plan.parameters(padding=padding_idx)
+    plan.constants(BAG=0)
 
 
-def _bags() -> list[Row]:
-    def row(name: str, integer: str) -> Row:
-        # Offsets and indices of different dtypes are converted by the host.
-        return templated(
-            f"{name} {name}.out",
-            "rows embedding_bag",
-            Launch("embedding_bag", "bags", groups=True),
-            dtypes=FLOATS,
-            operands="weight indices offsets per_sample_weights?",
-            accepts={"indices": integer, "offsets": integer},
-            let={
-                "n": "size(weight, 1)",
-                "bags": "size(offsets, 0) - (include_last_offset ? 1 : 0)",
-            },
-            results=[
-                Result("out", "[bags, n]"),
-                Result("offset2bag", "sizes(indices)", "indices", initial="0"),
-                Result("bag_size", "[bags]", "indices"),
-                Result("maximum", "mode == 2 ? [bags, n] : [bags]", "indices"),
-            ],
-            conditions=[
-                "dims(weight) == 2 && dims(indices) == 1 && dims(offsets) == 1",
-                "numel(weight) > 0 && bags > 0 && size(offsets, 0) > 0",
-                "mode >= 0 && mode <= 2",
-                "given(per_sample_weights)"
-                " ? mode == 0 && sizes(per_sample_weights) == sizes(indices) : 1",
-            ],
-            numbers={
-                "n": "n",
-                "row_count": "size(weight, 0)",
-                "index_count": "numel(indices)",
-                "offset_count": "size(offsets, 0)",
-                "padding": "padding_idx",
-            },
-            constants={"MODE": "mode"},
-            reports="RuntimeError",
-            vectors=True,
-            family="embedding",
+def _bags_backward(
+    overloads: str, requires: Mapping[str, Requirement], of_sums: Mapping[str, Requirement]
+) -> list[Row]:
+    """Of sums and means, and of maxima; `of_sums`: what the first one requires besides."""
+
+    def require(
+        plan: Plan, grad: SymTensor, indices: SymTensor, bag_size: SymTensor, num_weights: SymInt
+    ) -> None:
+        plan.require(
+            (grad.dim() == 2) & (indices.dim() == 1) & (num_weights > 0) & (grad.numel() > 0),
+            bag_size.shape == [grad.size(0)],
         )
 
-    return [
-        row(name, integer)
-        for name in ("_embedding_bag", "_embedding_bag_forward_only")
-        for integer in ("int64", "int32")
-    ]
+    @template(
+        overloads,
+        "rows places_in_order embedding_backward",
+        dtypes=FLOATS,
+        accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), _INDEX),
+        vectors=True,
+        requires={**requires, **of_sums},
+        family="embedding_backward",
+    )
+    def sums_and_means(
+        plan: Plan,
+        grad: SymTensor,
+        indices: SymTensor,
+        offset2bag: SymTensor,
+        bag_size: SymTensor,
+        per_sample_weights: SymTensor,
+        num_weights: SymInt,
+        scale_grad_by_freq: SymBool,
+        mode: SymInt,
+        padding_idx: SymInt,
+    ) -> None:
+        require(plan, grad, indices, bag_size, num_weights)
+        plan.require(
+            (mode == 0) | (mode == 1),
+            offset2bag.shape == indices.shape,
+            fits(per_sample_weights, indices.shape),
+        )
+        _launch_ranges(plan, grad.size(1), indices, num_weights, scale_grad_by_freq)
+        plan.parameters(padding=padding_idx, bags=grad.size(0))
+        plan.constants(BAG=1, MODE=mode)
+
+    @template(
+        overloads,
+        "embedding_bag_maximum_backward",
+        dtypes=FLOATS,
+        shapes_only=("indices",),
+        accepts=dict.fromkeys(("maximum_indices", "bag_size"), _INDEX),
+        requires=requires,
+        family="embedding_backward",
+    )
+    def maxima(
+        plan: Plan,
+        grad: SymTensor,
+        maximum_indices: SymTensor,
+        bag_size: SymTensor,
+        indices: SymTensor,
+        num_weights: SymInt,
+        mode: SymInt,
+    ) -> None:
+        require(plan, grad, indices, bag_size, num_weights)
+        plan.require(mode == 2, maximum_indices.shape == grad.shape)
+        n = grad.size(1)
+        plan.result("out", [num_weights, n], initial=0)
+        plan.parameters(n=n, row_count=num_weights, bags=grad.size(0))
+        plan.launch("embedding_bag_maximum_backward", n)
+
+    return [sums_and_means, maxima]
 
 
-def _bags_backward() -> list[Row]:
-    dense = "_embedding_bag_dense_backward _embedding_bag_dense_backward.out"
-    rows = []
-    for overloads, dense_only in ((dense, []), ("_embedding_bag_backward", ["!sparse"])):
-        common = [
-            *dense_only,
-            "dims(grad) == 2 && dims(indices) == 1 && num_weights > 0 && numel(grad) > 0",
-            "sizes(bag_size) == [size(grad, 0)]",
-        ]
-        let = {"n": "size(grad, 1)", "ranges": _RANGES}
-        result = Result("out", "[num_weights, n]", initial="0")
-        rows += [
-            templated(
-                overloads,
-                "rows places_in_order embedding_backward",
-                Launch("embedding_backward", "ranges", groups=True),
-                dtypes=FLOATS,
-                operands="grad indices offset2bag bag_size per_sample_weights?",
-                accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), _INDEX),
-                let=let,
-                results=result,
-                temporaries=[
-                    Result("counts", "scale_grad_by_freq ? num_weights : 1", "int32", initial="0")
-                ],
-                requires=(
-                    {"offsets": "dtype int32 int64"}
-                    if overloads == "_embedding_bag_backward"
-                    else {}
-                ),
-                conditions=[
-                    *common,
-                    "mode == 0 || mode == 1",
-                    "sizes(offset2bag) == sizes(indices)",
-                    "given(per_sample_weights) ? sizes(per_sample_weights) == sizes(indices) : 1",
-                ],
-                numbers={
-                    "n": "n",
-                    "row_count": "num_weights",
-                    "index_count": "numel(indices)",
-                    "padding": "padding_idx",
-                    "ranges": "ranges",
-                    "bags": "size(grad, 0)",
-                },
-                constants={"BY_FREQUENCY": "scale_grad_by_freq", "BAG": "1", "MODE": "mode"},
-                vectors=True,
-                family="embedding_backward",
-            ),
-            templated(
-                overloads,
-                "embedding_bag_maximum_backward",
-                Launch("embedding_bag_maximum_backward", "n"),
-                dtypes=FLOATS,
-                operands="grad maximum_indices bag_size",
-                accepts=dict.fromkeys(("maximum_indices", "bag_size"), _INDEX),
-                let={"n": "size(grad, 1)"},
-                results=result,
-                conditions=[*common, "mode == 2", "sizes(maximum_indices) == sizes(grad)"],
-                numbers={"n": "n", "row_count": "num_weights", "bags": "size(grad, 0)"},
-                family="embedding_backward",
-            ),
-        ]
-    return rows
+# ---- Bags
+
+
+def _bags(name: str, integer: torch.dtype) -> Row:
+    # Offsets and indices of different dtypes are converted by the host.
+    @template(
+        f"{name} {name}.out",
+        "rows embedding_bag",
+        dtypes=FLOATS,
+        accepts={"indices": (integer,), "offsets": (integer,)},
+        vectors=True,
+        reports="RuntimeError",
+        family="embedding",
+    )
+    def embedding_bag(
+        plan: Plan,
+        weight: SymTensor,
+        indices: SymTensor,
+        offsets: SymTensor,
+        per_sample_weights: SymTensor,
+        mode: SymInt,
+        include_last_offset: SymBool,
+        padding_idx: SymInt,
+    ) -> None:
+        n = weight.size(1)
+        bags = offsets.size(0) - where(include_last_offset, 1, 0)
+        plan.require(
+            (weight.dim() == 2) & (indices.dim() == 1) & (offsets.dim() == 1),
+            (weight.numel() > 0) & (bags > 0) & (offsets.size(0) > 0),
+            (mode >= 0) & (mode <= 2),
+            where(given(per_sample_weights), mode == 0, True),
+            fits(per_sample_weights, indices.shape),
+        )
+        plan.result("out", [bags, n])
+        plan.result("offset2bag", indices.shape, indices, initial=0)
+        plan.result("bag_size", [bags], indices)
+        plan.result("maximum", where(mode == 2, [bags, n], [bags]), indices)
+        plan.parameters(
+            n=n,
+            row_count=weight.size(0),
+            index_count=indices.numel(),
+            offset_count=offsets.size(0),
+            padding=padding_idx,
+        )
+        plan.constants(MODE=mode)
+        plan.launch("embedding_bag", groups=bags)
+
+    return embedding_bag
+
+
+@template(
+    "_embedding_bag_per_sample_weights_backward _embedding_bag_per_sample_weights_backward.out",
+    "rows embedding_bag_weights_backward",
+    dtypes=FLOATS,
+    accepts={"indices": _INDEX, "offset2bag": _INDEX},
+    vectors=True,
+    requires={"offsets": of_dtype(*_INDEX)},
+    family="embedding_backward",
+)
+def _bag_weights_backward(
+    plan: Plan,
+    grad: SymTensor,
+    weight: SymTensor,
+    indices: SymTensor,
+    offset2bag: SymTensor,
+    mode: SymInt,
+    padding_idx: SymInt,
+) -> None:
+    plan.require(
+        mode == 0,
+        (grad.dim() == 2) & (weight.dim() == 2) & (grad.size(1) == weight.size(1)),
+        (indices.dim() == 1) & (offset2bag.shape == indices.shape),
+        (weight.numel() > 0) & (grad.numel() > 0),
+    )
+    plan.result("out", indices.shape)
+    plan.parameters(
+        n=weight.size(1), row_count=weight.size(0), bags=grad.size(0), padding=padding_idx
+    )
+    plan.launch("embedding_bag_weights_backward", groups=indices.numel())

@@ -7,12 +7,22 @@ Steps are what csrc/accelerator_operators/lstm_steps.cpp calls.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymTensor,
+    ceil_div,
+    either_given,
+    fits,
+    maximum,
+)
+from torch_outboard.ops.template import Body, Plan, template
 
 _LIBRARY = torch.library.Library("outboard_layers", "DEF")
 _LIBRARY.define(
@@ -25,183 +35,211 @@ _LIBRARY.define(
 )
 
 
-def _cell(overload: str, state: str, gates: int, *, backward: bool, **properties: Any) -> Row:
-    """A row of a cell; `state` is an argument of the sizes (batch, hidden) or a list of them."""
-    launches = [Launch("cell", "batch", groups=True)]
-    if backward:
-        launches.append(Launch("sums_of_columns", f"{gates} * hidden", when="has_bias"))
-    lstm = int("lstm" in overload)
-    return templated(
-        overload,
-        "recurrent_cells",
-        launches,
-        dtypes=FLOATS,
-        let={"batch": f"({state})[0]", "hidden": f"({state})[1]"},
-        numbers={"batch": "batch", "hidden": "hidden"},
-        constants={"LSTM": str(lstm), "BACKWARD": str(int(backward))},
-        vectors=True,
-        family="recurrent",
-        **properties,
-    )
-
-
-def _forward(overload: str, state: str, gates: int, kept: int, results: list[Result]) -> Row:
-    biases = [
-        f"!given({name}) || (dims({name}) == 1 && size({name}, 0) == {gates} * hidden)"
-        for name in ("input_bias", "hidden_bias")
-    ]
-    return _cell(
-        overload,
-        f"sizes({state})",
-        gates,
-        backward=False,
-        operands=f"input_gates hidden_gates {state} input_bias? hidden_bias?",
-        conditions=[
-            f"dims({state}) == 2 && numel({state}) > 0",
-            f"sizes(input_gates) == [batch, {gates} * hidden]",
-            "sizes(hidden_gates) == sizes(input_gates)",
-            *biases,
-        ],
-        results=[*results, Result("workspace", sizes=f"[batch, {kept} * hidden]")],
-    )
-
-
-def _steps(overload: str, launches: list[Launch], *, backward: bool, **properties: Any) -> Row:
-    """A row of all steps; a work-group takes 4 rows of the batch and `chunk` hidden values."""
-    return templated(
-        f"outboard_layers::{overload}",
-        "recurrent_steps",
-        launches,
-        dtypes=FLOATS,
-        numbers={
-            "steps": "steps", "batch": "batch", "hidden": "hidden", "chunk": "chunk",
-            "chunks": "chunks", "cells_at": "4 * steps * states",
-            "states_at": "(5 * steps + 1) * states",
-        },
-        constants={"BACKWARD": str(int(backward)), "reverse": "reverse"},
-        vectors=True,
-        family="recurrent",
-        **properties,
-    )  # fmt: skip
-
-
-_PARTS = {
-    "states": "batch * hidden",
-    "chunk": "max(64, group_lanes)",
-    "chunks": "(hidden + chunk - 1) // chunk",
-    "parts": "(batch + 3) // 4",
-    # An item of a processor goes through all steps of its rows.
-    "at_once": "group_lanes == 1 && (chunks == 1 || parts >= processors)",
-}
-
-
-def _launches(steps: str) -> list[Launch]:
-    return [
-        Launch("all_steps", "parts", groups=True, when="at_once"),
-        Launch("step_in_time", "parts * chunks", groups=True, when="!at_once", repeat=steps),
-    ]
-
-
-def _step_rows() -> list[Row]:
-    gates = "[steps, batch, 4 * hidden]"
-    state = "[batch, hidden]"
-    return [
-        _steps(
-            "lstm_steps",
-            [
-                Launch("first_states", "states"),
-                Launch("turn_weights", "4 * hidden * ((hidden + 15) // 16)"),
-                *_launches("steps"),
-            ],
-            backward=False,
-            operands="gates weight hx cx",
-            let={
-                "steps": "size(gates, 0)", "batch": "size(gates, 1)", "hidden": "size(weight, 1)",
-                **_PARTS,
-            },
-            conditions=[
-                "dims(gates) == 3 && dims(weight) == 2 && numel(gates) > 0",
-                f"sizes(gates) == {gates} && sizes(weight) == [4 * hidden, hidden]",
-                f"sizes(hx) == {state} && sizes(cx) == {state}",
-            ],
-            results=[
-                Result("out", sizes="[steps, batch, hidden]"),
-                Result("workspace", sizes="[(6 * steps + 2) * states]"),
-            ],
-            temporaries=[Result("turned", sizes="4 * hidden * hidden")],
-        ),
-        _steps(
-            "lstm_steps_backward",
-            _launches("steps + 1"),
-            backward=True,
-            operands="workspace weight grad_output? grad_hy? grad_cy?",
-            let={"hidden": "size(weight, 1)", **_PARTS},
-            conditions=[
-                "dims(weight) == 2 && steps > 0 && batch > 0 && numel(weight) > 0",
-                "sizes(weight) == [4 * hidden, hidden]",
-                "sizes(workspace) == [(6 * steps + 2) * states]",
-                "!given(grad_output) || sizes(grad_output) == [steps, batch, hidden]",
-                f"!given(grad_hy) || sizes(grad_hy) == {state}",
-                f"!given(grad_cy) || sizes(grad_cy) == {state}",
-            ],
-            results=[
-                Result("grad_gates", sizes=gates),
-                Result("grad_hx", sizes=state),
-                Result("grad_cx", sizes=state),
-            ],
-            temporaries=[Result("to_cells", sizes="2 * states")],
-        ),
-    ]  # fmt: skip
-
-
 def rows() -> list[Row]:
-    """Every row."""
-    state = "[batch, hidden]"
+    """Every operator definition."""
     return [
-        *_step_rows(),
-        _forward(
-            "_thnn_fused_lstm_cell",
-            "cx",
-            4,
-            4,
-            [Result("hy", sizes=state), Result("cy", sizes=state)],
-        ),
-        _cell(
-            "_thnn_fused_lstm_cell_backward_impl",
-            "sizes(cx)",
-            4,
-            backward=True,
-            operands="cx cy workspace grad_hy? grad_cy?",
-            conditions=[
-                "given(grad_hy) || given(grad_cy)",
-                "dims(cx) == 2 && numel(cx) > 0 && sizes(cy) == sizes(cx)",
-                "sizes(workspace) == [batch, 4 * hidden]",
-                "!given(grad_hy) || sizes(grad_hy) == sizes(cx)",
-                "!given(grad_cy) || sizes(grad_cy) == sizes(cx)",
-            ],
-            results=[
-                Result("grad_gates", sizes="[batch, 4 * hidden]"),
-                Result("grad_cx", sizes=state),
-                Result("grad_bias", sizes="[4 * hidden]", wanted="has_bias"),
-            ],
-        ),
-        _forward("_thnn_fused_gru_cell", "hx", 3, 5, [Result("hy", sizes=state)]),
-        _cell(
-            "_thnn_fused_gru_cell_backward",
-            "sizes(grad_hy)",
-            3,
-            backward=True,
-            operands="grad_hy workspace",
-            conditions=[
-                "dims(grad_hy) == 2 && numel(grad_hy) > 0",
-                "sizes(workspace) == [batch, 5 * hidden]",
-            ],
-            results=[
-                Result("grad_input_gates", sizes="[batch, 3 * hidden]"),
-                Result("grad_hidden_gates", sizes="[batch, 3 * hidden]"),
-                Result("grad_hx", sizes=state),
-                Result("grad_input_bias", sizes="[3 * hidden]", wanted="has_bias"),
-                Result("grad_hidden_bias", sizes="[3 * hidden]", wanted="has_bias"),
-            ],
-        ),
+        _lstm_steps,
+        _lstm_steps_backward,
+        _lstm_cell,
+        _lstm_cell_backward,
+        _gru_cell,
+        _gru_cell_backward,
     ]
+
+
+def _define(overload: str, kernels: str) -> Callable[[Body], Row]:
+    return template(overload, kernels, dtypes=FLOATS, vectors=True, family="recurrent")
+
+
+# ---- All steps in time
+
+
+class _Steps(NamedTuple):
+    """Sizes of a layer; a work-group takes 4 rows of the batch and `chunk` hidden values."""
+
+    steps: SymInt
+    batch: SymInt
+    hidden: SymInt
+
+    @property
+    def states(self) -> SymInt:
+        return self.batch * self.hidden
+
+    @property
+    def workspace(self) -> SymInt:
+        """Elements of the workspace."""
+        return (6 * self.steps + 2) * self.states
+
+
+def _launch_steps(
+    plan: Plan, of: _Steps, launched: SymInt, reverse: SymBool, *, backward: bool
+) -> None:
+    """Launches `launched` steps."""
+    chunk = maximum(64, plan.group_lanes)
+    chunks = ceil_div(of.hidden, chunk)
+    parts = ceil_div(of.batch, 4)
+    plan.parameters(
+        steps=of.steps,
+        batch=of.batch,
+        hidden=of.hidden,
+        chunk=chunk,
+        chunks=chunks,
+        cells_at=4 * of.steps * of.states,
+        states_at=(5 * of.steps + 1) * of.states,
+    )
+    plan.constants(BACKWARD=backward, reverse=reverse)
+    # An item of a processor goes through all steps of its rows.
+    at_once = plan.on_processor & ((chunks == 1) | (parts >= plan.processors))
+    plan.launch("all_steps", groups=parts, when=at_once)
+    plan.launch("step_in_time", groups=parts * chunks, when=~at_once, repeat=launched)
+
+
+@_define("outboard_layers::lstm_steps", "recurrent_steps")
+def _lstm_steps(
+    plan: Plan, gates: SymTensor, weight: SymTensor, hx: SymTensor, cx: SymTensor, reverse: SymBool
+) -> None:
+    of = _Steps(gates.size(0), gates.size(1), weight.size(1))
+    steps, batch, hidden = of.steps, of.batch, of.hidden
+    plan.require(
+        (gates.dim() == 3) & (weight.dim() == 2) & (gates.numel() > 0),
+        (gates.shape == [steps, batch, 4 * hidden]) & (weight.shape == [4 * hidden, hidden]),
+        (hx.shape == [batch, hidden]) & (cx.shape == [batch, hidden]),
+    )
+    plan.result("out", [steps, batch, hidden])
+    plan.result("workspace", [of.workspace])
+    plan.temporary("turned", 4 * hidden * hidden)
+    plan.launch("first_states", of.states)
+    plan.launch("turn_weights", 4 * hidden * ceil_div(hidden, 16))
+    _launch_steps(plan, of, steps, reverse, backward=False)
+
+
+@_define("outboard_layers::lstm_steps_backward", "recurrent_steps")
+def _lstm_steps_backward(
+    plan: Plan,
+    workspace: SymTensor,
+    weight: SymTensor,
+    grad_output: SymTensor,
+    grad_hy: SymTensor,
+    grad_cy: SymTensor,
+    steps: SymInt,
+    batch: SymInt,
+    reverse: SymBool,
+) -> None:
+    hidden = weight.size(1)
+    of = _Steps(steps, batch, hidden)
+    plan.require(
+        (weight.dim() == 2) & (steps > 0) & (batch > 0) & (weight.numel() > 0),
+        weight.shape == [4 * hidden, hidden],
+        workspace.shape == [of.workspace],
+        fits(grad_output, [steps, batch, hidden]),
+        fits(grad_hy, [batch, hidden]),
+        fits(grad_cy, [batch, hidden]),
+    )
+    plan.result("grad_gates", [steps, batch, 4 * hidden])
+    plan.result("grad_hx", [batch, hidden])
+    plan.result("grad_cx", [batch, hidden])
+    plan.temporary("to_cells", 2 * of.states)
+    _launch_steps(plan, of, steps + 1, reverse, backward=True)
+
+
+# ---- Cells
+
+
+def _require_cell(
+    plan: Plan,
+    state: SymTensor,
+    gates: int,
+    input_gates: SymTensor,
+    hidden_gates: SymTensor,
+    *biases: SymTensor,
+) -> None:
+    batch, hidden = state.size(0), state.size(1)
+    plan.require(
+        (state.dim() == 2) & (state.numel() > 0),
+        input_gates.shape == [batch, gates * hidden],
+        hidden_gates.shape == input_gates.shape,
+        *(fits(bias, [gates * hidden]) for bias in biases),
+    )
+
+
+def _launch_cell(plan: Plan, state: SymTensor, *, lstm: bool, backward: bool) -> None:
+    batch, hidden = state.size(0), state.size(1)
+    plan.parameters(batch=batch, hidden=hidden)
+    plan.constants(LSTM=lstm, BACKWARD=backward)
+    plan.launch("cell", groups=batch)
+
+
+@_define("_thnn_fused_lstm_cell", "recurrent_cells")
+def _lstm_cell(
+    plan: Plan,
+    input_gates: SymTensor,
+    hidden_gates: SymTensor,
+    cx: SymTensor,
+    input_bias: SymTensor,
+    hidden_bias: SymTensor,
+) -> None:
+    _require_cell(plan, cx, 4, input_gates, hidden_gates, input_bias, hidden_bias)
+    batch, hidden = cx.size(0), cx.size(1)
+    plan.result("hy", [batch, hidden])
+    plan.result("cy", [batch, hidden])
+    plan.result("workspace", [batch, 4 * hidden])
+    _launch_cell(plan, cx, lstm=True, backward=False)
+
+
+@_define("_thnn_fused_lstm_cell_backward_impl", "recurrent_cells")
+def _lstm_cell_backward(
+    plan: Plan,
+    cx: SymTensor,
+    cy: SymTensor,
+    workspace: SymTensor,
+    grad_hy: SymTensor,
+    grad_cy: SymTensor,
+    has_bias: SymBool,
+) -> None:
+    batch, hidden = cx.size(0), cx.size(1)
+    plan.require(
+        either_given(grad_hy, grad_cy),
+        (cx.dim() == 2) & (cx.numel() > 0) & (cy.shape == cx.shape),
+        workspace.shape == [batch, 4 * hidden],
+        fits(grad_hy, cx.shape),
+        fits(grad_cy, cx.shape),
+    )
+    plan.result("grad_gates", [batch, 4 * hidden])
+    plan.result("grad_cx", [batch, hidden])
+    plan.result("grad_bias", [4 * hidden], wanted=has_bias)
+    _launch_cell(plan, cx, lstm=True, backward=True)
+    plan.launch("sums_of_columns", 4 * hidden, when=has_bias)
+
+
+@_define("_thnn_fused_gru_cell", "recurrent_cells")
+def _gru_cell(
+    plan: Plan,
+    input_gates: SymTensor,
+    hidden_gates: SymTensor,
+    hx: SymTensor,
+    input_bias: SymTensor,
+    hidden_bias: SymTensor,
+) -> None:
+    _require_cell(plan, hx, 3, input_gates, hidden_gates, input_bias, hidden_bias)
+    batch, hidden = hx.size(0), hx.size(1)
+    plan.result("hy", [batch, hidden])
+    plan.result("workspace", [batch, 5 * hidden])
+    _launch_cell(plan, hx, lstm=False, backward=False)
+
+
+@_define("_thnn_fused_gru_cell_backward", "recurrent_cells")
+def _gru_cell_backward(
+    plan: Plan, grad_hy: SymTensor, workspace: SymTensor, has_bias: SymBool
+) -> None:
+    batch, hidden = grad_hy.size(0), grad_hy.size(1)
+    plan.require(
+        (grad_hy.dim() == 2) & (grad_hy.numel() > 0),
+        workspace.shape == [batch, 5 * hidden],
+    )
+    for name in ("grad_input_gates", "grad_hidden_gates"):
+        plan.result(name, [batch, 3 * hidden])
+    plan.result("grad_hx", [batch, hidden])
+    for name in ("grad_input_bias", "grad_hidden_bias"):
+        plan.result(name, [3 * hidden], wanted=has_bias)
+    _launch_cell(plan, grad_hy, lstm=False, backward=True)
+    plan.launch("sums_of_columns", 3 * hidden, when=has_bias)

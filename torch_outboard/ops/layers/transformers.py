@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear
 
 from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
 
 def _heads_of(x: Tensor, heads: int) -> Tensor:
@@ -117,34 +116,73 @@ def _encoder_layer(
     return x if norm_first else second_norm(x)
 
 
-def _fits(query: str, heads: str) -> list[str]:
-    """Conditions on sizes of a sequence and of what projects it."""
-    return [
-        f"dims({query}) == 3 && numel({query}) > 0",
-        f"size({query}, 2) == embed_dim && {heads} > 0 && embed_dim % {heads} == 0",
-        "sizes(qkv_weight) == [3 * embed_dim, embed_dim] && sizes(qkv_bias) == [3 * embed_dim]",
-        "dims(proj_weight) == 2 && size(proj_weight, 1) == embed_dim",
-        "sizes(proj_bias) == sizes(proj_weight)[:1]",
-    ]
+def _projects(
+    x: SymTensor,
+    heads: SymInt,
+    embed_dim: SymInt,
+    qkv_weight: SymTensor,
+    qkv_bias: SymTensor,
+    proj_weight: SymTensor,
+    proj_bias: SymTensor,
+) -> SymBool:
+    """Whether the weights fit a sequence."""
+    return (
+        (x.dim() == 3)
+        & (x.numel() > 0)
+        & (x.size(2) == embed_dim)
+        & (heads > 0)
+        & (embed_dim % heads == 0)
+        & (qkv_weight.shape == [3 * embed_dim, embed_dim])
+        & (qkv_bias.shape == [3 * embed_dim])
+        & (proj_weight.dim() == 2)
+        & (proj_weight.size(1) == embed_dim)
+        & (proj_bias.shape == proj_weight.shape[:1])
+    )
+
+
+def _serves_attention(
+    query: SymTensor,
+    key: SymTensor,
+    value: SymTensor,
+    embed_dim: SymInt,
+    num_head: SymInt,
+    qkv_weight: SymTensor,
+    qkv_bias: SymTensor,
+    proj_weight: SymTensor,
+    proj_bias: SymTensor,
+) -> SymBool:
+    projected = _projects(query, num_head, embed_dim, qkv_weight, qkv_bias, proj_weight, proj_bias)
+    return projected & (key.shape == query.shape) & (value.shape == query.shape)
+
+
+def _serves_encoder(
+    src: SymTensor,
+    embed_dim: SymInt,
+    num_heads: SymInt,
+    qkv_weight: SymTensor,
+    qkv_bias: SymTensor,
+    proj_weight: SymTensor,
+    proj_bias: SymTensor,
+) -> SymBool:
+    projected = _projects(src, num_heads, embed_dim, qkv_weight, qkv_bias, proj_weight, proj_bias)
+    return projected & (proj_weight.size(0) == embed_dim)
 
 
 def rows() -> list[Row]:
-    """Every row."""
-    common: dict[str, Any] = {"dtypes": FLOATS, "family": "attention"}
+    """Every operator definition."""
     return [
         composed(
             "_native_multi_head_attention",
             _multi_head_attention,
-            conditions=[
-                *_fits("query", "num_head"),
-                "sizes(key) == sizes(query) && sizes(value) == sizes(query)",
-            ],
-            **common,
+            dtypes=FLOATS,
+            condition=_serves_attention,
+            family="attention",
         ),
         composed(
             "_transformer_encoder_layer_fwd",
             _encoder_layer,
-            conditions=[*_fits("src", "num_heads"), "size(proj_weight, 0) == embed_dim"],
-            **common,
+            dtypes=FLOATS,
+            condition=_serves_encoder,
+            family="attention",
         ),
     ]

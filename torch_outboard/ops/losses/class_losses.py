@@ -5,204 +5,325 @@ Arguments that CPU refuses by their values, such as a target that is no class, g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymInts,
+    SymTensor,
+    as_int,
+    ceil_div,
+    fits,
+    maximum,
+    minimum,
+    where,
+)
+from torch_outboard.ops.template import Plan, template
 
 # Of `reduction`.
-_NONE, _MEAN = 0, 1
+_NONE, _MEAN, _SUM = 0, 1, 2
+# CPU's kernels of margin losses take no half precision.
+_MARGIN_DTYPES = (torch.float32, torch.float64)
+_TARGET = {"target": (torch.int64,)}
+_NO_CLASS = "a target is no class"
 
 
 def rows() -> list[Row]:
     """Every row."""
     return [
-        *_nll_loss(),
-        *_nll_loss_backward(),
-        *_margin_losses(),
+        *(_nll_loss(images, in_parts) for in_parts in (False, True) for images in (False, True)),
+        *(_nll_loss_backward(images) for images in (False, True)),
+        _multi_margin_loss(),
+        _multi_margin_loss_backward(),
+        _multilabel_margin_loss(),
+        _multilabel_margin_loss_backward(),
     ]
 
 
-# Scores of classes: (batch, classes, inner) or (classes).
-_SCORES = {
-    "class_dim": "dims(self) == 1 ? 0 : 1",
-    "classes": "size(self, class_dim)",
-    "inner": "prod(sizes(self)[class_dim + 1:])",
-    "expected": "drop(sizes(self), class_dim)",
-    "count": "prod(expected)",
-}
+class _Scores(NamedTuple):
+    """Scores of classes: (batch, classes, inner) or (classes)."""
+
+    classes: SymInt
+    inner: SymInt
+    shape: SymInts  # without the classes
+    total: SymInt  # of the losses
 
 
-def _nll_loss() -> list[Row]:
-    # A GPU adds up parts of them first: one group would take long.
-    in_parts = f"group_lanes > 1 && reduction != {_NONE}"
-    parts = "max(1, min((count + group_lanes - 1) // group_lanes, 8 * processors))"
-    each, by_parts = Launch("nll_loss_each", "count"), Launch("nll_loss_parts", "sums", groups=True)
+def _scores_of(self: SymTensor) -> _Scores:
+    class_dim = where(self.dim() == 1, 0, 1)
+    shape = self.shape.drop(class_dim)
+    inner = self.shape[class_dim + 1 :].prod()
+    return _Scores(self.size(class_dim), inner, shape, shape.prod())
 
-    def row(overloads: str, conditions: list[str], parted: bool, **known: Any) -> Row:
-        return templated(
-            overloads,
-            "nll_loss nll_loss_parts" if parted else "nll_loss",
-            [by_parts if parted else each, Launch("nll_loss_total", "1", groups=True)],
-            dtypes=FLOATS,
-            operands="self target weight?",
-            accepts={"target": "int64"},
-            let={**_SCORES, "sums": parts if parted else "count"},
-            results=[
-                Result("out", f"reduction == {_NONE} ? expected : []"),
-                Result("total", "[]"),
-            ],
-            temporaries=[
-                Result(name, f"reduction == {_NONE} ? 1 : max(sums, 1)", "value")
-                for name in ("losses", "shares")
-            ],
-            conditions=[
-                *conditions,
-                in_parts if parted else f"!({in_parts})",
-                "sizes(target) == expected",
-                "given(weight) ? sizes(weight) == [classes] : 1",
-                f"reduction >= {_NONE} && reduction <= 2",
-            ],
-            numbers={
-                "classes": "classes",
-                "inner": "inner",
-                "sums": "sums",
-                "ignore": "ignore_index",
-                **({"count": "count"} if parted else {}),
-            },
-            constants={"REDUCTION": "reduction"},
-            reports="IndexError: a target is no class",
-            family="loss",
-            **known,
+
+def _has_scores(self: SymTensor, images: bool) -> SymBool:
+    return self.dim() == 4 if images else (self.dim() == 1) | (self.dim() == 2)
+
+
+def _nll_loss(images: bool, in_parts: bool) -> Row:
+    name = "nll_loss2d_forward" if images else "nll_loss_forward"
+
+    @template(
+        f"{name} {name}.output",
+        "nll_loss nll_loss_parts" if in_parts else "nll_loss",
+        dtypes=FLOATS,
+        accepts=_TARGET,
+        meta="" if images else f"aten::{name}",
+        reports=f"IndexError: {_NO_CLASS}",
+        family="loss",
+    )
+    def nll_loss(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        weight: SymTensor,
+        reduction: SymInt,
+        ignore_index: SymInt,
+    ) -> None:
+        scores = _scores_of(self)
+        # A GPU adds up parts of them first: one group would take long.
+        adds_parts = ~plan.on_processor & (reduction != _NONE)
+        plan.require(
+            _has_scores(self, images),
+            adds_parts if in_parts else ~adds_parts,
+            target.shape == scores.shape,
+            fits(weight, [scores.classes]),
+            (reduction >= _NONE) & (reduction <= _SUM),
         )
+        sums = _parts(plan, scores.total) if in_parts else scores.total
+        # The meta function, where there is one, says the shapes.
+        plan.result("out", where(reduction == _NONE, scores.shape, []) if images else None)
+        plan.result("total", [] if images else None)
+        for temporary in ("losses", "shares"):
+            plan.temporary(temporary, where(reduction == _NONE, 1, maximum(sums, 1)), "value")
+        plan.parameters(classes=scores.classes, inner=scores.inner, sums=sums, ignore=ignore_index)
+        plan.constants(REDUCTION=reduction)
+        if in_parts:
+            plan.parameters(count=scores.total)
+            plan.launch("nll_loss_parts", groups=sums)
+        else:
+            plan.launch("nll_loss_each", scores.total)
+        plan.launch("nll_loss_total", groups=1)
 
-    return [
-        made
-        for parted in (False, True)
-        for made in (
-            row(
-                "nll_loss_forward nll_loss_forward.output",
-                ["dims(self) == 1 || dims(self) == 2"],
-                parted,
-                meta="aten::nll_loss_forward",
+    return nll_loss
+
+
+def _parts(plan: Plan, count: SymInt) -> SymInt:
+    """How many work-groups of a GPU add up `count` losses."""
+    return maximum(1, minimum(ceil_div(count, plan.group_lanes), 8 * plan.processors))
+
+
+def _nll_loss_backward(images: bool) -> Row:
+    name = "nll_loss2d_backward" if images else "nll_loss_backward"
+
+    @template(
+        f"{name} {name}.grad_input",
+        "nll_loss_backward",
+        dtypes=FLOATS,
+        accepts=_TARGET,
+        reports=f"IndexError: {_NO_CLASS}",
+        family="loss",
+    )
+    def nll_loss_backward(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        grad_output: SymTensor,
+        weight: SymTensor,
+        total_weight: SymTensor,
+        reduction: SymInt,
+        ignore_index: SymInt,
+    ) -> None:
+        scores = _scores_of(self)
+        plan.require(
+            _has_scores(self, images),
+            target.shape == scores.shape,
+            fits(weight, [scores.classes]),
+            where(
+                reduction == _NONE,
+                grad_output.shape == scores.shape,
+                (grad_output.numel() == 1) & (grad_output.dim() <= 1),
             ),
-            row("nll_loss2d_forward nll_loss2d_forward.output", ["dims(self) == 4"], parted),
+            total_weight.numel() == 1,
         )
-    ]
+        plan.result("grad", self.shape)
+        plan.parameters(classes=scores.classes, inner=scores.inner, ignore=ignore_index)
+        plan.constants(REDUCTION=reduction)
+        of_processor = where(scores.inner == 1, scores.total, self.numel() // scores.inner)
+        items = where(plan.on_processor, of_processor, self.numel())
+        plan.launch("nll_loss_backward", where(self.numel() == 0, 0, items))
+
+    return nll_loss_backward
 
 
-def _nll_loss_backward() -> list[Row]:
-    by_rows = "group_lanes == 1 ? (inner == 1 ? count : numel(self) // inner)"
+class _Rows(NamedTuple):
+    """The rows of a margin loss's input: (rows, classes), (classes) or ()."""
 
-    def row(name: str, conditions: list[str]) -> Row:
-        return templated(
-            f"{name} {name}.grad_input",
-            "nll_loss_backward",
-            Launch("nll_loss_backward", f"numel(self) == 0 ? 0 : {by_rows} : numel(self)"),
-            dtypes=FLOATS,
-            operands="self target grad_output weight? total_weight",
-            accepts={"target": "int64"},
-            results=Result("grad", "sizes(self)"),
-            let=_SCORES,
-            conditions=[
-                *conditions,
-                "sizes(target) == expected",
-                "given(weight) ? sizes(weight) == [classes] : 1",
-                f"reduction == {_NONE} ? sizes(grad_output) == expected"
-                " : numel(grad_output) == 1 && dims(grad_output) <= 1",
-                "numel(total_weight) == 1",
-            ],
-            numbers={"classes": "classes", "inner": "inner", "ignore": "ignore_index"},
-            constants={"REDUCTION": "reduction"},
-            reports="IndexError: a target is no class",
-            family="loss",
+    classes: SymInt
+    total: SymInt
+    shape: SymInts  # without the classes
+
+
+def _rows_of(self: SymTensor) -> _Rows:
+    count = where(self.dim() == 2, self.size(0), 1)
+    return _Rows(self.size(-1), count, where(self.dim() == 2, [count], []))
+
+
+def _require_rows(plan: Plan, self: SymTensor) -> None:
+    plan.require(self.dim() <= 2, self.numel() > 0)
+
+
+def _require_margin_arguments(
+    plan: Plan, rows: _Rows, target: SymTensor, weight: SymTensor, p: SymFloat
+) -> None:
+    plan.require(
+        (p == 1) | (p == 2),
+        (target.numel() == rows.total) & (target.dim() <= 1),
+        fits(weight, [rows.classes]),
+    )
+
+
+def _require_gradient(
+    plan: Plan, rows: _Rows, self: SymTensor, grad_output: SymTensor, reduction: SymInt
+) -> None:
+    plan.require(
+        where(
+            (reduction == _NONE) & (self.dim() == 2),
+            grad_output.shape == rows.shape,
+            grad_output.numel() == 1,
         )
-
-    return [
-        row("nll_loss_backward", ["dims(self) == 1 || dims(self) == 2"]),
-        row("nll_loss2d_backward", ["dims(self) == 4"]),
-    ]
+    )
 
 
-def _margin_losses() -> list[Row]:
-    # Of (rows, classes), (classes) or ().
-    rows_let = {
-        "classes": "size(self, -1)",
-        "row_count": "dims(self) == 2 ? size(self, 0) : 1",
-        "plain": "dims(self) == 2 ? [row_count] : []",
-    }
-    numbers = {
-        "classes": "classes",
-        "loss_count": "row_count",
-        "divisor": f"reduction == {_MEAN} ? row_count : 1",
-    }
-    shape = ["dims(self) <= 2", "numel(self) > 0"]
-    grad = [
-        f"(reduction == {_NONE} && dims(self) == 2) ? sizes(grad_output) == plain"
-        " : numel(grad_output) == 1"
-    ]
+def _pass_rows(plan: Plan, rows: _Rows, reduction: SymInt, *, forward: bool) -> None:
+    plan.parameters(
+        classes=rows.classes,
+        loss_count=rows.total,
+        divisor=where(reduction == _MEAN, rows.total, 1),
+    )
+    plan.constants(FORWARD=forward, REDUCTION=reduction)
 
-    multi, label = "multi_margin_loss", "multilabel_margin_loss"
 
-    def row(
-        overloads: str,
-        name: str,
-        forward: bool,
-        conditions: list[str],
-        operands: str,
-        accepts: Mapping[str, str],
-        results: list[Result],
-        constants: Mapping[str, str],
-        reals: Mapping[str, str],
-    ) -> Row:
-        total = [Launch("loss_total", "1", groups=True, when=f"reduction != {_NONE}")]
-        return templated(
-            overloads,
-            f"{name} loss_total" if forward else name,
-            [Launch(name, "row_count"), *(total if forward else [])],
-            # CPU's kernels take no half precision.
-            dtypes=(torch.float32, torch.float64),
-            operands=operands,
-            accepts=accepts,
-            let=rows_let,
-            conditions=[*shape, *conditions, *([] if forward else grad)],
-            results=results,
-            temporaries=[Result("losses", "row_count", "value")] if forward else [],
-            numbers=numbers,
-            reals=reals,
-            constants={"FORWARD": str(int(forward)), "REDUCTION": "reduction", **constants},
-            reports="RuntimeError: a target is no class" if forward or name == multi else "",
-            family="loss",
-        )
+def _launch_losses(plan: Plan, kernel: str, rows: _Rows, reduction: SymInt) -> None:
+    plan.temporary("losses", rows.total, "value")
+    _pass_rows(plan, rows, reduction, forward=True)
+    plan.launch(kernel, rows.total)
+    plan.launch("loss_total", groups=1, when=reduction != _NONE)
 
-    out = Result("out", f"reduction == {_NONE} ? plain : []")
-    multi_conditions = [
-        "p == 1 || p == 2",
-        "numel(target) == row_count && dims(target) <= 1",
-        "given(weight) ? sizes(weight) == [classes] : 1",
-    ]
-    label_conditions = ["sizes(target) == sizes(self)"]
-    whole = {"target": "int64"}
-    return [
-        row(
-            f"{multi} {multi}.out", multi, True, multi_conditions, "self target weight?", whole,
-            [out], {"P": "p"}, {"distance": "margin"},
-        ),
-        row(
-            f"{multi}_backward {multi}_backward.grad_input", multi, False, multi_conditions,
-            "self target grad_output weight?", whole, [Result("grad")], {"P": "p"},
-            {"distance": "margin"},
-        ),
-        row(
-            f"{label}_forward {label}_forward.output", label, True, label_conditions,
-            "self target", whole, [out, Result("is_target_of", "sizes(target)")], {}, {},
-        ),
-        row(
-            f"{label}_backward {label}_backward.grad_input", label, False,
-            [*label_conditions, "sizes(is_target) == sizes(self)"],
-            "self target grad_output is_target", whole, [Result("grad")], {}, {},
-        ),
-    ]  # fmt: skip
+
+def _launch_gradient(plan: Plan, kernel: str, rows: _Rows, reduction: SymInt) -> None:
+    _pass_rows(plan, rows, reduction, forward=False)
+    plan.launch(kernel, rows.total)
+
+
+def _multi_margin_loss() -> Row:
+    @template(
+        "multi_margin_loss multi_margin_loss.out",
+        "multi_margin_loss loss_total",
+        dtypes=_MARGIN_DTYPES,
+        accepts=_TARGET,
+        reports=f"RuntimeError: {_NO_CLASS}",
+        family="loss",
+    )
+    def multi_margin_loss(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        weight: SymTensor,
+        p: SymFloat,
+        margin: SymFloat,
+        reduction: SymInt,
+    ) -> None:
+        rows = _rows_of(self)
+        _require_rows(plan, self)
+        _require_margin_arguments(plan, rows, target, weight, p)
+        plan.result("out", where(reduction == _NONE, rows.shape, []))
+        plan.parameters(distance=margin)
+        plan.constants(P=as_int(p))
+        _launch_losses(plan, "multi_margin_loss", rows, reduction)
+
+    return multi_margin_loss
+
+
+def _multi_margin_loss_backward() -> Row:
+    @template(
+        "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
+        "multi_margin_loss",
+        dtypes=_MARGIN_DTYPES,
+        accepts=_TARGET,
+        reports=f"RuntimeError: {_NO_CLASS}",
+        family="loss",
+    )
+    def multi_margin_loss_backward(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        grad_output: SymTensor,
+        weight: SymTensor,
+        p: SymFloat,
+        margin: SymFloat,
+        reduction: SymInt,
+    ) -> None:
+        rows = _rows_of(self)
+        _require_rows(plan, self)
+        _require_margin_arguments(plan, rows, target, weight, p)
+        _require_gradient(plan, rows, self, grad_output, reduction)
+        plan.result("grad")
+        plan.parameters(distance=margin)
+        plan.constants(P=as_int(p))
+        _launch_gradient(plan, "multi_margin_loss", rows, reduction)
+
+    return multi_margin_loss_backward
+
+
+def _multilabel_margin_loss() -> Row:
+    @template(
+        "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
+        "multilabel_margin_loss loss_total",
+        dtypes=_MARGIN_DTYPES,
+        accepts=_TARGET,
+        reports=f"RuntimeError: {_NO_CLASS}",
+        family="loss",
+    )
+    def multilabel_margin_loss(
+        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt
+    ) -> None:
+        rows = _rows_of(self)
+        _require_rows(plan, self)
+        plan.require(target.shape == self.shape)
+        plan.result("out", where(reduction == _NONE, rows.shape, []))
+        plan.result("is_target_of", target.shape)
+        _launch_losses(plan, "multilabel_margin_loss", rows, reduction)
+
+    return multilabel_margin_loss
+
+
+def _multilabel_margin_loss_backward() -> Row:
+    @template(
+        "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input",
+        "multilabel_margin_loss",
+        dtypes=_MARGIN_DTYPES,
+        accepts=_TARGET,
+        family="loss",
+    )
+    def multilabel_margin_loss_backward(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        grad_output: SymTensor,
+        is_target: SymTensor,
+        reduction: SymInt,
+    ) -> None:
+        rows = _rows_of(self)
+        _require_rows(plan, self)
+        plan.require(target.shape == self.shape, is_target.shape == self.shape)
+        _require_gradient(plan, rows, self, grad_output, reduction)
+        plan.result("grad")
+        _launch_gradient(plan, "multilabel_margin_loss", rows, reduction)
+
+    return multilabel_margin_loss_backward

@@ -2,102 +2,157 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    Symbol,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymTensor,
+    ceil_div,
+    fits,
+    maximum,
+    where,
+)
+from torch_outboard.ops.template import Plan, template
 
 # Of `reduction`; 0 is none.
 _MEAN, _SUM = 1, 2
 
 
+class _Loss(NamedTuple):
+    """A loss of elements, where its arguments have the same sizes."""
+
+    name: str
+    number: int  # in loss_functions.cl
+    backward_out: str
+    shape: str = ""  # the argument that gives the loss its shape
+    weighted: bool = False
+    meta: bool = False
+
+    @property
+    def overloads(self) -> str:
+        return f"{self.name} {self.name}.out"
+
+    @property
+    def meta_function(self) -> str:
+        return f"aten::{self.name}" if self.meta else ""
+
+
+_LOSSES = (
+    _Loss("mse_loss", 0, "mse_loss_backward.grad_input", meta=True),
+    _Loss("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", shape="beta", meta=True),
+    _Loss("huber_loss", 2, "huber_loss_backward.out", shape="delta"),
+    _Loss("binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True),
+)
+
+
 def rows() -> list[Row]:
     """Every row."""
-    return [
-        *_elementwise("mse_loss", 0, "mse_loss_backward.grad_input", meta=True),
-        *_elementwise("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", "beta", meta=True),
-        *_elementwise("huber_loss", 2, "huber_loss_backward.out", "delta"),
-        *_elementwise(
-            "binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True
-        ),
-    ]
+    return [row for loss in _LOSSES for row in (_unreduced(loss), _reduced(loss), _backward(loss))]
 
 
-def _elementwise(
-    name: str,
-    number: int,
-    backward_out: str,
-    shape: str = "",
-    weighted: bool = False,
-    meta: bool = False,
-) -> list[Row]:
-    """A loss of elements, where its arguments have the same sizes."""
-    weight = " weight?" if weighted else ""
-    same = ["sizes(self) == sizes(target)", f"reduction >= 0 && reduction <= {_SUM}"]
-    if weighted:
-        same.append("given(weight) ? sizes(weight) == sizes(self) : 1")
-    if shape:
-        same.append(f"{shape} > 0")
-    reals = {"shape": shape} if shape else {}
-    known: dict[str, Any] = {"meta": f"aten::{name}"} if meta else {}
-    # CPU's other gradients are row-major.
-    backward_like = "self" if weighted else ""
-    reduced = f"(reduction == {_MEAN} || reduction == {_SUM})"
-    divisor = f"reduction == {_MEAN} ? numel(self) : 1"
-    return [
-        templated(
-            f"{name} {name}.out",
-            "loss_functions loss_each",
-            Launch("loss_each", "numel(self)"),
-            dtypes=FLOATS,
-            operands=f"self target{weight}",
-            results=Result("out", like="self"),
-            conditions=[f"!{reduced}", *same],
-            reals=reals,
-            constants={"LOSS": str(number)},
-            family="loss",
-            **known,
-        ),
-        templated(
-            f"{name} {name}.out",
-            "rows loss_functions loss_parts loss_total",
-            [Launch("loss_parts", "parts", groups=True), Launch("loss_total", "1", groups=True)],
-            dtypes=FLOATS,
-            operands=f"self target{weight}",
-            results=Result("out", "[]"),
-            temporaries=[Result("losses", "max(parts, 1)", "value")],
-            let={
-                "part": "max(4096, (numel(self) + 63) // 64)",
-                "parts": "(numel(self) + part - 1) // part",
-            },
-            conditions=[reduced, *same],
-            numbers={
-                "part": "part",
-                "count": "numel(self)",
-                "loss_count": "parts",
-                "divisor": divisor,
-            },
-            reals=reals,
-            constants={"LOSS": str(number)},
-            vectors=True,
-            family="loss",
-            **known,
-        ),
-        templated(
-            f"{name}_backward {backward_out}",
-            "loss_functions loss_backward",
-            Launch("loss_backward", "numel(self)"),
-            dtypes=FLOATS,
-            operands=f"self target grad_output{weight}",
-            results=Result("grad", "sizes(self)", like=backward_like),
-            let={"single": "numel(grad_output) == 1"},
-            conditions=[
-                *same,
-                "single ? dims(grad_output) <= dims(self) : sizes(grad_output) == sizes(self)",
-            ],
-            numbers={"single": "single", "divisor": divisor},
-            reals=reals,
-            constants={"LOSS": str(number)},
-            family="loss",
-        ),
-    ]
+def _unreduced(loss: _Loss) -> Row:
+    @template(
+        loss.overloads,
+        "loss_functions loss_each",
+        dtypes=FLOATS,
+        meta=loss.meta_function,
+        family="loss",
+    )
+    def unreduced(
+        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
+    ) -> None:
+        plan.require(~_reduces(reduction))
+        _take_arguments(plan, loss, self, target, reduction, rest)
+        plan.result("out", like=self)
+        plan.launch("loss_each", self.numel())
+
+    return unreduced
+
+
+def _reduced(loss: _Loss) -> Row:
+    @template(
+        loss.overloads,
+        "rows loss_functions loss_parts loss_total",
+        dtypes=FLOATS,
+        vectors=True,
+        meta=loss.meta_function,
+        family="loss",
+    )
+    def reduced(
+        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
+    ) -> None:
+        plan.require(_reduces(reduction))
+        _take_arguments(plan, loss, self, target, reduction, rest)
+        count = self.numel()
+        part = maximum(4096, ceil_div(count, 64))
+        parts = ceil_div(count, part)
+        plan.result("out", None if loss.meta else [])
+        plan.temporary("losses", maximum(parts, 1), "value")
+        plan.parameters(part=part, count=count, loss_count=parts, divisor=_divisor(self, reduction))
+        plan.launch("loss_parts", groups=parts)
+        plan.launch("loss_total", groups=1)
+
+    return reduced
+
+
+def _backward(loss: _Loss) -> Row:
+    @template(
+        f"{loss.name}_backward {loss.backward_out}",
+        "loss_functions loss_backward",
+        dtypes=FLOATS,
+        family="loss",
+    )
+    def backward(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        grad_output: SymTensor,
+        reduction: SymInt,
+        **rest: Symbol,
+    ) -> None:
+        _take_arguments(plan, loss, self, target, reduction, rest)
+        single = grad_output.numel() == 1
+        plan.require(
+            where(single, grad_output.dim() <= self.dim(), grad_output.shape == self.shape)
+        )
+        # CPU's other gradients are row-major.
+        plan.result("grad", self.shape, like=self if loss.weighted else None)
+        plan.parameters(single=single, divisor=_divisor(self, reduction))
+        plan.launch("loss_backward", self.numel())
+
+    return backward
+
+
+def _reduces(reduction: SymInt) -> SymBool:
+    return (reduction == _MEAN) | (reduction == _SUM)
+
+
+def _divisor(self: SymTensor, reduction: SymInt) -> SymInt:
+    return where(reduction == _MEAN, self.numel(), 1)
+
+
+def _take_arguments(
+    plan: Plan,
+    loss: _Loss,
+    self: SymTensor,
+    target: SymTensor,
+    reduction: SymInt,
+    rest: dict[str, Symbol],
+) -> None:
+    """States what is the same in all definitions of a loss; `rest` has the loss's own arguments."""
+    plan.require(self.shape == target.shape, (reduction >= 0) & (reduction <= _SUM))
+    if loss.weighted:
+        weight = rest["weight"]
+        assert isinstance(weight, SymTensor)
+        plan.operand("weight", weight, optional=True)
+        plan.require(fits(weight, self.shape))
+    if loss.shape:
+        shape = rest[loss.shape]
+        assert isinstance(shape, SymFloat)
+        plan.require(shape > 0)
+        plan.parameters(shape=shape)
+    plan.constants(LOSS=loss.number)

@@ -9,10 +9,165 @@ from torch import Tensor
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, maximum, minimum
+from torch_outboard.ops.template import Plan, template
 
 _DTYPES = (torch.float32, torch.float64)
-_LENGTHS = ("input_lengths", "target_lengths")
+_ACCEPTS = {
+    "targets": (torch.int32, torch.int64),
+    "input_lengths": (torch.int64,),
+    "target_lengths": (torch.int64,),
+}
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        _losses(),
+        _losses_backward(),
+        composed(
+            "_ctc_loss",
+            _loss,
+            dtypes=_DTYPES,
+            condition=_lengths_are_sizes,
+            meta="aten::_ctc_loss",
+            family="loss",
+        ),
+        composed(
+            "_ctc_loss_backward",
+            _loss_backward,
+            dtypes=_DTYPES,
+            condition=_lengths_fit,
+            family="loss",
+        ),
+    ]
+
+
+def _is_batch(log_probs: SymTensor) -> SymBool:
+    return (log_probs.dim() == 3) & (log_probs.numel() > 0)
+
+
+def _lengths_are_sizes(
+    log_probs: SymTensor, input_lengths: SymInts, target_lengths: SymInts
+) -> SymBool:
+    return _is_batch(log_probs) & ((input_lengths + target_lengths).min() >= 0)
+
+
+def _lengths_fit(log_probs: SymTensor, input_lengths: SymInts, target_lengths: SymInts) -> SymBool:
+    frames, batch = log_probs.size(0), log_probs.size(1)
+    return (
+        _is_batch(log_probs)
+        & (input_lengths.len() == batch)
+        & (target_lengths.len() == batch)
+        & ((input_lengths + target_lengths).min() >= 0)
+        & (input_lengths.max() <= frames)
+    )
+
+
+def _take_arguments(
+    plan: Plan,
+    log_probs: SymTensor,
+    targets: SymTensor,
+    input_lengths: SymTensor,
+    target_lengths: SymTensor,
+    blank: SymInt,
+) -> None:
+    """States what is the same for the losses and the gradient."""
+    batch, classes = log_probs.size(1), log_probs.size(2)
+    plan.require(
+        _is_batch(log_probs),
+        (targets.dim() == 1) | ((targets.dim() == 2) & (targets.size(0) == batch)),
+        (blank >= 0) & (blank < classes),
+        input_lengths.shape == [batch],
+        target_lengths.shape == [batch],
+    )
+    plan.parameters(
+        batch=batch,
+        times=log_probs.size(0),
+        classes=classes,
+        blank=blank,
+        target_columns=targets.size(-1),
+        concatenated=targets.dim() == 1,
+    )
+
+
+def _launch_plan(plan: Plan, batch: SymInt) -> SymTensor:
+    """Launches the kernel that writes the greatest length of targets, and where each begins."""
+    table = plan.temporary("plan", 3 * batch + 1, torch.int64)
+    plan.launch("ctc_plan", 1)
+    return table
+
+
+def _losses() -> Row:
+    @template(
+        "_ctc_loss.Tensor",
+        "ctc_loss",
+        dtypes=_DTYPES,
+        accepts=_ACCEPTS,
+        reports="RuntimeError",
+        family="loss",
+    )
+    def losses(
+        plan: Plan,
+        log_probs: SymTensor,
+        targets: SymTensor,
+        input_lengths: SymTensor,
+        target_lengths: SymTensor,
+        blank: SymInt,
+    ) -> None:
+        _take_arguments(plan, log_probs, targets, input_lengths, target_lengths, blank)
+        frames, batch = log_probs.size(0), log_probs.size(1)
+        plan.parameters(most_labels=targets.size(-1))
+        plan.constants(BACKWARD=False)
+        longest = plan.read(_launch_plan(plan, batch))
+        plan.result("losses", [batch])
+        plan.result("log_alpha", [batch, frames, 2 * longest + 1])
+        plan.launch("ctc_losses", groups=batch)
+
+    return losses
+
+
+def _losses_backward() -> Row:
+    @template(
+        "_ctc_loss_backward.Tensor",
+        "ctc_loss ctc_loss_backward",
+        dtypes=_DTYPES,
+        accepts=_ACCEPTS,
+        reports="RuntimeError",
+        family="loss",
+    )
+    def losses_backward(
+        plan: Plan,
+        log_probs: SymTensor,
+        targets: SymTensor,
+        input_lengths: SymTensor,
+        target_lengths: SymTensor,
+        grad: SymTensor,
+        neg_log_likelihood: SymTensor,
+        log_alpha: SymTensor,
+        blank: SymInt,
+        zero_infinity: SymBool,
+    ) -> None:
+        _take_arguments(plan, log_probs, targets, input_lengths, target_lengths, blank)
+        frames, batch = log_probs.size(0), log_probs.size(1)
+        width = log_alpha.size(2)
+        most = minimum(targets.size(-1), (width - 1) // 2)
+        plan.require(
+            (grad.shape == [batch]) & (neg_log_likelihood.shape == [batch]),
+            (log_alpha.dim() == 3) & (log_alpha.shape[:2] == [batch, frames]) & (width > 0),
+        )
+        plan.parameters(most_labels=most, width=width, ignores_infinity=zero_infinity)
+        plan.constants(BACKWARD=True)
+        plan.result("out", log_probs.shape)
+        _launch_plan(plan, batch)
+        plan.temporary("following", maximum(batch * most, 1), torch.int32)
+        plan.temporary("leads", maximum(batch * most, 1), torch.uint8)
+        plan.temporary("log_beta", log_alpha.numel())
+        plan.launch("ctc_equal_labels", batch * most)
+        plan.launch("ctc_betas", groups=batch)
+        plan.launch("ctc_gradient", groups=batch * frames)
+
+    return losses_backward
 
 
 def _on(
@@ -58,107 +213,3 @@ def _loss_backward(
         blank,
         zero_infinity,
     )
-
-
-def rows() -> list[Row]:
-    """Every row."""
-    shapes = [
-        "dims(log_probs) == 3 && numel(log_probs) > 0",
-        "dims(targets) == 1 || (dims(targets) == 2 && size(targets, 0) == batch)",
-        "0 <= blank && blank < size(log_probs, 2)",
-        *(f"sizes({lengths}) == [batch]" for lengths in _LENGTHS),
-    ]
-    let = {"batch": "size(log_probs, 1)", "frames": "size(log_probs, 0)"}
-    numbers = {
-        "batch": "batch",
-        "times": "frames",
-        "classes": "size(log_probs, 2)",
-        "blank": "blank",
-        "target_columns": "size(targets, -1)",
-        "concatenated": "dims(targets) == 1",
-    }
-    common: dict[str, Any] = {"dtypes": _DTYPES, "family": "loss", "reports": "RuntimeError"}
-    accepts = {"targets": "int32 int64", **dict.fromkeys(_LENGTHS, "int64")}
-    plan = Result("plan", "3 * batch + 1", "int64")
-    operands = "log_probs targets input_lengths target_lengths"
-    return [
-        templated(
-            "_ctc_loss.Tensor",
-            "ctc_loss",
-            [Launch("ctc_plan", "1"), Launch("ctc_losses", "batch", groups=True)],
-            operands=operands,
-            accepts=accepts,
-            results=[
-                Result("losses", "[batch]"),
-                Result("log_alpha", "[batch, frames, 2 * longest + 1]"),
-            ],
-            temporaries=[plan],
-            let=let,
-            numbers={**numbers, "most_labels": "size(targets, -1)"},
-            constants={"BACKWARD": "0"},
-            conditions=shapes,
-            reads={"longest": "plan"},
-            read_after=1,
-            **common,
-        ),
-        templated(
-            "_ctc_loss_backward.Tensor",
-            "ctc_loss ctc_loss_backward",
-            [
-                Launch("ctc_plan", "1"),
-                Launch("ctc_equal_labels", "batch * most"),
-                Launch("ctc_betas", "batch", groups=True),
-                Launch("ctc_gradient", "batch * frames", groups=True),
-            ],
-            operands=f"{operands} grad neg_log_likelihood log_alpha",
-            accepts=accepts,
-            results=Result("out", "sizes(log_probs)"),
-            temporaries=[
-                plan,
-                Result("following", "max(batch * most, 1)", "int32"),
-                Result("leads", "max(batch * most, 1)", "uint8"),
-                Result("log_beta", "numel(log_alpha)"),
-            ],
-            let={
-                **let,
-                "width": "size(log_alpha, 2)",
-                "most": "min(size(targets, -1), (width - 1) // 2)",
-            },
-            numbers={
-                **numbers,
-                "most_labels": "most",
-                "width": "width",
-                "ignores_infinity": "zero_infinity",
-            },
-            constants={"BACKWARD": "1"},
-            conditions=[
-                *shapes,
-                "sizes(grad) == [batch] && sizes(neg_log_likelihood) == [batch]",
-                "dims(log_alpha) == 3 && sizes(log_alpha)[:2] == [batch, frames] && width > 0",
-            ],
-            **common,
-        ),
-        composed(
-            "_ctc_loss",
-            _loss,
-            dtypes=_DTYPES,
-            conditions=[
-                "dims(log_probs) == 3 && numel(log_probs) > 0",
-                "min_of(input_lengths + target_lengths) >= 0",
-            ],
-            meta="aten::_ctc_loss",
-            family="loss",
-        ),
-        composed(
-            "_ctc_loss_backward",
-            _loss_backward,
-            dtypes=_DTYPES,
-            conditions=[
-                "dims(log_probs) == 3 && numel(log_probs) > 0",
-                *(f"len({lengths}) == size(log_probs, 1)" for lengths in _LENGTHS),
-                "min_of(input_lengths + target_lengths) >= 0",
-                "max_of(input_lengths) <= size(log_probs, 0)",
-            ],
-            family="loss",
-        ),
-    ]

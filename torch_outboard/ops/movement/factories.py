@@ -2,111 +2,203 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import torch
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymInts,
+    SymTensor,
+    as_float,
+    as_int,
+    ceil,
+    floor,
+    where,
+)
+from torch_outboard.ops.template import Body, Plan, template
 
-FAMILY: dict[str, Any] = {"family": "pointwise", "resizes_silently": True}
 
-
-def spaced(name: str, dtypes: tuple[torch.dtype, ...], condition: str = "1", **reals: str) -> Row:
-    """linspace and logspace."""
-    return templated(
-        f"{name}.out",
-        "linspace",
-        Launch("linspace", "numel(out)"),
+def _define(
+    overload: str,
+    kernels: str,
+    dtypes: Iterable[torch.dtype],
+    compute: torch.dtype | None = None,
+) -> Callable[[Body], Row]:
+    return template(
+        overload,
+        kernels,
         dtypes=dtypes,
-        operands="",
-        results=Result("out", "numel(out) == steps ? sizes(out) : [steps]"),
-        conditions=["steps >= 0", condition],
-        numbers={"count": "steps"},
-        reals={"start": "start", "end": "end", **reals},
-        constants={"LOGARITHMIC": str(int(name == "logspace"))},
-        **FAMILY,
+        shapes_only=("out",),
+        compute=compute,
+        resizes_silently=True,
+        family="pointwise",
     )
+
+
+def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
+    """An `out` with as many elements keeps its shape.
+
+    Launches take `count` and not `out.numel()`: a call computes a node once, here for the argument.
+    """
+    return where(out.numel() == count, out.shape, [count])
+
+
+def linspace() -> Row:
+    """Numbers at equal distances."""
+
+    @_define("linspace.out", "linspace", (*FLOATS, *COMPLEX))
+    def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
+        plan.require(steps >= 0)
+        plan.result("out", _shape_for(out, steps))
+        plan.parameters(count=steps, start=start, end=end)
+        plan.constants(LOGARITHMIC=False)
+        plan.launch("linspace", steps)
+
+    return linspace
+
+
+def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Row:
+    """Powers of a base, with exponents at equal distances; `zero_base`: also of base 0."""
+
+    @_define("logspace.out", "linspace", dtypes)
+    def logspace(
+        plan: Plan,
+        start: SymFloat,
+        end: SymFloat,
+        steps: SymInt,
+        base: SymFloat,
+        out: SymTensor,
+    ) -> None:
+        plan.require(steps >= 0, zero_base or base != 0)
+        plan.result("out", _shape_for(out, steps))
+        plan.parameters(count=steps, start=start, end=end, base=base)
+        plan.constants(LOGARITHMIC=True)
+        plan.launch("linspace", steps)
+
+    return logspace
+
+
+# Functions of start, end and step.
+Count = Callable[[SymFloat, SymFloat, SymFloat], SymInt]
+Condition = Callable[[SymFloat, SymFloat, SymFloat], SymBool]
 
 
 def arange(
-    dtypes: tuple[torch.dtype, ...],
-    part: str,
-    length: str,
-    conditions: Sequence[str] = (),
-    **properties: Any,
+    dtypes: Iterable[torch.dtype],
+    count_of: Count,
+    *,
+    served: Condition | None = None,
+    compute: torch.dtype | None = None,
 ) -> Row:
-    """Numbers from start to end by steps: as many as `length` says; of each, `part` counts."""
-    start, end, step = (part.format(name) for name in ("start", "end", "step"))
-    length = length.format(start=start, end=end, step=step)
-    return templated(
-        "arange.start_out",
-        "arange",
-        Launch("arange", "numel(out)"),
-        dtypes=dtypes,
-        operands="",
-        results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-        conditions=[
-            f"{step} != 0",
-            "step > 0 ? end >= start : end <= start",
-            f"{length} < 1099511627776",
-            *conditions,
-        ],
-        scalars="start step",
-        **properties,
-        **FAMILY,
-    )
+    """Numbers from start to end by steps.
+
+    Args:
+        count_of: how many they are.
+        served: further condition of calls.
+    """
+
+    @_define("arange.start_out", "arange", dtypes, compute)
+    def arange(plan: Plan, start: SymFloat, end: SymFloat, step: SymFloat, out: SymTensor) -> None:
+        count = count_of(start, end, step)
+        plan.require(
+            step != 0,
+            where(step > 0, end >= start, end <= start),
+            served is None or served(start, end, step),
+            count < 1 << 40,
+        )
+        plan.result("out", _shape_for(out, count))
+        plan.scalars(start, step)
+        plan.launch("arange", count)
+
+    return arange
 
 
-def _arange_int64(real: str, whole: str) -> list[Row]:
+def _count(start: SymFloat, end: SymFloat, step: SymFloat) -> SymInt:
+    # PyTorch makes doubles of the numbers first.
+    return ceil((as_float(end) - as_float(start)) / as_float(step))
+
+
+def _count_of_integers(start: SymInt, end: SymInt, step: SymInt) -> SymInt:
+    return (end - start + step - where(step > 0, 1, -1)) // step
+
+
+def _exact_count(start: SymFloat, end: SymFloat, step: SymFloat) -> SymInt:
+    return _count_of_integers(as_int(start), as_int(end), as_int(step))
+
+
+def _truncated(number: SymFloat) -> SymInt:
+    return where(number < 0, ceil(number), floor(number))
+
+
+def _truncated_count(start: SymFloat, end: SymFloat, step: SymFloat) -> SymInt:
+    return _count_of_integers(_truncated(start), _truncated(end), _truncated(step))
+
+
+def _truncated_step_counts(start: SymFloat, end: SymFloat, step: SymFloat) -> SymBool:
+    return _truncated(step) != 0
+
+
+def _some_have_fractions(start: SymFloat, end: SymFloat, step: SymFloat) -> SymBool:
+    return (start != floor(start)) | (end != floor(end)) | (step != floor(step))
+
+
+def _arange_int64() -> list[Row]:
     """Whole numbers are counted as such. Of others PyTorch cuts the fractions off;
     since 2.15 only after it has counted.
     """
     int64 = (torch.int64,)
     if torch.arange(1, 2.5, dtype=torch.int64, device="cpu").numel() == 1:
-        return [arange(int64, "({0} < 0 ? ceil({0}) : floor({0}))", whole)]
-    numbers = ("start", "end", "step")
-    are_whole = [f"{name} == floor({name})" for name in numbers]
-    some_is_not = " || ".join(f"{name} != floor({name})" for name in numbers)
+        return [arange(int64, _truncated_count, served=_truncated_step_counts)]
     return [
-        arange(int64, "{}", whole, are_whole),
-        arange(int64, "{}", real, [some_is_not], compute="int64"),
+        arange(int64, _exact_count),
+        arange(int64, _count, served=_some_have_fractions, compute=torch.int64),
     ]
 
 
+def unit_matrices() -> list[Row]:
+    """Square ones and others."""
+
+    def make(plan: Plan, rows: SymInt, columns: SymInt) -> None:
+        plan.require(rows >= 0, columns >= 0)
+        out = plan.result("out", [rows, columns])
+        plan.parameters(columns=columns)
+        plan.launch("eye", out.numel())
+
+    @_define("eye.out", "sequence", EVERY)
+    def square(plan: Plan, n: SymInt) -> None:
+        make(plan, n, n)
+
+    @_define("eye.m_out", "sequence", EVERY)
+    def rectangular(plan: Plan, n: SymInt, m: SymInt) -> None:
+        make(plan, n, m)
+
+    return [square, rectangular]
+
+
+def _has_no_dimensions(value: SymTensor) -> SymBool:
+    return value.dim() == 0
+
+
 def rows() -> list[Row]:
-    """Every row."""
-    # PyTorch makes doubles of the numbers first.
-    real = "ceil((real({end}) - real({start})) / real({step}))"
-    whole = "(({end} - {start} + {step} - ({step} > 0 ? 1 : -1)) // {step})"
+    """Every definition."""
     return [
-        arange(FLOATS, "{}", real),
+        arange(FLOATS, _count),
         # Numbers may be negative on the way.
-        arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", real, compute="int64"),
-        *_arange_int64(real, whole),
-        spaced("linspace", (*FLOATS, *COMPLEX)),
-        spaced("logspace", FLOATS, base="base"),
-        spaced("logspace", COMPLEX, "base != 0", base="base"),
-        *(
-            templated(
-                f"{overload}",
-                "sequence",
-                Launch("eye", "numel(out)"),
-                dtypes=EVERY,
-                operands="",
-                results=Result("out", f"[n, {columns}]"),
-                conditions=["n >= 0", f"{columns} >= 0"],
-                numbers={"columns": columns},
-                **FAMILY,
-            )
-            for overload, columns in (("eye.out", "n"), ("eye.m_out", "m"))
-        ),
+        arange((torch.uint8, torch.int8, torch.int16, torch.int32), _count, compute=torch.int64),
+        *_arange_int64(),
+        linspace(),
+        logspace(FLOATS, zero_base=True),
+        logspace(COMPLEX, zero_base=False),
+        *unit_matrices(),
         composed(
             "fill_.Tensor",
             lambda self, value: self.copy_(value.expand(self.shape)),
-            conditions=["dims(value) == 0"],
+            condition=_has_no_dimensions,
             family="pointwise",
         ),
     ]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import Row
-
-FAMILY: dict[str, Any] = {"family": "movement"}
+from torch_outboard.ops.symbolic import SymBool, SymTensors
 
 
 def _join_unsqueezed(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
@@ -21,15 +18,18 @@ def _stack(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
     """As CPU, joins first and then splits the dimension, which keeps the memory format."""
     sizes = tensors[0].shape
     rank = len(sizes)
-    place = dim if dim >= 0 else dim + rank + 1
-    if not 0 <= place < rank or any(tensor.shape != sizes for tensor in tensors):
+    index = dim if dim >= 0 else dim + rank + 1
+    if not 0 <= index < rank or any(tensor.shape != sizes for tensor in tensors):
         return _join_unsqueezed(tensors, dim)
-    return torch.cat(tensors, place).view(*sizes[:place], len(tensors), *sizes[place:])
+    return torch.cat(tensors, index).view(*sizes[:index], len(tensors), *sizes[index:])
+
+
+def _some_tensors(tensors: SymTensors) -> SymBool:
+    return tensors.len() > 0
 
 
 def rows() -> list[Row]:
-    """Every row."""
-    some = ["len(tensors) > 0"]
+    """Every definition."""
     return [
         composed(
             "cat cat.out",
@@ -37,14 +37,14 @@ def rows() -> list[Row]:
             results="out",
             meta="aten::cat",
             casts="TypeError",
-            **FAMILY,
+            family="movement",
         ),
-        composed("stack", _stack, conditions=some, **FAMILY),
+        composed("stack", _stack, condition=_some_tensors, family="movement"),
         composed(
             "stack.out _stack _stack.out",
             _join_unsqueezed,
-            conditions=some,
+            condition=_some_tensors,
             casts="TypeError",
-            **FAMILY,
+            family="movement",
         ),
     ]

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.movement.rearranging import (
+    CLAMPED,
+    NUMBERS,
+    REFLECTED,
+    SHIFTED,
+    launch_lines,
+    remap,
+)
+from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, Row
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInts,
+    SymTensor,
+    ints,
+    minimum,
+    where,
+)
+from torch_outboard.ops.template import Plan, template
 
-NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
-FAMILY: dict[str, Any] = {"family": "movement"}
+
+def _pairs_for(self: SymTensor, pad: SymInts) -> SymBool:
+    """Two amounts for each dimension that is padded."""
+    return (pad.len() % 2 == 0) & (pad.len() <= 2 * self.dim())
 
 
-_CONSTANT_CONDITIONS = [
-    "len(pad) % 2 == 0",
-    "len(pad) <= 2 * dims(self)",
-    # There is as much as is cut; raises, and so declines, where there is not.
-    "len(padded_sizes(sizes(self), min(pad, 0))) == dims(self)",
-]
+def _has_as_much(self: SymTensor, cuts: SymInts) -> SymBool:
+    """There is as much as is cut; raises, and so declines, where there is not."""
+    return self.shape.padded(cuts).len() == self.dim()
 
 
 def _cut(self: torch.Tensor, pad: list[int]) -> torch.Tensor:
@@ -29,91 +45,100 @@ def _cut(self: torch.Tensor, pad: list[int]) -> torch.Tensor:
     return self.clone()
 
 
+def _only_cuts(self: SymTensor, pad: SymInts) -> SymBool:
+    return ((pad.len() == 0) | (pad.max() <= 0)) & _pairs_for(self, pad) & _has_as_much(self, pad)
+
+
 def cutting() -> Row:
     """Negative padding on all sides, which keeps the order of the strides."""
-    return composed(
-        "constant_pad_nd",
-        _cut,
-        conditions=["len(pad) == 0 || max_of(pad) <= 0", *_CONSTANT_CONDITIONS],
-        **FAMILY,
-    )
+    return composed("constant_pad_nd", _cut, condition=_only_cuts, family="movement")
+
+
+def _cuts(pad: SymInts, most: int) -> SymInts:
+    """At most so many amounts, with 0 in place of those that do not cut."""
+    amounts = ints(where(k < pad.len(), minimum(pad[k], 0), 0) for k in range(most))
+    return amounts[: pad.len()]
 
 
 def constant() -> Row:
     """Padding with a number; negative amounts cut."""
-    return templated(
+
+    @template(
         "constant_pad_nd",
         "remap",
-        Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
         dtypes=EVERY,
-        results=Result("out", "padded_sizes(sizes(self), pad)", memory_format="self"),
-        conditions=[
-            "dims(self) <= 8",
-            *_CONSTANT_CONDITIONS,
-        ],
-        numbers={"count": "0"},
-        lists={"amounts": "pad", "along": "[]"},
-        constants={"MODE": "0"},
-        scalars="value",
-        items_of="self out",
-        strided="self out",
-        **FAMILY,
+        strided=("self", "out"),
+        moves=("self", "out"),
+        family="movement",
     )
+    def constant_pad(plan: Plan, self: SymTensor, pad: SymInts, value: SymFloat) -> None:
+        plan.require(
+            self.dim() <= 8, _pairs_for(self, pad), _has_as_much(self, _cuts(pad, most=16))
+        )
+        out = plan.result("out", self.shape.padded(pad), memory_format=self)
+        plan.scalars(value)
+        remap(plan, out, SHIFTED, pad)
+
+    return constant_pad
 
 
-def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
-    """Reflection or replication of one to three dimensions, and the gradient."""
-    name = f"{kind}_pad{dims}d"
-    rank = [f"dims(self) == {dims + 1} || dims(self) == {dims + 2}", f"len(padding) == {2 * dims}"]
-    valid = [*rank]
+def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) -> Iterator[SymBool]:
+    """What PyTorch asks of padding by elements of the tensor itself."""
+    yield (self.dim() == dims + 1) | (self.dim() == dims + 2)
+    yield padding.len() == 2 * dims
     for k in range(dims):
-        n = f"size(self, -{k + 1})"
-        left, right = f"padding[{2 * k}]", f"padding[{2 * k + 1}]"
-        valid.append(f"{n} > 0 && {n} + {left} + {right} > 0")
-        if kind == "reflection":
-            valid.append(f"{left} < {n} && {right} < {n}")
+        n = self.size(-(k + 1))
+        left, right = padding[2 * k], padding[2 * k + 1]
+        yield (n > 0) & (n + left + right > 0)
+        if reflects:
+            yield (left < n) & (right < n)
     # Without a batch there is a channel.
-    valid.append(f"dims(self) == {dims + 2} || size(self, 0) > 0")
-    fits = "sizes(grad_output) == padded_sizes(sizes(self), padding)"
-    return [
-        templated(
-            f"{name} {name}.out",
-            "remap",
-            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
-            dtypes=NUMBERS,
-            results=Result("out", "padded_sizes(sizes(self), padding)", memory_format="self"),
-            numbers={"count": "0"},
-            lists={"amounts": "padding", "along": "[]"},
-            constants={"MODE": mode},
-            items_of="self out",
-            strided="self out",
-            conditions=valid,
-            **FAMILY,
-        ),
-        templated(
-            f"{name}_backward {name}_backward.grad_input",
-            "reflect_backward",
-            Launch("reflect_backward", "numel(out) // max(size(out, -1), 1)", groups=True),
-            dtypes=(*FLOATS, *COMPLEX),
-            operands="grad_output self",
-            # The meta function of replication says row-major, and compiled graphs rely on it.
-            results=Result(
-                "out", "sizes(self)", memory_format="self" if kind == "reflection" else ""
-            ),
-            numbers={"padded_dims": str(dims)},
-            lists={"amounts": "padding"},
-            constants={"MODE": mode},
-            strided="grad_output out",
-            conditions=[*valid, fits],
-            **FAMILY,
-        ),
-    ]
+    yield (self.dim() == dims + 2) | (self.size(0) > 0)
+
+
+def of_dims(dims: int, *, reflects: bool) -> list[Row]:
+    """Reflection, or else replication, of one to three dimensions, and the gradient."""
+    name = f"{'reflection' if reflects else 'replication'}_pad{dims}d"
+    rule = REFLECTED if reflects else CLAMPED
+
+    @template(
+        f"{name} {name}.out",
+        "remap",
+        dtypes=NUMBERS,
+        strided=("self", "out"),
+        moves=("self", "out"),
+        family="movement",
+    )
+    def pad(plan: Plan, self: SymTensor, padding: SymInts) -> None:
+        plan.require(*_conditions(self, padding, dims, reflects))
+        out = plan.result("out", self.shape.padded(padding), memory_format=self)
+        remap(plan, out, rule, padding)
+
+    @template(
+        f"{name}_backward {name}_backward.grad_input",
+        "reflect_backward",
+        dtypes=(*FLOATS, *COMPLEX),
+        strided=("grad_output", "out"),
+        family="movement",
+    )
+    def pad_backward(plan: Plan, grad_output: SymTensor, self: SymTensor, padding: SymInts) -> None:
+        plan.require(
+            *_conditions(self, padding, dims, reflects),
+            grad_output.shape == self.shape.padded(padding),
+        )
+        # The meta function of replication says row-major, and compiled graphs rely on it.
+        out = plan.result("out", self.shape, memory_format=self if reflects else None)
+        plan.parameters(padded_dims=dims, amounts=padding)
+        plan.constants(MODE=rule)
+        launch_lines(plan, "reflect_backward", out)
+
+    return [pad, pad_backward]
 
 
 def rows() -> list[Row]:
-    """Every row."""
+    """Every definition."""
     made = [cutting(), constant()]
     for dims in (1, 2, 3):
-        made += of_dims(dims, "reflection", "1")
-        made += of_dims(dims, "replication", "2")
+        made += of_dims(dims, reflects=True)
+        made += of_dims(dims, reflects=False)
     return made

@@ -1,198 +1,270 @@
-"""Operators that move elements to other places, by rules and not by index tensors."""
+"""Operators that move elements by rules, and not by index tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.requirements import distinct_in, of_dtype, of_dtype_of
 from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymInts,
+    SymTensor,
+    full,
+    ints,
+    maximum,
+    where,
+    wrap,
+)
+from torch_outboard.ops.template import Plan, template
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
-FAMILY: dict[str, Any] = {"family": "movement"}
+
+# Which element goes where along a dimension: MODE of remap.cl.
+SHIFTED, REFLECTED, CLAMPED, PERIODIC, REVERSED = range(5)
+
+
+def launch_lines(plan: Plan, kernel: str, out: SymTensor) -> None:
+    """Launches a kernel whose work-groups take lines along the last dimension."""
+    plan.launch(kernel, groups=out.numel() // maximum(out.size(-1), 1))
+
+
+def remap(
+    plan: Plan, out: SymTensor, rule: int, amounts: SymInts, along: SymInts | None = None
+) -> None:
+    """Moves the elements of `self` by a rule.
+
+    Args:
+        amounts: two of each dimension, from the last one on, as in padding; with `along` one of
+            each dimension in it.
+    """
+    if along is None:
+        plan.parameters(count=0, along=ints(()))
+    else:
+        plan.parameters(count=along.len(), along=along)
+    plan.parameters(amounts=amounts)
+    plan.constants(MODE=rule)
+    launch_lines(plan, "remap", out)
+
+
+def _rolls_all(shifts: SymInts, dims: SymInts) -> SymBool:
+    return (dims.len() == 0) & (shifts.len() == 1)
 
 
 def remapped() -> list[Row]:
     """roll and flip."""
-    common: dict[str, Any] = {
-        "dtypes": EVERY,
-        "items_of": "self out",
-        "strided": "self out",
-        **FAMILY,
-    }
-    return [
-        composed(
-            "roll",
-            lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
-            conditions=["len(dims) == 0", "len(shifts) == 1"],
-            **FAMILY,
-        ),
-        templated(
-            "roll",
-            "remap",
-            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
-            conditions=[
-                "len(dims) > 0",
-                "len(dims) == len(shifts)",
-                "len(dims) <= 16",
-                "min(min_of(dims) + dims(self), dims(self) - 1 - max_of(dims)) >= 0",
-            ],
-            numbers={"count": "len(dims)"},
-            lists={"amounts": "shifts", "along": "dims"},
-            constants={"MODE": "3"},
-            **common,
-        ),
-        templated(
-            "flip",
-            "remap",
-            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
-            results=Result("out", "sizes(self)", like="self"),
-            conditions=[
-                "len(dims) <= 16",
-            ],
-            requires={"dims": "distinct in self"},
-            numbers={"count": "len(dims)"},
-            lists={"amounts": "fill(1, len(dims))", "along": "dims"},
-            constants={"MODE": "4"},
-            **common,
-        ),
-    ]
+    rolled_whole = composed(
+        "roll",
+        lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
+        condition=_rolls_all,
+        family="movement",
+    )
 
-
-def triangles() -> list[Row]:
-    """Triangular parts of matrices."""
-    return [
-        templated(
-            f"{name} {name}.out {name}_",
-            "triangle",
-            Launch("triangle", "numel(self) // max(size(self, -1), 1)", groups=True),
-            dtypes=EVERY,
-            meta=f"aten::{name}",
-            numbers={
-                "diagonal": "diagonal",
-                "rows": "size(self, -2)",
-                "columns": "size(self, -1)",
-            },
-            constants={"UPPER": upper},
-            items_of="self out",
-            strided="self out",
-            **FAMILY,
+    @template(
+        "roll",
+        "remap",
+        dtypes=EVERY,
+        strided=("self", "out"),
+        moves=("self", "out"),
+        family="movement",
+    )
+    def roll(plan: Plan, self: SymTensor, shifts: SymInts, dims: SymInts) -> None:
+        plan.require(
+            dims.len() > 0,
+            dims.len() == shifts.len(),
+            dims.len() <= 16,
+            _dim_in_range(self, dims.min()) & _dim_in_range(self, dims.max()),
         )
-        for name, upper in (("tril", "0"), ("triu", "1"))
-    ]
+        out = plan.result("out")
+        remap(plan, out, PERIODIC, shifts, along=dims)
+
+    @template(
+        "flip",
+        "remap",
+        dtypes=EVERY,
+        strided=("self", "out"),
+        moves=("self", "out"),
+        requires={"dims": distinct_in("self")},
+        family="movement",
+    )
+    def flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
+        plan.require(dims.len() <= 16)
+        out = plan.result("out", self.shape, like=self)
+        remap(plan, out, REVERSED, full(dims.len(), 1), along=dims)
+
+    return [rolled_whole, roll, flip]
+
+
+def _dim_in_range(self: SymTensor, dim: SymInt) -> SymBool:
+    return (dim >= -self.dim()) & (dim < self.dim())
+
+
+def triangle(name: str, *, upper: bool) -> Row:
+    """Triangular parts of matrices: tril or triu."""
+
+    @template(
+        f"{name} {name}.out {name}_",
+        "triangle",
+        dtypes=EVERY,
+        strided=("self", "out"),
+        moves=("self", "out"),
+        meta=f"aten::{name}",
+        family="movement",
+    )
+    def triangle(plan: Plan, self: SymTensor, diagonal: SymInt) -> None:
+        plan.result("out")
+        plan.parameters(diagonal=diagonal, rows=self.size(-2), columns=self.size(-1))
+        plan.constants(UPPER=upper)
+        launch_lines(plan, "triangle", self)
+
+    return triangle
+
+
+class _Blocks(NamedTuple):
+    """Blocks of images, whose elements im2col makes columns of."""
+
+    height: SymInt  # of the images
+    width: SymInt
+    kernel_size: SymInts
+    dilation: SymInts
+    padding: SymInts
+    stride: SymInts
+
+    def _count(self, size: SymInt, dim: int) -> SymInt:
+        reach = self.dilation[dim] * (self.kernel_size[dim] - 1)
+        return (size + 2 * self.padding[dim] - reach - 1) // self.stride[dim] + 1
+
+    @property
+    def rows(self) -> SymInt:
+        return self._count(self.height, 0)
+
+    @property
+    def columns(self) -> SymInt:
+        return self._count(self.width, 1)
+
+    def require(self, plan: Plan) -> None:
+        positive = (self.kernel_size, self.stride, self.dilation)
+        for values in (*positive, self.padding):
+            plan.require(values.len() == 2)
+        for values in positive:
+            plan.require(values[0] > 0, values[1] > 0)
+        plan.require(self.padding[0] >= 0, self.padding[1] >= 0)
+        plan.require(self.rows > 0, self.columns > 0)
+
+    def give_to(self, plan: Plan) -> None:
+        plan.parameters(
+            height=self.height,
+            width=self.width,
+            rows=self.rows,
+            columns=self.columns,
+            kernel_height=self.kernel_size[0],
+            kernel_width=self.kernel_size[1],
+            stride_y=self.stride[0],
+            stride_x=self.stride[1],
+            padding_y=self.padding[0],
+            padding_x=self.padding[1],
+            dilation_y=self.dilation[0],
+            dilation_x=self.dilation[1],
+        )
+
+
+def columns_of_images() -> list[Row]:
+    """unfold of images, and fold."""
+
+    @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL), family="movement")
+    def im2col(
+        plan: Plan,
+        self: SymTensor,
+        kernel_size: SymInts,
+        dilation: SymInts,
+        padding: SymInts,
+        stride: SymInts,
+    ) -> None:
+        blocks = _Blocks(self.size(-2), self.size(-1), kernel_size, dilation, padding, stride)
+        plan.require((self.dim() == 3) | (self.dim() == 4), self.shape[-3:].prod() > 0)
+        blocks.require(plan)
+        elements = self.size(-3) * kernel_size[0] * kernel_size[1]
+        out = plan.result("out", self.shape[:-3] + ints([elements, blocks.rows * blocks.columns]))
+        blocks.give_to(plan)
+        plan.launch("im2col", out.numel())
+
+    @template("col2im col2im.out", "col2im", dtypes=(*FLOATS, *COMPLEX), family="movement")
+    def col2im(
+        plan: Plan,
+        self: SymTensor,
+        output_size: SymInts,
+        kernel_size: SymInts,
+        dilation: SymInts,
+        padding: SymInts,
+        stride: SymInts,
+    ) -> None:
+        height, width = output_size[0], output_size[1]
+        blocks = _Blocks(height, width, kernel_size, dilation, padding, stride)
+        plan.require((self.dim() == 2) | (self.dim() == 3), output_size.len() == 2)
+        blocks.require(plan)
+        block_size = kernel_size[0] * kernel_size[1]
+        elements = self.size(-2)
+        plan.require(
+            elements > 0,
+            elements % block_size == 0,
+            self.size(-1) == blocks.rows * blocks.columns,
+        )
+        out = plan.result("out", self.shape[:-2] + ints([elements // block_size, height, width]))
+        blocks.give_to(plan)
+        plan.launch("col2im", out.numel())
+
+    return [im2col, col2im]
+
+
+def _of_one_number(grad_in: SymTensor, input_sizes: SymInts) -> SymBool:
+    return (input_sizes.len() == 0) & (grad_in.numel() == 1)
 
 
 def windows() -> list[Row]:
-    """unfold and fold of images, and the gradient of sliding windows."""
-    common: dict[str, Any] = {
-        "dtypes": (*FLOATS, *COMPLEX),
-        "conditions": [
-            "len(kernel_size) == 2 && len(dilation) == 2 && len(padding) == 2 && len(stride) == 2",
-            "kernel_size[0] > 0 && kernel_size[1] > 0 && stride[0] > 0 && stride[1] > 0",
-            "dilation[0] > 0 && dilation[1] > 0 && padding[0] >= 0 && padding[1] >= 0",
-            "rows > 0 && columns > 0",
-        ],
-        "numbers": {
-            "height": "height",
-            "width": "width",
-            "rows": "rows",
-            "columns": "columns",
-            "kernel_height": "kernel_size[0]",
-            "kernel_width": "kernel_size[1]",
-            "stride_y": "stride[0]",
-            "stride_x": "stride[1]",
-            "padding_y": "padding[0]",
-            "padding_x": "padding[1]",
-            "dilation_y": "dilation[0]",
-            "dilation_x": "dilation[1]",
-        },
-        **FAMILY,
-    }
-    blocks = {
-        name: f"({size} + 2 * padding[{k}] - dilation[{k}] * (kernel_size[{k}] - 1) - 1)"
-        f" // stride[{k}] + 1"
-        for k, (name, size) in enumerate((("rows", "height"), ("columns", "width")))
-    }
-    of_input = {"height": "size(self, -2)", "width": "size(self, -1)", **blocks}
-    of_output = {
-        "height": "output_size[0]",
-        "width": "output_size[1]",
-        **blocks,
-        "kernel": "kernel_size[0] * kernel_size[1]",
-    }
-    return [
-        templated(
-            "im2col im2col.out",
-            "im2col",
-            Launch("im2col", "numel(out)"),
-            let=of_input,
-            results=Result(
-                "out",
-                "sizes(self)[0:-3] + [size(self, -3) * kernel_size[0] * kernel_size[1], "
-                "rows * columns]",
-            ),
-            **common
-            | {
-                "dtypes": (*FLOATS, *COMPLEX, *BOOL),
-                "conditions": [
-                    "dims(self) == 3 || dims(self) == 4",
-                    "prod(sizes(self)[-3:]) > 0",
-                    *common["conditions"],
-                ],
-            },
-        ),
-        templated(
-            "col2im col2im.out",
-            "col2im",
-            Launch("col2im", "numel(out)"),
-            let=of_output,
-            results=Result("out", "sizes(self)[0:-2] + [size(self, -2) // kernel, height, width]"),
-            **common
-            | {
-                "conditions": [
-                    "dims(self) == 2 || dims(self) == 3",
-                    "len(output_size) == 2",
-                    *common["conditions"],
-                    "size(self, -2) > 0",
-                    "size(self, -2) % kernel == 0",
-                    "size(self, -1) == rows * columns",
-                ],
-            },
-        ),
-        composed(
-            "unfold_backward",
-            lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
-            conditions=["len(input_sizes) == 0", "numel(grad_in) == 1"],
-            dtypes=NUMBERS,
-            **FAMILY,
-        ),
-        templated(
-            "unfold_backward",
-            "unfold_backward",
-            Launch("unfold_backward", "numel(out)"),
-            dtypes=NUMBERS,
-            operands="grad_in",
-            let={
-                "d": "wrap(dim, len(input_sizes))",
-                "windows": "(input_sizes[d] - size) // step + 1",
-            },
-            results=Result("out", "input_sizes"),
-            conditions=[
-                "len(input_sizes) > 0",
-                "size > 0",
-                "step > 0",
-                "sizes(grad_in) == set(input_sizes, d, windows) + [size]",
-            ],
-            numbers={"along": "d", "window": "size", "hop": "step"},
-            strided="grad_in out",
-            **FAMILY,
-        ),
-    ]
+    """The gradient of sliding windows."""
+    of_number = composed(
+        "unfold_backward",
+        lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
+        condition=_of_one_number,
+        dtypes=NUMBERS,
+        family="movement",
+    )
+
+    @template(
+        "unfold_backward",
+        "unfold_backward",
+        dtypes=NUMBERS,
+        strided=("grad_in", "out"),
+        family="movement",
+    )
+    def unfold_backward(
+        plan: Plan,
+        grad_in: SymTensor,
+        input_sizes: SymInts,
+        dim: SymInt,
+        size: SymInt,
+        step: SymInt,
+    ) -> None:
+        d = wrap(dim, input_sizes.len())
+        windows = (input_sizes[d] - size) // step + 1
+        plan.require(
+            input_sizes.len() > 0,
+            size > 0,
+            step > 0,
+            grad_in.shape == input_sizes.replace(d, windows) + ints([size]),
+        )
+        out = plan.result("out", input_sizes)
+        plan.parameters(along=d, window=size, hop=step)
+        plan.launch("unfold_backward", out.numel())
+
+    return [of_number, unfold_backward]
 
 
 def _copied(view: Tensor, shape: Sequence[int], model: Tensor) -> Tensor:
@@ -237,93 +309,101 @@ def _indices_of(lower: bool) -> Callable[..., Tensor]:
         else:
             row = min(row, max(col - offset, 0))
         whole = torch.ones([row, col], dtype=torch.bool, device=device)
-        places = (torch.tril if lower else torch.triu)(whole, offset).nonzero()
-        return places.t().to(dtype or torch.int64).contiguous()
+        indices = (torch.tril if lower else torch.triu)(whole, offset).nonzero()
+        return indices.t().to(dtype or torch.int64).contiguous()
 
     return body
 
 
+def _channels_divide(self: SymTensor, groups: SymInt) -> SymBool:
+    divisible = (groups > 0) & (self.size(1) % groups == 0)
+    return (self.dim() > 2) & divisible & (self.numel() > 0)
+
+
+def _channels_divide_by_square(self: SymTensor, upscale_factor: SymInt) -> SymBool:
+    r = upscale_factor
+    return (self.dim() > 2) & (r > 0) & (self.size(-3) % (r * r) == 0)
+
+
+def _image_divides(self: SymTensor, downscale_factor: SymInt) -> SymBool:
+    r = downscale_factor
+    divisible = (self.size(-2) % r == 0) & (self.size(-1) % r == 0)
+    return (self.dim() > 2) & (r > 0) & divisible
+
+
+def _narrows(self: SymTensor, dim: SymInt, length: SymInt) -> SymBool:
+    return _dim_in_range(self, dim) & (length >= 0)
+
+
+def _is_matrix(self: SymTensor) -> SymBool:
+    return self.dim() == 2
+
+
+def _has_size(row: SymInt, col: SymInt) -> SymBool:
+    return (row >= 0) & (col >= 0)
+
+
+def _narrow_copy_out() -> Row:
+    @template(
+        "narrow_copy.out",
+        "remap",
+        dtypes=EVERY,
+        strided=("self", "out"),
+        moves=("self", "out"),
+        resizes_silently=True,
+        family="movement",
+    )
+    def narrow_copy(
+        plan: Plan, self: SymTensor, dim: SymInt, start: SymInt, length: SymInt
+    ) -> None:
+        d = wrap(dim, self.dim())
+        n = self.size(d)
+        first = where(start < 0, start + n, start)
+        plan.require(
+            self.dim() <= 8,
+            (-n <= start) & (start <= n),
+            length >= 0,
+            first + length <= n,
+        )
+        out = plan.result("out", self.shape.replace(d, length))
+        # Of the two amounts of a dimension the kernel uses the first one.
+        of_dim = 2 * (self.dim() - 1 - d)
+        remap(plan, out, CLAMPED, full(2 * self.dim(), 0).replace(of_dim, -first))
+
+    return narrow_copy
+
+
 def rearranged() -> list[Row]:
     """What copies of views do."""
-    divisible = ["dims(self) > 2", "groups > 0", "size(self, 1) % groups == 0", "numel(self) > 0"]
     return [
         *(
-            composed(name, _channel_shuffle, conditions=divisible, **FAMILY)
+            composed(name, _channel_shuffle, condition=_channels_divide, family="movement")
             for name in ("channel_shuffle", "native_channel_shuffle")
         ),
         composed(
             "pixel_shuffle",
             _pixel_shuffle,
-            conditions=[
-                "dims(self) > 2",
-                "upscale_factor > 0",
-                "size(self, -3) % (upscale_factor * upscale_factor) == 0",
-            ],
-            **FAMILY,
+            condition=_channels_divide_by_square,
+            family="movement",
         ),
-        composed(
-            "pixel_unshuffle",
-            _pixel_unshuffle,
-            conditions=[
-                "dims(self) > 2",
-                "downscale_factor > 0",
-                "size(self, -2) % downscale_factor == 0",
-                "size(self, -1) % downscale_factor == 0",
-            ],
-            **FAMILY,
-        ),
-        composed(
-            "narrow_copy",
-            _narrow_copy,
-            conditions=["-dims(self) <= dim && dim < dims(self)", "length >= 0"],
-            **FAMILY,
-        ),
-        templated(
-            "narrow_copy.out",
-            "remap",
-            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
-            dtypes=EVERY,
-            items_of="self out",
-            strided="self out",
-            results=Result("out", "set(sizes(self), d, length)"),
-            let={
-                "d": "wrap(dim, dims(self))",
-                "n": "size(self, d)",
-                "first": "start < 0 ? start + n : start",
-            },
-            numbers={"count": "0"},
-            lists={
-                "amounts": "set(fill(0, 2 * dims(self)), 2 * (dims(self) - 1 - d), -first)",
-                "along": "[]",
-            },
-            constants={"MODE": "2"},
-            conditions=[
-                "dims(self) <= 8",
-                "-n <= start && start <= n",
-                "length >= 0",
-                "first + length <= n",
-            ],
-            resizes_silently=True,
-            **FAMILY,
-        ),
+        composed("pixel_unshuffle", _pixel_unshuffle, condition=_image_divides, family="movement"),
+        composed("narrow_copy", _narrow_copy, condition=_narrows, family="movement"),
+        _narrow_copy_out(),
         composed(
             "trace",
             lambda self: self.diagonal(0, 0, 1).sum(),
-            conditions=["dims(self) == 2"],
+            condition=_is_matrix,
             dtypes=NUMBERS,
-            **FAMILY,
+            family="movement",
         ),
         *(
             composed(
                 f"{name}_indices",
                 _indices_of(lower),
-                # int32 and int64 alone, as on CPU.
-                conditions=[
-                    "row >= 0",
-                    "col >= 0",
-                    "3 <= either(dtype, 4) && either(dtype, 4) <= 4",
-                ],
-                **FAMILY,
+                condition=_has_size,
+                # As on CPU.
+                requires={"dtype": of_dtype(torch.int32, torch.int64)},
+                family="movement",
             )
             for name, lower in (("tril", True), ("triu", False))
         ),
@@ -387,15 +467,15 @@ def halves() -> list[Row]:
     """Gated linear units, and what else is made of slices and pointwise operators."""
     differentiable = (*FLOATS, *COMPLEX)
     return [
-        composed("var_mean.correction", _and_mean(torch.var), dtypes=FLOATS, **FAMILY),
-        composed("std_mean.correction", _and_mean(torch.std), dtypes=FLOATS, **FAMILY),
+        composed("var_mean.correction", _and_mean(torch.var), dtypes=FLOATS, family="movement"),
+        composed("std_mean.correction", _and_mean(torch.std), dtypes=FLOATS, family="movement"),
         composed(
             "norm.ScalarOpt_dim norm.out",
             _norm,
             results="out",
             meta="aten::norm.ScalarOpt_dim",
             dtypes=differentiable,
-            **FAMILY,
+            family="movement",
         ),
         composed(
             "norm.ScalarOpt_dim_dtype norm.dtype_out",
@@ -403,7 +483,7 @@ def halves() -> list[Row]:
             results="out",
             meta="aten::norm.ScalarOpt_dim_dtype",
             dtypes=differentiable,
-            **FAMILY,
+            family="movement",
         ),
         composed(
             "glu glu.out",
@@ -412,25 +492,25 @@ def halves() -> list[Row]:
             meta="aten::glu",
             casts="RuntimeError",
             dtypes=FLOATS,
-            **FAMILY,
+            family="movement",
         ),
         composed(
             "renorm renorm.out renorm_",
             _renorm,
             results="out",
-            conditions=["-dims(self) <= dim && dim < dims(self)"],
+            condition=_dim_in_range,
             meta="aten::renorm",
             dtypes=differentiable,
-            **FAMILY,
+            family="movement",
         ),
         composed(
             "linalg_cross linalg_cross.out",
             _cross,
             results="out",
             meta="aten::linalg_cross",
-            requires={"other": "dtype of self"},
+            requires={"other": of_dtype_of("self")},
             dtypes=NUMBERS,
-            **FAMILY,
+            family="movement",
         ),
         composed(
             "aminmax aminmax.out",
@@ -438,11 +518,19 @@ def halves() -> list[Row]:
             results="min max",
             meta="aten::aminmax",
             dtypes=(*FLOATS, *INTEGERS, *BOOL),
-            **FAMILY,
+            family="movement",
         ),
     ]
 
 
 def rows() -> list[Row]:
-    """Every row."""
-    return [*remapped(), *triangles(), *windows(), *rearranged(), *halves()]
+    """Every definition."""
+    return [
+        *remapped(),
+        triangle("tril", upper=False),
+        triangle("triu", upper=True),
+        *columns_of_images(),
+        *windows(),
+        *rearranged(),
+        *halves(),
+    ]

@@ -5,13 +5,32 @@ Weights and statistics have the dtype of the input, or are float32 where that is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    Symbol,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymInts,
+    SymList,
+    SymTensor,
+    as_flag,
+    as_tensor,
+    ceil_div,
+    either_given,
+    fits,
+    full,
+    given,
+    maximum,
+    minimum,
+    where,
+)
+from torch_outboard.ops.template import Body, Plan, template
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -40,142 +59,165 @@ def _dtypes(mixed: bool) -> tuple[torch.dtype, ...]:
     return HALVES if mixed else FLOATS
 
 
-def _accepts(mixed: bool, names: str) -> dict[str, str]:
-    """What a row accepts as weights and statistics."""
-    return dict.fromkeys(names.split(), "float32") if mixed else {}
+def _accepts(mixed: bool, *names: str) -> dict[str, tuple[torch.dtype, ...]]:
+    """What a definition accepts as weights and statistics."""
+    return dict.fromkeys(names, (torch.float32,)) if mixed else {}
 
 
-def _some_float32(mixed: bool, names: str) -> list[str]:
-    """A mixed row is not meant for calls without any weight or statistics."""
-    return [" || ".join(f"given({name})" for name in names.split())] if mixed else []
+def _statistics_dtype(mixed: bool) -> torch.dtype | None:
+    return torch.float32 if mixed else None
 
 
-def _fits(names: str, sizes: str) -> list[str]:
-    """Conditions that each tensor, if given, has these sizes."""
-    return [f"given({name}) ? sizes({name}) == {sizes} : 1" for name in names.split()]
+def _some_float32(mixed: bool, *tensors: SymTensor) -> SymBool | bool:
+    """A mixed definition is not meant for calls without any weight or statistics."""
+    return either_given(*tensors) if mixed else True
 
 
-def _statistics(mixed: bool, names: str, sizes: str) -> list[Result]:
-    return [Result(name, sizes, "float32" if mixed else "") for name in names.split()]
+class _Rows(NamedTuple):
+    """The rows of an input that layer_norm normalizes."""
+
+    shape: SymInts  # before the normalized dimensions
+    total: SymInt
+    length: SymInt
 
 
-_LAYER = {
-    "n": "prod(normalized_shape)",
-    "axis": "dims(input) - len(normalized_shape)",
-    "row_count": "prod(sizes(input)[:axis])",
-}
-_LAYER_CONDITIONS = [
-    "len(normalized_shape) > 0 && axis >= 0",
-    "n > 0",
-    "sizes(input)[axis:] == normalized_shape",
-    *_fits("weight bias", "normalized_shape"),
-]
+def _rows_of(
+    plan: Plan, input: SymTensor, normalized_shape: SymInts, weight: SymTensor, bias: SymTensor
+) -> _Rows:
+    axis = input.dim() - normalized_shape.len()
+    rows = _Rows(input.shape[:axis], input.shape[:axis].prod(), normalized_shape.prod())
+    plan.require(
+        (normalized_shape.len() > 0) & (axis >= 0),
+        rows.length > 0,
+        input.shape[axis:] == normalized_shape,
+        fits(weight, normalized_shape),
+        fits(bias, normalized_shape),
+    )
+    return rows
 
 
 def _layer_norm(mixed: bool) -> Row:
-    return templated(
+    @template(
         "native_layer_norm native_layer_norm.out",
         "rows layer_norm",
-        Launch("layer_norm", "row_count", groups=True),
         dtypes=_dtypes(mixed),
-        operands="input weight? bias?",
-        accepts=_accepts(mixed, "weight bias"),
-        let=_LAYER,
-        conditions=[*_LAYER_CONDITIONS, *_some_float32(mixed, "weight bias")],
-        results=[
-            Result("out"),
-            *_statistics(
-                mixed, "mean rstd", "sizes(input)[:axis] + fill(1, len(normalized_shape))"
-            ),
-        ],
-        numbers={"n": "n"},
-        reals={"eps": "eps"},
+        accepts=_accepts(mixed, "weight", "bias"),
         vectors=True,
         family="normalization",
     )
+    def layer_norm(
+        plan: Plan,
+        input: SymTensor,
+        normalized_shape: SymInts,
+        weight: SymTensor,
+        bias: SymTensor,
+        eps: SymFloat,
+    ) -> None:
+        rows = _rows_of(plan, input, normalized_shape, weight, bias)
+        plan.require(_some_float32(mixed, weight, bias))
+        plan.result("out")
+        for name in ("mean", "rstd"):
+            shape = rows.shape + full(normalized_shape.len(), 1)
+            plan.result(name, shape, _statistics_dtype(mixed))
+        plan.parameters(n=rows.length, eps=eps)
+        plan.launch("layer_norm", groups=rows.total)
+
+    return layer_norm
 
 
 def _layer_norm_backward(mixed: bool) -> Row:
-    dtype = "float32" if mixed else ""
-    columns = "output_mask[1] || output_mask[2]"
-    return templated(
+    @template(
         "native_layer_norm_backward native_layer_norm_backward.out",
         "rows layer_norm_backward",
-        [
-            Launch(
-                "layer_norm_backward",
-                f"group_lanes == 1 ? chunks : "
-                f"(({columns}) ? chunks * tiles : 0) + (output_mask[0] ? row_count : 0)",
-                groups=True,
-            ),
-            Launch(
-                "layer_norm_columns",
-                "group_lanes == 1 ? n : "
-                "(n + min(group_lanes, 32) - 1) // min(group_lanes, 32) * group_lanes",
-                when=columns,
-            ),
-        ],
         dtypes=_dtypes(mixed),
-        operands="grad_out input mean rstd weight? bias?",
-        accepts=_accepts(mixed, "mean rstd weight bias"),
-        let={
-            **_LAYER,
-            # Work items of a group of a GPU take `tile` columns, or narrow rows in slices.
-            "tile": "group_lanes == 1 ? n : 4 * group_lanes",
-            "tiles": "(n + tile - 1) // tile",
-            "slices": "group_lanes == 1 ? 1 : max(min(tile // n, group_lanes), 1)",
-            "wanted": "group_lanes == 1 ? 64 : max(8 * processors // tiles, 1)",
-            "least": "group_lanes == 1 ? 1 : 16 * slices",
-            "chunk_rows": "max((row_count + wanted - 1) // wanted, least)",
-            "chunks": "(row_count + chunk_rows - 1) // chunk_rows",
-        },
-        conditions=[
-            *_LAYER_CONDITIONS,
-            "sizes(grad_out) == sizes(input)",
-            "numel(mean) == row_count && numel(rstd) == row_count",
-        ],
-        results=[
-            Result("grad_input", "sizes(input)", wanted="output_mask[0]"),
-            Result("grad_weight", "normalized_shape", dtype, wanted="output_mask[1]"),
-            Result("grad_bias", "normalized_shape", dtype, wanted="output_mask[2]"),
-        ],
-        temporaries=[
-            Result(name, f"({columns}) ? max(chunks * slices * n, 1) : 1", "value")
-            for name in ("weight_parts", "bias_parts")
-        ],
-        numbers={
-            "n": "n",
-            "row_count": "row_count",
-            "chunks": f"group_lanes > 1 && !({columns}) ? 0 : chunks",
-            "chunk_rows": "chunk_rows",
-            "tile": "tile",
-            "tiles": "tiles",
-            "slices": "slices",
-        },
+        accepts=_accepts(mixed, "mean", "rstd", "weight", "bias"),
         vectors=True,
         family="normalization",
     )
+    def layer_norm_backward(
+        plan: Plan,
+        grad_out: SymTensor,
+        input: SymTensor,
+        normalized_shape: SymInts,
+        mean: SymTensor,
+        rstd: SymTensor,
+        weight: SymTensor,
+        bias: SymTensor,
+        output_mask: SymList[SymBool],
+    ) -> None:
+        rows = _rows_of(plan, input, normalized_shape, weight, bias)
+        plan.require(
+            grad_out.shape == input.shape,
+            (mean.numel() == rows.total) & (rstd.numel() == rows.total),
+        )
+        n, cpu, lanes = rows.length, plan.on_processor, plan.group_lanes
+        # Work-items of a group of a GPU take `tile` columns, or narrow rows in slices.
+        tile = where(cpu, n, 4 * lanes)
+        tiles = ceil_div(n, tile)
+        slices = where(cpu, 1, maximum(minimum(tile // n, lanes), 1))
+        wanted = where(cpu, 64, maximum(8 * plan.processors // tiles, 1))
+        chunk_rows = maximum(ceil_div(rows.total, wanted), where(cpu, 1, 16 * slices))
+        chunks = ceil_div(rows.total, chunk_rows)
+        columns = output_mask[1] | output_mask[2]
+
+        dtype = _statistics_dtype(mixed)
+        plan.result("grad_input", input.shape, wanted=output_mask[0])
+        plan.result("grad_weight", normalized_shape, dtype, wanted=output_mask[1])
+        plan.result("grad_bias", normalized_shape, dtype, wanted=output_mask[2])
+        for name in ("weight_parts", "bias_parts"):
+            size = where(columns, maximum(chunks * slices * n, 1), 1)
+            plan.temporary(name, size, "value")
+        plan.parameters(
+            n=n,
+            row_count=rows.total,
+            chunks=where((lanes > 1) & ~columns, 0, chunks),
+            chunk_rows=chunk_rows,
+            tile=tile,
+            tiles=tiles,
+            slices=slices,
+        )
+        of_columns = where(columns, chunks * tiles, 0)
+        of_rows = where(output_mask[0], rows.total, 0)
+        plan.launch("layer_norm_backward", groups=where(cpu, chunks, of_columns + of_rows))
+        each = minimum(lanes, 32)
+        items = where(cpu, n, ceil_div(n, each) * lanes)
+        plan.launch("layer_norm_columns", items, when=columns)
+
+    return layer_norm_backward
 
 
-_CHANNELS = {
-    "channels": "size(input, 1)",
-    "blocks": "size(input, 0)",
-    "n": "prod(sizes(input)[2:])",
-    # Of each channel: a GPU has room for some groups in each of its processors.
-    "parts": "group_lanes == 1 ? 1 : max(1, min(blocks * n // (16 * group_lanes),"
-    " (8 * processors + channels - 1) // channels))",
-}
-_CHANNEL_NUMBERS = {"n": "n", "blocks": "blocks", "channels": "channels"}
-_STATISTICS = "running_mean running_var"
+class _Channels(NamedTuple):
+    """How an input lies in blocks of channels, and what groups of a GPU make of it."""
+
+    channels: SymInt
+    blocks: SymInt
+    n: SymInt  # elements of a channel in a block
+    parts: SymInt  # of each channel: a GPU has room for some groups in each of its processors
 
 
-def _in_parts(launches: Sequence[Launch], temporaries: str) -> dict[str, Any]:
-    """What rows have in common whose groups take parts of channels."""
-    return {
-        "launches": launches,
-        "numbers": {**_CHANNEL_NUMBERS, "parts": "parts"},
-        "temporaries": [Result(name, "channels * parts", "value") for name in temporaries.split()],
-    }
+def _channels_of(plan: Plan, input: SymTensor) -> _Channels:
+    channels, blocks, n = input.size(1), input.size(0), input.shape[2:].prod()
+    room = ceil_div(8 * plan.processors, channels)
+    parts = minimum(blocks * n // (16 * plan.group_lanes), room)
+    return _Channels(channels, blocks, n, where(plan.on_processor, 1, maximum(1, parts)))
+
+
+def _require_channels(
+    plan: Plan, input: SymTensor, of: _Channels, in_parts: bool, *per_channel: SymTensor
+) -> None:
+    plan.require(
+        (input.dim() >= 2) & (input.numel() > 0),
+        of.parts > 1 if in_parts else of.parts == 1,
+        *(fits(tensor, [of.channels]) for tensor in per_channel),
+    )
+
+
+def _pass_channels(plan: Plan, of: _Channels, in_parts: bool, temporaries: Sequence[str]) -> None:
+    plan.parameters(n=of.n, blocks=of.blocks, channels=of.channels)
+    if in_parts:
+        plan.parameters(parts=of.parts)
+        for name in temporaries:
+            plan.temporary(name, of.channels * of.parts, "value")
 
 
 def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
@@ -184,200 +226,242 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
 
     def row(
         overload: str,
-        statistics: str,
-        training: str,
-        saved: str = "",
-        more: Sequence[Result] = (),
+        statistics: Sequence[str],
+        training: bool | None = None,  # None: the argument
+        saved: Sequence[str] = (),
+        reserves: bool = False,
     ) -> Row:
-        # Without training nothing is saved, and outputs given for it stay as they are.
-        sizes = [f"sizes({name})" for name in saved.split()] or ["[0]", "[0]"]
-        given = (
-            "given(running_mean) && given(running_var)"
-            if statistics and training != "1"
-            else training
-        )
-        # Written, if so, where they are: a copy would be of no use.
-        conditions = [
-            f"given({name}) ? size({name}, 0) == 1 || stride({name}, 0) == 1 : 1"
-            for name in statistics.replace("?", "").split()
-        ]
-        names = f"weight bias {statistics}".replace("?", "")
-        work: dict[str, Any] = {
-            "launches": Launch("batch_norm", "channels", groups=True),
-            "numbers": _CHANNEL_NUMBERS,
-        }
-        if in_parts:
-            work = _in_parts(
-                [
-                    Launch("batch_norm_parts", "channels * parts", groups=True, when=training),
-                    Launch("batch_norm_statistics", "channels", groups=True, when=training),
-                    Launch("batch_norm_results", "channels * parts", groups=True),
-                ],
-                "averages variations",
-            )
-        return templated(
+        @template(
             overload,
             f"rows channels batch_norm{'_parts' if in_parts else ''}",
-            **work,
             dtypes=dtypes,
-            operands=f"input weight? bias? {statistics}",
-            accepts=_accepts(mixed, names),
-            let=_CHANNELS,
-            conditions=[
-                "dims(input) >= 2 && numel(input) > 0",
-                f"parts {'>' if in_parts else '=='} 1",
-                f"({training}) || ({given})",
-                *_fits(names, "[channels]"),
-                *conditions,
-                *_some_float32(mixed, names),
-            ],
-            results=[
-                Result("out", memory_format="input"),
-                *_statistics(mixed, "mean", f"({training}) ? [channels] : {sizes[0]}"),
-                *_statistics(mixed, "rstd", f"({training}) ? [channels] : {sizes[1]}"),
-                *more,
-            ],
-            reals={"momentum": "momentum", "eps": "eps"},
-            constants={"TRAINING": training, "ROUNDED": str(int(rounded))},
+            shapes_only=saved,
+            accepts=_accepts(mixed, "weight", "bias", *statistics),
             vectors=True,
             family="normalization",
         )
+        def batch_norm(
+            plan: Plan,
+            input: SymTensor,
+            weight: SymTensor,
+            bias: SymTensor,
+            momentum: SymFloat,
+            eps: SymFloat,
+            **rest: Symbol,
+        ) -> None:
+            trains = as_flag(rest["training"] if training is None else training)
+            running = [plan.operand(name, rest[name]) for name in statistics]
+            of = _channels_of(plan, input)
+            _require_channels(plan, input, of, in_parts, weight, bias, *running)
+            if running:
+                plan.require(trains | (given(running[0]) & given(running[1])))
+            else:
+                plan.require(trains)
+            for tensor in running:
+                # Written, if so, where they are: a copy would be of no use.
+                dense = (tensor.size(0) == 1) | (tensor.stride(0) == 1)
+                plan.require(where(given(tensor), dense, True))
+            plan.require(_some_float32(mixed, weight, bias, *running))
 
-    optional = "running_mean? running_var?"
+            plan.result("out", memory_format=input)
+            for place, name in enumerate(("mean", "rstd")):
+                # Without training nothing is saved, and outputs given for it stay as they are.
+                as_given = as_tensor(rest[saved[place]]).shape if saved else [0]
+                shape = where(trains, [of.channels], as_given)
+                plan.result(name, shape, _statistics_dtype(mixed))
+            if reserves:
+                plan.result("reserved", [0], torch.uint8)
+            _pass_channels(plan, of, in_parts, ("averages", "variations"))
+            plan.parameters(momentum=momentum, eps=eps)
+            plan.constants(TRAINING=trains, ROUNDED=rounded)
+            if in_parts:
+                parts = of.channels * of.parts
+                plan.launch("batch_norm_parts", groups=parts, when=trains)
+                plan.launch("batch_norm_statistics", groups=of.channels, when=trains)
+                plan.launch("batch_norm_results", groups=parts)
+            else:
+                plan.launch("batch_norm", groups=of.channels)
+
+        return batch_norm
+
+    running = ("running_mean", "running_var")
     legit = "_native_batch_norm_legit"
-    saved = "save_mean save_invstd"
-    reserved = [Result("reserved", "[0]", "uint8")]
+    saved = ("save_mean", "save_invstd")
     return [
-        row("native_batch_norm", optional, "training"),
-        row("native_batch_norm.out", optional, "training", saved),
-        row(legit, _STATISTICS, "training"),
-        row(f"{legit}.out", _STATISTICS, "training", saved),
-        row(f"{legit}.no_stats", "", "training"),
-        row(f"{legit}.no_stats_out", "", "training", saved),
-        row(f"{legit}_no_training", _STATISTICS, "0"),
-        row(f"{legit}_no_training.out", _STATISTICS, "0", "out1 out2"),
-        row("_batch_norm_with_update", _STATISTICS, "1", more=reserved),
-        row("_batch_norm_with_update.out", _STATISTICS, "1", more=reserved),
+        row("native_batch_norm", running),
+        row("native_batch_norm.out", running, saved=saved),
+        row(legit, running),
+        row(f"{legit}.out", running, saved=saved),
+        row(f"{legit}.no_stats", ()),
+        row(f"{legit}.no_stats_out", (), saved=saved),
+        row(f"{legit}_no_training", running, training=False),
+        row(f"{legit}_no_training.out", running, training=False, saved=("out1", "out2")),
+        row("_batch_norm_with_update", running, training=True, reserves=True),
+        row("_batch_norm_with_update.out", running, training=True, reserves=True),
     ]
 
 
 def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Row]:
-    dtype = "float32" if mixed else ""
     name = "batch_norm_backward"
-    work: dict[str, Any] = {
-        "launches": Launch(name, "channels", groups=True),
-        "numbers": _CHANNEL_NUMBERS,
-    }
-    if in_parts:
-        parts, results = (
-            Launch(f"{name}_{step}", "channels * parts", groups=True)
-            for step in ("parts", "results")
-        )
-        work = _in_parts([parts, results], "totals products")
 
-    def row(overloads: str, weight: str, inverse: str, training: str) -> Row:
-        names = f"weight running_mean running_var save_mean {inverse}"
-        return templated(
+    def differentiate(
+        plan: Plan,
+        grad_out: SymTensor,
+        input: SymTensor,
+        per_channel: Sequence[SymTensor],  # weight, running mean, running variance
+        saved: Sequence[SymTensor],  # mean, inverse of the standard deviation
+        train: SymBool,
+        eps: SymFloat,
+        output_mask: SymList[SymBool],
+    ) -> None:
+        of = _channels_of(plan, input)
+        _require_channels(plan, input, of, in_parts, *per_channel)
+        _, mean, variance = per_channel
+        plan.require(
+            grad_out.shape == input.shape,
+            where(train, given(saved[0]) & given(saved[1]), given(mean) & given(variance)),
+            where(train, saved[0].shape + saved[1].shape == [of.channels, of.channels], True),
+        )
+        dtype = _statistics_dtype(mixed)
+        plan.result("grad_input", input.shape, memory_format=input, wanted=output_mask[0])
+        plan.result("grad_weight", [of.channels], dtype, wanted=output_mask[1])
+        plan.result("grad_bias", [of.channels], dtype, wanted=output_mask[2])
+        _pass_channels(plan, of, in_parts, ("totals", "products"))
+        plan.parameters(eps=eps)
+        plan.constants(TRAINING=train)
+        if in_parts:
+            for step in ("parts", "results"):
+                plan.launch(f"{name}_{step}", groups=of.channels * of.parts)
+        else:
+            plan.launch(name, groups=of.channels)
+
+    def define(overloads: str, inverse: str) -> Callable[[Body], Row]:
+        return template(
             overloads,
             f"rows channels {name}{'_parts' if in_parts else ''}",
-            **work,
             dtypes=_dtypes(mixed),
-            operands=f"grad_out input {weight} running_mean? running_var? save_mean? {inverse}?",
-            accepts=_accepts(mixed, names),
-            let=_CHANNELS,
-            conditions=[
-                "dims(input) >= 2 && numel(input) > 0",
-                f"parts {'>' if in_parts else '=='} 1",
-                "sizes(grad_out) == sizes(input)",
-                f"{training} ? given(save_mean) && given({inverse})"
-                " : given(running_mean) && given(running_var)",
-                f"{training} ? sizes(save_mean) + sizes({inverse}) == [channels, channels] : 1",
-                *_fits("weight running_mean running_var", "[channels]"),
-            ],
-            results=[
-                Result(
-                    "grad_input", "sizes(input)", memory_format="input", wanted="output_mask[0]"
-                ),
-                Result("grad_weight", "[channels]", dtype, wanted="output_mask[1]"),
-                Result("grad_bias", "[channels]", dtype, wanted="output_mask[2]"),
-            ],
-            reals={"eps": "eps"},
-            constants={"TRAINING": training},
+            accepts=_accepts(mixed, "weight", "running_mean", "running_var", "save_mean", inverse),
             vectors=True,
             family="normalization",
         )
 
-    return [
-        row(
-            "native_batch_norm_backward native_batch_norm_backward.out",
-            "weight?",
-            "save_invstd",
-            "train",
-        ),
-        row("batch_norm_backward", "weight", "save_var", "update"),
-    ]
+    @define("native_batch_norm_backward native_batch_norm_backward.out", "save_invstd")
+    def native(
+        plan: Plan,
+        grad_out: SymTensor,
+        input: SymTensor,
+        weight: SymTensor,
+        running_mean: SymTensor,
+        running_var: SymTensor,
+        save_mean: SymTensor,
+        save_invstd: SymTensor,
+        train: SymBool,
+        eps: SymFloat,
+        output_mask: SymList[SymBool],
+    ) -> None:
+        per_channel = (weight, running_mean, running_var)
+        saved = (save_mean, save_invstd)
+        differentiate(plan, grad_out, input, per_channel, saved, train, eps, output_mask)
+
+    @define("batch_norm_backward", "save_var")
+    def updating(
+        plan: Plan,
+        grad_out: SymTensor,
+        input: SymTensor,
+        weight: SymTensor,
+        running_mean: SymTensor,
+        running_var: SymTensor,
+        save_mean: SymTensor,
+        save_var: SymTensor,
+        update: SymBool,
+        eps: SymFloat,
+        output_mask: SymList[SymBool],
+    ) -> None:
+        per_channel = (weight, running_mean, running_var)
+        saved = (save_mean, save_var)
+        differentiate(plan, grad_out, input, per_channel, saved, update, eps, output_mask)
+
+    return [native, updating]
 
 
-_GROUPS = {"blocks": "C // group"}
-_GROUP_CONDITIONS = [
-    "group > 0 && N >= 0 && C > 0 && HxW > 0",
-    "C % group == 0",
-    "numel(input) == N * C * HxW",
-]
+def _require_groups(
+    plan: Plan, input: SymTensor, N: SymInt, C: SymInt, HxW: SymInt, group: SymInt
+) -> None:
+    plan.require(
+        (group > 0) & (N >= 0) & (C > 0) & (HxW > 0),
+        C % group == 0,
+        input.numel() == N * C * HxW,
+    )
 
 
 def _group_norm(mixed: bool) -> Row:
-    return templated(
+    @template(
         "native_group_norm native_group_norm.out",
         "rows channels group_norm",
-        Launch("group_norm", "N * group", groups=True),
         dtypes=_dtypes(mixed),
-        operands="input weight? bias?",
-        accepts=_accepts(mixed, "weight bias"),
-        let=_GROUPS,
-        conditions=[
-            *_GROUP_CONDITIONS,
-            *_fits("weight bias", "[C]"),
-            *_some_float32(mixed, "weight bias"),
-        ],
-        results=[
-            Result("out", memory_format="input"),
-            *_statistics(mixed, "mean rstd", "[N, group]"),
-        ],
-        numbers={"n": "HxW", "blocks": "blocks", "groups": "group"},
-        reals={"eps": "eps"},
+        accepts=_accepts(mixed, "weight", "bias"),
         vectors=True,
         family="normalization",
     )
+    def group_norm(
+        plan: Plan,
+        input: SymTensor,
+        weight: SymTensor,
+        bias: SymTensor,
+        N: SymInt,
+        C: SymInt,
+        HxW: SymInt,
+        group: SymInt,
+        eps: SymFloat,
+    ) -> None:
+        _require_groups(plan, input, N, C, HxW, group)
+        plan.require(fits(weight, [C]), fits(bias, [C]), _some_float32(mixed, weight, bias))
+        plan.result("out", memory_format=input)
+        for name in ("mean", "rstd"):
+            plan.result(name, [N, group], _statistics_dtype(mixed))
+        plan.parameters(n=HxW, blocks=C // group, groups=group, eps=eps)
+        plan.launch("group_norm", groups=N * group)
+
+    return group_norm
 
 
 def _group_norm_backward(mixed: bool) -> Row:
-    dtype = "float32" if mixed else ""
-    return templated(
+    @template(
         "native_group_norm_backward native_group_norm_backward.out",
         "rows group_norm_backward",
-        [
-            Launch("group_norm_sums", "N * C", groups=True),
-            Launch("group_norm_input", "N * C", groups=True, when="output_mask[0]"),
-            Launch("group_norm_channels", "C", when="output_mask[1] || output_mask[2]"),
-        ],
         dtypes=_dtypes(mixed),
-        operands="grad_out input mean rstd weight?",
-        accepts=_accepts(mixed, "mean rstd weight"),
-        let=_GROUPS,
-        conditions=[
-            *_GROUP_CONDITIONS,
-            "sizes(grad_out) == sizes(input)",
-            "sizes(mean) == [N, group] && sizes(rstd) == [N, group]",
-            *_fits("weight", "[C]"),
-        ],
-        results=[
-            Result("grad_input", "sizes(input)", memory_format="input", wanted="output_mask[0]"),
-            Result("grad_weight", "[C]", dtype, wanted="output_mask[1]"),
-            Result("grad_bias", "[C]", dtype, wanted="output_mask[2]"),
-        ],
-        temporaries=[Result(name, "N * C", "value") for name in ("totals", "products")],
-        numbers={"n": "HxW", "blocks": "blocks", "channels": "C", "batch": "N"},
+        accepts=_accepts(mixed, "mean", "rstd", "weight"),
         vectors=True,
         family="normalization",
     )
+    def group_norm_backward(
+        plan: Plan,
+        grad_out: SymTensor,
+        input: SymTensor,
+        mean: SymTensor,
+        rstd: SymTensor,
+        weight: SymTensor,
+        N: SymInt,
+        C: SymInt,
+        HxW: SymInt,
+        group: SymInt,
+        output_mask: SymList[SymBool],
+    ) -> None:
+        _require_groups(plan, input, N, C, HxW, group)
+        plan.require(
+            grad_out.shape == input.shape,
+            (mean.shape == [N, group]) & (rstd.shape == [N, group]),
+            fits(weight, [C]),
+        )
+        dtype = _statistics_dtype(mixed)
+        plan.result("grad_input", input.shape, memory_format=input, wanted=output_mask[0])
+        plan.result("grad_weight", [C], dtype, wanted=output_mask[1])
+        plan.result("grad_bias", [C], dtype, wanted=output_mask[2])
+        for name in ("totals", "products"):
+            plan.temporary(name, N * C, "value")
+        plan.parameters(n=HxW, blocks=C // group, channels=C, batch=N)
+        plan.launch("group_norm_sums", groups=N * C)
+        plan.launch("group_norm_input", groups=N * C, when=output_mask[0])
+        plan.launch("group_norm_channels", C, when=output_mask[1] | output_mask[2])
+
+    return group_norm_backward

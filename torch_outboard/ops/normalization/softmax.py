@@ -2,70 +2,118 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, given, where, wrap
+from torch_outboard.ops.template import Plan, template
 
 
 def rows() -> list[Row]:
     """Every row."""
     return [
         *(
-            _softmax(log, forward, last)
+            define(log, last)
             for log in (False, True)
-            for forward in (True, False)
+            for define in (_softmax, _softmax_backward)
             for last in (True, False)
         ),
         *_masked_softmax(),
     ]
 
 
-def _softmax(log: bool, forward: bool, last: bool) -> Row:
-    """Over the last dimension (or all behind it of size 1), or over another one."""
+class _Lines(NamedTuple):
+    """The lines along which softmax goes."""
+
+    n: SymInt  # elements of each
+    inner: SymInt  # elements between neighbours
+
+
+def _lines_of(x: SymTensor, dim: SymInt) -> _Lines:
+    d = wrap(dim, x.dim())
+    return _Lines(x.size(d), x.shape[d + 1 :].prod())
+
+
+def _kernels(last: bool) -> str:
+    return "exponential rows softmax_rows" if last else "exponential softmax_columns"
+
+
+def _require_inner(plan: Plan, lines: _Lines, last: bool) -> None:
+    """The last dimension, or one with only dimensions of size 1 behind it; or another one."""
+    plan.require(lines.inner == 1 if last else lines.inner != 1)
+
+
+def _launch(plan: Plan, x: SymTensor, lines: _Lines, last: bool) -> None:
+    n, inner = lines.n, lines.inner
+    plan.parameters(n=n, inner=inner)
+    if last:
+        plan.launch("softmax", groups=x.numel() // n)
+    else:
+        plan.launch("softmax", x.numel() // (n * inner) * ceil_div(inner, 8))
+
+
+def _held(plan: Plan, n: SymInt) -> SymInt:
+    """How many elements of a row a work-item of a GPU keeps, or 0."""
+    fits_in = (n % 16 == 0) & (n <= 16 * plan.group_lanes)
+    return where(~plan.on_processor & fits_in, 16, 0)
+
+
+def _softmax(log: bool, last: bool) -> Row:
     name = "_log_softmax" if log else "_softmax"
-    if not forward:
-        name += "_backward_data"
-    first = "self" if forward else "grad_output"
-    launch = (
-        Launch("softmax", f"numel({first}) // n", groups=True)
-        if last
-        else Launch("softmax", f"numel({first}) // (n * inner) * ((inner + 7) // 8)")
-    )
-    return templated(
+
+    @template(
         f"{name} {name}.out",
-        "exponential rows softmax_rows" if last else "exponential softmax_columns",
-        launch,
+        _kernels(last),
         dtypes=FLOATS,
-        operands="self" if forward else "grad_output output",
-        results=Result("out" if forward else "grad"),
-        let={
-            "d": f"wrap(dim, dims({first}))",
-            "n": f"size({first}, d)",
-            "inner": f"prod(sizes({first})[d + 1:])",
-        },
-        conditions=[
-            "inner == 1" if last else "inner != 1",
-            *([] if forward else ["sizes(output) == sizes(grad_output)"]),
-        ],
-        numbers={"n": "n", "inner": "inner"},
-        constants={"LOG": str(int(log)), "FORWARD": str(int(forward))}
-        | ({"HELD": _HELD} if last and forward else {}),
-        meta=f"aten::{name}",
         vectors=True,
-        requires={"half_to_float": "False"} if forward else {"input_dtype": "dtype of grad_output"},
+        requires={"half_to_float": False},
+        meta=f"aten::{name}",
         family="softmax",
     )
+    def softmax(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+        lines = _lines_of(self, dim)
+        _require_inner(plan, lines, last)
+        plan.result("out")
+        plan.constants(LOG=log, FORWARD=True)
+        if last:
+            plan.constants(HELD=_held(plan, lines.n))
+        _launch(plan, self, lines, last)
+
+    return softmax
 
 
-# How many elements of a row a work item of a GPU keeps, or 0.
-_HELD = "group_lanes > 1 && n % 16 == 0 && n <= 16 * group_lanes ? 16 : 0"
+def _softmax_backward(log: bool, last: bool) -> Row:
+    name = f"{'_log_softmax' if log else '_softmax'}_backward_data"
+
+    @template(
+        f"{name} {name}.out",
+        _kernels(last),
+        dtypes=FLOATS,
+        vectors=True,
+        requires={"input_dtype": of_dtype_of("grad_output")},
+        meta=f"aten::{name}",
+        family="softmax",
+    )
+    def softmax_backward(
+        plan: Plan, grad_output: SymTensor, output: SymTensor, dim: SymInt
+    ) -> None:
+        lines = _lines_of(grad_output, dim)
+        _require_inner(plan, lines, last)
+        plan.require(output.shape == grad_output.shape)
+        plan.result("grad")
+        plan.constants(LOG=log, FORWARD=False)
+        _launch(plan, grad_output, lines, last)
+
+    return softmax_backward
 
 
-# Kinds of masks: of pairs of places, of (sample, place), and of all elements.
-_PAIRS, _PLACES, _ELEMENTS = 0, 1, 2
+# mask_type of a mask with 2 dimensions for scores of shape (batch, heads, L, L).
+_L_BY_L, _BATCH_BY_L = 0, 1
 
 
 def _masked_softmax_body(
@@ -73,9 +121,9 @@ def _masked_softmax_body(
 ) -> Tensor:
     require(mask.dtype == torch.bool)
     if mask.dim() == 2 and self.dim() == 4:
-        if mask_type == _PAIRS:
+        if mask_type == _L_BY_L:
             mask = mask.unsqueeze(0).unsqueeze(0)
-        elif mask_type == _PLACES:
+        elif mask_type == _BATCH_BY_L:
             mask = mask.unsqueeze(1).unsqueeze(1)
     scores = self.masked_fill(mask, float("-inf"))
     result = torch._softmax(scores, -1 if dim is None else dim, False)
@@ -93,29 +141,37 @@ def _masked_softmax_backward_body(
     return grad.masked_fill_(mask, 0.0)
 
 
+def _mask_fits(self: SymTensor, mask: SymTensor, mask_type: SymInt) -> SymBool:
+    length = self.size(2)
+    of_scores = (mask_type == _L_BY_L) & (mask.shape == [length, length])
+    of_columns = (mask_type == _BATCH_BY_L) & (mask.shape == [self.size(0), length])
+    is_square = self.size(3) == length
+    return where(
+        (mask.dim() == 2) & (self.dim() == 4),
+        given(mask_type) & (of_scores | of_columns) & is_square,
+        mask.shape == self.shape,
+    )
+
+
+def _gradient_fits(grad_output: SymTensor, output: SymTensor, mask: SymTensor) -> SymBool:
+    return (mask.shape == grad_output.shape) & (output.shape == grad_output.shape)
+
+
 def _masked_softmax() -> list[Row]:
     """Softmax without the elements where a mask is True, whose results are 0."""
-    flat = "(dims(mask) == 2 && dims(self) == 4)"
-    length = "size(self, 2)"
     return [
         composed(
             "_masked_softmax",
             _masked_softmax_body,
             dtypes=FLOATS,
-            conditions=[
-                f"{flat} ? given(mask_type) && {_PAIRS} <= mask_type && mask_type <= {_ELEMENTS}"
-                " : sizes(mask) == sizes(self)",
-                f"{flat} && mask_type == {_PAIRS} ? sizes(mask) == [{length}, {length}] : 1",
-                f"{flat} && mask_type == {_PLACES} ? sizes(mask) == [size(self, 0), {length}] : 1",
-                f"{flat} ? mask_type != {_ELEMENTS} && size(self, 3) == {length} : 1",
-            ],
+            condition=_mask_fits,
             family="softmax",
         ),
         composed(
             "_masked_softmax_backward",
             _masked_softmax_backward_body,
             dtypes=FLOATS,
-            conditions=["sizes(mask) == sizes(grad_output)", "sizes(output) == sizes(grad_output)"],
+            condition=_gradient_fits,
             family="softmax",
         ),
     ]

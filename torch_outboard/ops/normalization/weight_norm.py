@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
 
 def _other_dims(x: Tensor, dim: int) -> list[int]:
@@ -37,30 +38,48 @@ def _backward(
     return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
 
 
+def _has_slices(v: SymTensor, dim: SymInt) -> SymBool:
+    return (v.dim() > 1) & ((dim == 0) | (dim == v.dim() - 1)) & (v.numel() > 0)
+
+
+def _one_per_slice(x: SymTensor, v: SymTensor, dim: SymInt) -> SymBool:
+    return (x.dim() == v.dim()) & (x.numel() == v.size(dim)) & (x.size(dim) == x.numel())
+
+
+def _forward_is_served(v: SymTensor, g: SymTensor, dim: SymInt) -> SymBool:
+    return _has_slices(v, dim) & _one_per_slice(g, v, dim)
+
+
+def _backward_is_served(
+    grad_w: SymTensor,
+    saved_v: SymTensor,
+    saved_g: SymTensor,
+    saved_norms: SymTensor,
+    dim: SymInt,
+) -> SymBool:
+    return (
+        _has_slices(saved_v, dim)
+        & _one_per_slice(saved_g, saved_v, dim)
+        & _one_per_slice(saved_norms, saved_v, dim)
+        & (grad_w.shape == saved_v.shape)
+    )
+
+
 def rows() -> list[Row]:
     """Every row."""
-    slices = "dims({0}) > 1 && (dim == 0 || dim == dims({0}) - 1) && numel({0}) > 0"
-    one_each = (
-        "dims({1}) == dims({0}) && numel({1}) == size({0}, dim) && size({1}, dim) == numel({1})"
-    )
     return [
         composed(
             "_weight_norm_interface",
             _forward,
             dtypes=FLOATS,
-            conditions=[slices.format("v"), one_each.format("v", "g")],
+            condition=_forward_is_served,
             family="normalization",
         ),
         composed(
             "_weight_norm_interface_backward",
             _backward,
             dtypes=(torch.bfloat16, torch.float32, torch.float64),
-            conditions=[
-                slices.format("saved_v"),
-                one_each.format("saved_v", "saved_g"),
-                one_each.format("saved_v", "saved_norms"),
-                "sizes(grad_w) == sizes(saved_v)",
-            ],
+            condition=_backward_is_served,
             family="normalization",
         ),
     ]

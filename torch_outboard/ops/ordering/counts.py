@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
 
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymList,
+    SymTensor,
+    fits,
+    given,
+    where,
+)
 
 MOST = 2**63 - 1  # of int64
 
@@ -88,55 +99,62 @@ def _equal(self: Tensor, other: Tensor) -> bool:
     return self.numel() == 0 or bool((self == other).all().item())
 
 
+def _counts_are_served(self: SymTensor, weights: SymTensor, minlength: SymInt) -> SymBool:
+    return (self.dim() == 1) & (minlength >= 0) & fits(weights, self.shape)
+
+
+def _ends_are_served(bins: SymInt, min: SymFloat, max: SymFloat) -> SymBool:
+    return (bins > 0) & (min <= max) & (max - min <= sys.float_info.max)
+
+
+def _range_is_served(
+    self: SymTensor, bins: SymInt, range: SymList[SymFloat], weight: SymTensor
+) -> SymBool:
+    is_pair = where(given(range), range.len() == 2, True)
+    return (bins > 0) & is_pair & fits(weight, self.shape)
+
+
+def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> SymBool:
+    return (bins.dim() == 1) & (bins.numel() > 1) & fits(weight, self.shape)
+
+
 def rows() -> list[Row]:
     """Every row."""
-    family: dict[str, Any] = {"family": "sorting"}
     return [
         composed(
             "bincount",
             _bincount,
             dtypes=INTEGERS,
-            conditions=[
-                "dims(self) == 1",
-                "minlength >= 0",
-                "given(weights) ? sizes(weights) == sizes(self) : 1",
-            ],
-            **family,
+            condition=_counts_are_served,
+            family="sorting",
         ),
         composed(
             "histc histc.out",
             _histc,
             dtypes=FLOATS,
-            conditions=["bins > 0", "min <= max", "max - min <= 1.7976931348623157e308"],
-            **family,
+            condition=_ends_are_served,
+            family="sorting",
         ),
         composed(
             "histogram.bin_ct histogram.bin_ct_out",
             _histogram_of_bins,
             dtypes=(torch.float32, torch.float64),
-            requires={"weight": "dtype of self"},
-            conditions=[
-                "bins > 0",
-                "given(range) ? len(range) == 2 : 1",
-                "given(weight) ? sizes(weight) == sizes(self) : 1",
-            ],
-            **family,
+            requires={"weight": of_dtype_of("self")},
+            condition=_range_is_served,
+            family="sorting",
         ),
         composed(
             "histogram.bins_tensor histogram.bins_tensor_out",
             _histogram_of_edges,
             dtypes=FLOATS,
-            requires={"bins": "dtype of self", "weight": "dtype of self"},
-            conditions=[
-                "dims(bins) == 1 && numel(bins) > 1",
-                "given(weight) ? sizes(weight) == sizes(self) : 1",
-            ],
-            **family,
+            requires={"bins": of_dtype_of("self"), "weight": of_dtype_of("self")},
+            condition=_edges_are_served,
+            family="sorting",
         ),
         composed(
             "count_nonzero.dim_IntList",
             lambda self, dim: (self != 0).sum(dim, dtype=torch.int64),
-            **family,
+            family="sorting",
         ),
-        composed("equal", _equal, **family),
+        composed("equal", _equal, family="sorting"),
     ]

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import Row
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInts,
+    SymList,
+    SymTensor,
+    fits,
+    given,
+    where,
+)
+
+DTYPES = (torch.float32, torch.float64)
 
 
 def _outer_edges(
@@ -86,34 +97,35 @@ def _from_bin_tensors(
     return _count_points(self, bins, weight, density)
 
 
+def _bins_are_served(
+    self: SymTensor, bins: SymInts, range: SymList[SymFloat], weight: SymTensor
+) -> SymBool:
+    has_points = (self.dim() >= 2) & (self.size(-1) == bins.len()) & (bins.len() > 0)
+    has_pairs = where(given(range), range.len() == 2 * bins.len(), True)
+    return has_points & fits(weight, self.shape[:-1]) & (bins.min() > 0) & has_pairs
+
+
 def rows() -> list[Row]:
     """Every row."""
-    common: dict[str, Any] = {
-        "dtypes": (torch.float32, torch.float64),
-        "family": "sorting",
-    }
-    shapes = [
-        "dims(self) >= 2",
-        "size(self, -1) == len(bins) && len(bins) > 0",
-        "given(weight) ? sizes(weight) == sizes(self)[:-1] : 1",
-    ]
-    counted = [*shapes, "min_of(bins) > 0", "given(range) ? len(range) == 2 * len(bins) : 1"]
     return [
         composed(
             "_histogramdd_bin_edges",
             _bin_edges,
-            conditions=counted,
-            **common,
+            dtypes=DTYPES,
+            condition=_bins_are_served,
+            family="sorting",
         ),
         composed(
             "_histogramdd_from_bin_cts",
             _from_bin_counts,
-            conditions=counted,
-            **common,
+            dtypes=DTYPES,
+            condition=_bins_are_served,
+            family="sorting",
         ),
         composed(
             "_histogramdd_from_bin_tensors",
             _from_bin_tensors,
-            **common,
+            dtypes=DTYPES,
+            family="sorting",
         ),
     ]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymString,
+    SymTensor,
+    fits,
+    given,
+    maximum,
+    where,
+)
+from torch_outboard.ops.template import Plan, template
 
 REAL = (*FLOATS, *INTEGERS)
-FAMILY: dict[str, Any] = {"family": "sorting"}
 
 
 def _searchsorted_number(
@@ -36,72 +43,104 @@ def _bucketize_number(self: float, boundaries: Tensor, out_int32: bool, right: b
     return torch.bucketize(x, boundaries.to(dtype), out_int32=out_int32, right=right)
 
 
+def _per_line(self: SymTensor, sorted_sequence: SymTensor) -> SymInt:
+    """Values that are searched for in each sorted line."""
+    in_one_line = sorted_sequence.dim() == 1
+    return maximum(where(in_one_line, self.numel(), self.size(-1)), 1)
+
+
+def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Row:
+    @template(
+        "searchsorted.Tensor searchsorted.Tensor_out",
+        "searchsorted",
+        dtypes=REAL,
+        shapes_only=("sorter",),
+        accepts={"sorter": (torch.int64,)} if has_sorter else None,
+        requires={"out_int32": dtype == torch.int32},
+        reports="RuntimeError: sorter index out of range" if has_sorter else "",
+        family="sorting",
+    )
+    def searchsorted(
+        plan: Plan,
+        sorted_sequence: SymTensor,
+        self: SymTensor,
+        right: SymBool,
+        side: SymString,
+        sorter: SymTensor,
+    ) -> None:
+        if has_sorter:
+            plan.operand("sorter", sorter)
+        in_one_line = sorted_sequence.dim() == 1
+        is_right = side == "right"
+        plan.require(
+            given(sorter) if has_sorter else ~given(sorter),
+            sorted_sequence.dim() > 0,
+            in_one_line | (sorted_sequence.shape[:-1] == self.shape[:-1]),
+            in_one_line | (sorted_sequence.dim() == self.dim()),
+            ~given(side) | is_right | ((side == "left") & ~right),
+            fits(sorter, sorted_sequence.shape),
+        )
+        out = plan.result("out", self.shape, dtype)
+        plan.parameters(n=sorted_sequence.size(-1), per_line=_per_line(self, sorted_sequence))
+        plan.constants(RIGHT=right | (given(side) & is_right))
+        if has_sorter:
+            plan.launch("check_sorter", sorter.numel())
+        plan.launch("searchsorted", out.numel())
+
+    return searchsorted
+
+
+def _bucketize(dtype: torch.dtype) -> Row:
+    @template(
+        "bucketize.Tensor bucketize.Tensor_out",
+        "searchsorted",
+        dtypes=REAL,
+        requires={"out_int32": dtype == torch.int32},
+        family="sorting",
+    )
+    def bucketize(plan: Plan, boundaries: SymTensor, self: SymTensor, right: SymBool) -> None:
+        plan.require(boundaries.dim() == 1)
+        out = plan.result("out", self.shape, dtype)
+        plan.parameters(n=boundaries.numel(), per_line=maximum(self.numel(), 1))
+        plan.constants(RIGHT=right)
+        plan.launch("searchsorted", out.numel())
+
+    return bucketize
+
+
+def _sequence_is_line(sorted_sequence: SymTensor) -> SymBool:
+    return sorted_sequence.dim() == 1
+
+
+def _boundaries_are_line(boundaries: SymTensor) -> SymBool:
+    return boundaries.dim() == 1
+
+
 def searches() -> list[Row]:
-    """Places in sorted lines; a row per dtype of the result."""
-    rows = []
-    for flag, dtype in (("False", "int64"), ("True", "int32")):
-        common: dict[str, Any] = {
-            "dtypes": REAL,
-            "requires": {"out_int32": flag},
-            **FAMILY,
-        }
-        search = Launch("searchsorted", "numel(out)")
-        rows += [
-            templated(
-                "searchsorted.Tensor searchsorted.Tensor_out",
-                "searchsorted",
-                [Launch("check_sorter", "numel(sorter)"), search] if sorted_by else search,
-                operands=f"sorted_sequence self{sorted_by}",
-                accepts={"sorter": "int64"} if sorted_by else {},
-                results=Result("out", "sizes(self)", dtype),
-                reports="RuntimeError: sorter index out of range" if sorted_by else "",
-                conditions=[
-                    "given(sorter)" if sorted_by else "!given(sorter)",
-                    "dims(sorted_sequence) > 0",
-                    "dims(sorted_sequence) == 1 || "
-                    "sizes(sorted_sequence)[0:-1] == sizes(self)[0:-1]",
-                    "dims(sorted_sequence) == 1 || dims(sorted_sequence) == dims(self)",
-                    'given(side) ? side == "right" || (side == "left" && !right) : 1',
-                    "given(sorter) ? sizes(sorter) == sizes(sorted_sequence) : 1",
-                ],
-                numbers={
-                    "n": "size(sorted_sequence, -1)",
-                    "per_line": "dims(sorted_sequence) == 1 ? max(numel(self), 1) : "
-                    "max(size(self, -1), 1)",
-                },
-                constants={"RIGHT": 'right || (given(side) ? side == "right" : 0)'},
-                **common,
-            )
-            for sorted_by in ("", " sorter")
-        ]
-        rows += [
-            templated(
-                "bucketize.Tensor bucketize.Tensor_out",
-                "searchsorted",
-                Launch("searchsorted", "numel(out)"),
-                operands="boundaries self",
-                results=Result("out", "sizes(self)", dtype),
-                conditions=["dims(boundaries) == 1"],
-                numbers={"n": "numel(boundaries)", "per_line": "max(numel(self), 1)"},
-                constants={"RIGHT": "right"},
-                **common,
-            ),
-        ]
+    """Indices in sorted lines; a definition per dtype of the result."""
     return [
-        *rows,
+        *(
+            row
+            for dtype in (torch.int64, torch.int32)
+            for row in (
+                _searchsorted(dtype, has_sorter=False),
+                _searchsorted(dtype, has_sorter=True),
+                _bucketize(dtype),
+            )
+        ),
         composed(
             "searchsorted.Scalar searchsorted.Scalar_out",
             _searchsorted_number,
             dtypes=REAL,
-            conditions=["dims(sorted_sequence) == 1"],
-            **FAMILY,
+            condition=_sequence_is_line,
+            family="sorting",
         ),
         composed(
             "bucketize.Scalar bucketize.Scalar_out",
             _bucketize_number,
             dtypes=REAL,
-            conditions=["dims(boundaries) == 1"],
-            **FAMILY,
+            condition=_boundaries_are_line,
+            family="sorting",
         ),
     ]
 

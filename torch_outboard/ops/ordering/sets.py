@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.requirements import not_of_dtype
 from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, given
 
 REAL = (*FLOATS, *INTEGERS)
+SORTABLE = (*REAL, *BOOL)
 Found = tuple[Tensor, Tensor, Tensor]  # values, inverse, counts
 
 
@@ -20,7 +21,7 @@ def _lengths(starts: Tensor, n: int) -> Tensor:
 
 
 def _groups(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of equal neighbours among rows: number of the group of each, and places of the first ones."""
+    """Of equal neighbours among rows: the group number of each, and indices of the first ones."""
     first = torch.ones([x.size(0)], dtype=torch.bool, device=x.device)
     if x.size(0) > 1:
         differs = x[1:] != x[:-1]
@@ -101,36 +102,65 @@ def _is_number(elements: Tensor, test_element: float, invert: bool) -> Tensor:
     return elements != test_element if invert else elements == test_element
 
 
+def _has_dim(dim: SymInt) -> SymBool:
+    return given(dim)
+
+
+def _has_slices(self: SymTensor, dim: SymInt) -> SymBool:
+    return (self.numel() > 0) & (-self.dim() <= dim) & (dim < self.dim())
+
+
+def _has_narrow_slices(self: SymTensor, dim: SymInt) -> SymBool:
+    # One sort for each column.
+    return _has_slices(self, dim) & (self.numel() // self.size(dim) <= 4096)
+
+
+def _has_no_slices(self: SymTensor, dim: SymInt) -> SymBool:
+    return (self.size(dim) == 0) & (self.shape.drop(dim).prod() > 0)
+
+
 def rows() -> list[Row]:
     """Every row."""
-    common: dict[str, Any] = {"dtypes": (*REAL, *BOOL), "family": "sorting"}
-    along = ["numel(self) > 0", "-dims(self) <= dim && dim < dims(self)"]
     return [
-        composed("_unique2", _unique2, **common),
-        composed("_unique", _unique, **common),
-        composed("unique_consecutive", _unique_consecutive, conditions=["!given(dim)"], **common),
+        composed("_unique2", _unique2, dtypes=SORTABLE, family="sorting"),
+        composed("_unique", _unique, dtypes=SORTABLE, family="sorting"),
+        composed(
+            "unique_consecutive",
+            _unique_consecutive,
+            dtypes=SORTABLE,
+            requires={"dim": None},
+            family="sorting",
+        ),
         composed(
             "unique_consecutive",
             lambda self, return_inverse, return_counts, dim: torch.ops.aten.unique_dim_consecutive(
                 self, dim, return_inverse, return_counts
             ),
-            conditions=["given(dim)"],
-            **common,
+            dtypes=SORTABLE,
+            condition=_has_dim,
+            family="sorting",
         ),
-        composed("unique_dim_consecutive", _unique_dim_consecutive, conditions=along, **common),
+        composed(
+            "unique_dim_consecutive",
+            _unique_dim_consecutive,
+            dtypes=SORTABLE,
+            condition=_has_slices,
+            family="sorting",
+        ),
         composed(
             "unique_dim",
             _unique_dim,
-            # Sorts once per column.
-            conditions=[*along, "numel(self) // size(self, dim) <= 4096"],
-            **common,
+            dtypes=SORTABLE,
+            condition=_has_narrow_slices,
+            family="sorting",
         ),
         *(
             composed(
                 name,
                 _unique_of_none,
-                conditions=["size(self, dim) == 0 && prod(drop(sizes(self), dim)) > 0"],
-                **common,
+                dtypes=SORTABLE,
+                condition=_has_no_slices,
+                family="sorting",
             )
             for name in ("unique_dim", "unique_dim_consecutive")
         ),
@@ -138,7 +168,10 @@ def rows() -> list[Row]:
             "isin.Tensor_Tensor isin.Tensor_Tensor_out",
             _isin,
             dtypes=REAL,
-            requires={"elements": "dtype not bool", "test_elements": "dtype not bool"},
+            requires={
+                "elements": not_of_dtype(torch.bool),
+                "test_elements": not_of_dtype(torch.bool),
+            },
             family="sorting",
         ),
         composed(

@@ -2,182 +2,243 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, template
-from torch_outboard.ops.template import Launch, Result, templated
-
-REAL = (*FLOATS, *INTEGERS, *BOOL)
-RUN = 16  # OB_RUN in sort.cl, on a processor
-EACH = 8  # OB_EACH there: of a work item of a GPU, where a run is what a group sorts
-MERGE_SORT = ("template", "order", "sort")
-
-# What sorting needs.
-SORTED = [
-    Result("one", "direct ? 1 : numel(self)"),
-    Result("two", "passes > 0 ? numel(self) : 1"),
-    Result("one_places", "direct ? 1 : numel(self)", "int32"),
-    Result("two_places", "passes > 0 ? numel(self) : 1", "int32"),
-]
-MERGED: dict[str, Any] = {
-    "d": "wrap(dim, dims(self))",
-    "n": "size(self, d)",
-    "lines": "numel(self) // max(n, 1)",
-    "run": f"group_lanes == 1 ? {RUN} : {EACH} * group_lanes",
-    "runs": "(n + run - 1) // run",
-    "passes": "log2_ceil(runs)",
-    # A group sorts a run, or several lines that are no longer than one.
-    "lines_of_group": (f"runs > 1 ? 1 : max(group_lanes // max((n + {EACH - 1}) // {EACH}, 1), 1)"),
-    "groups": "(lines * runs + lines_of_group - 1) // lines_of_group",
-    "items": "group_lanes == 1 ? lines * runs : groups * group_lanes",
-}
-MERGE_NUMBERS = {
-    "dim": "d",
-    "n": "n",
-    "lines": "lines",
-    "runs": "runs",
-    "passes": "passes",
-    "self_stride": "stride(self, d)",
-}
-
-
-def sort() -> Row:
-    """Stable sort along a dimension."""
-    row = templated(
-        "sort.stable sort.values_stable",
-        "sort",
-        [
-            Launch("sort_runs", "items"),
-            Launch("merge_runs", "items", repeat="passes"),
-            Launch("write_sorted", "numel(self)", when="!direct"),
-        ],
-        dtypes=REAL,
-        results=[Result("values"), Result("indices")],
-        temporaries=SORTED,
-        let=MERGED | {"direct": "group_lanes > 1 && runs == 1"},
-        conditions=["n < 2147483648"],
-        numbers={
-            **MERGE_NUMBERS,
-            "values_stride": "stride(values, d)",
-            "indices_stride": "stride(indices, d)",
-        },
-        constants={"DESCENDING": "descending", "DIRECT": "direct"},
-        strided="self values indices",
-        meta="aten::sort.stable",
-        family="sorting",
-    )
-    return row | {"source": "".join(map(template, (*MERGE_SORT, "write_sorted")))}
-
-
-def mode() -> Row:
-    """The most frequent value along a dimension."""
-    sizes = "keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
-    row = templated(
-        "mode mode.values",
-        "sort",
-        [
-            Launch("sort_runs", "items"),
-            Launch("merge_runs", "items", repeat="passes"),
-            Launch("mode", "lines"),
-        ],
-        dtypes=REAL,
-        results=[Result("values", sizes), Result("indices", sizes, "int64")],
-        temporaries=SORTED,
-        let=MERGED | {"direct": "0"},
-        conditions=["dims(self) > 0", "n > 0", "n < 2147483648"],
-        numbers=MERGE_NUMBERS,
-        constants={"DESCENDING": "0", "DIRECT": "0"},
-        strided="self",
-        family="sorting",
-    )
-    return row | {"source": "".join(map(template, (*MERGE_SORT, "mode")))}
-
-
-def topk() -> Row:
-    """The first few elements in sorted order along a dimension."""
-    lists = "lines * blocks * k"
-    return templated(
-        "topk topk.values",
-        "order select_first",
-        [
-            Launch(
-                "select_in_blocks",
-                "(lines * blocks + group_lanes - 1) // group_lanes",
-                groups=True,
-            ),
-            Launch("merge_blocks", "lines"),
-        ],
-        dtypes=(*FLOATS, *INTEGERS),
-        results=[Result("values"), Result("indices")],
-        temporaries=[Result("keys", lists), Result("places", lists, "int32")],
-        let={
-            "d": "wrap(dim, dims(self))",
-            "n": "size(self, d)",
-            "lines": "numel(self) // max(n, 1)",
-            # Blocks much longer than lists, and no more than the device needs to be busy.
-            "items": "group_lanes == 1 ? 64 : 4096",
-            # Longer lists are slower than sorting, and do not fit the registers of a GPU.
-            "most": "group_lanes == 1 && n >= 4 * k ? 512 : 64",
-            "blocks": "max(1, min(n // max(1024, 16 * k), items // max(lines, 1)))",
-        },
-        conditions=["dims(self) > 0", "0 < k && k <= most", "n < 2147483648"],
-        numbers={
-            "dim": "d",
-            "n": "n",
-            "k": "k",
-            "lines": "lines",
-            "blocks": "blocks",
-            "block": "(n + blocks - 1) // blocks",
-            "self_stride": "stride(self, d)",
-            "values_stride": "stride(values, d)",
-            "indices_stride": "stride(indices, d)",
-        },
-        constants={"DESCENDING": "largest", "OB_MOST": "k <= 64 ? 64 : 512"},
-        strided="self values indices",
-        meta="aten::topk",
-        family="selection",
-    )
-
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import (
+    Bool,
+    SymBool,
+    SymInt,
+    SymInts,
+    SymTensor,
+    ceil_div,
+    log2_ceil,
+    maximum,
+    minimum,
+    where,
+    wrap,
+)
+from torch_outboard.ops.template import Body, Plan, template
 
 NUMBERS = (*FLOATS, *INTEGERS)
+REAL = (*NUMBERS, *BOOL)
+RUN = 16  # OB_RUN in sort.cl, on a processor
+EACH = 8  # OB_EACH there: of a work-item of a GPU, where a run is what a work-group sorts
+LONGEST = 2**31 - 1  # line: kernels keep indices as int32
+
+
+class _Lines(NamedTuple):
+    """The lines of a tensor along a dimension."""
+
+    dim: SymInt
+    n: SymInt  # elements of each
+    total: SymInt
+
+
+def _lines_of(self: SymTensor, dim: SymInt) -> _Lines:
+    d = wrap(dim, self.dim())
+    n = self.size(d)
+    return _Lines(d, n, self.numel() // maximum(n, 1))
+
+
+def _reduced_shape(self: SymTensor, lines: _Lines, keepdim: SymBool) -> SymInts:
+    """With one element for each line."""
+    return where(keepdim, self.shape.replace(lines.dim, 1), self.shape.drop(lines.dim))
+
+
+class _Runs(NamedTuple):
+    """The parts of each line that are sorted first, and then merged in pairs."""
+
+    total: SymInt
+    passes: SymInt
+    items: SymInt  # work-items of each pass
+
+
+def _runs_of(plan: Plan, lines: _Lines) -> _Runs:
+    cpu, lanes = plan.on_processor, plan.group_lanes
+    runs = ceil_div(lines.n, where(cpu, RUN, EACH * lanes))
+    # A group sorts a run, or several lines that are no longer than one.
+    short_lines = maximum(lanes // maximum(ceil_div(lines.n, EACH), 1), 1)
+    groups = ceil_div(lines.total * runs, where(runs > 1, 1, short_lines))
+    items = where(cpu, lines.total * runs, groups * lanes)
+    return _Runs(runs, log2_ceil(runs), items)
+
+
+def _merge_sort(
+    plan: Plan, self: SymTensor, lines: _Lines, runs: _Runs, descending: Bool, direct: Bool
+) -> None:
+    """Leaves the sorted elements in temporaries, or in the results if `direct`."""
+    sorted_numel = where(direct, 1, self.numel())
+    merged_numel = where(runs.passes > 0, self.numel(), 1)
+    plan.temporary("one", sorted_numel)
+    plan.temporary("two", merged_numel)
+    plan.temporary("one_places", sorted_numel, torch.int32)
+    plan.temporary("two_places", merged_numel, torch.int32)
+    plan.parameters(
+        dim=lines.dim,
+        n=lines.n,
+        lines=lines.total,
+        runs=runs.total,
+        passes=runs.passes,
+        self_stride=self.stride(lines.dim),
+    )
+    plan.constants(DESCENDING=descending, DIRECT=direct)
+    plan.launch("sort_runs", runs.items)
+    plan.launch("merge_runs", runs.items, repeat=runs.passes)
+
+
+@template(
+    "sort.stable sort.values_stable",
+    "order sort write_sorted",
+    dtypes=REAL,
+    strided=("self", "values", "indices"),
+    meta="aten::sort.stable",
+    family="sorting",
+)
+def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
+    """Stable sort along a dimension."""
+    lines = _lines_of(self, dim)
+    plan.require(lines.n <= LONGEST)
+    values, indices = plan.result("values"), plan.result("indices")
+    plan.parameters(
+        values_stride=values.stride(lines.dim), indices_stride=indices.stride(lines.dim)
+    )
+    runs = _runs_of(plan, lines)
+    direct = ~plan.on_processor & (runs.total == 1)
+    _merge_sort(plan, self, lines, runs, descending, direct)
+    plan.launch("write_sorted", self.numel(), when=~direct)
+
+
+@template(
+    "mode mode.values",
+    "order sort mode",
+    dtypes=REAL,
+    strided=("self",),
+    family="sorting",
+)
+def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
+    """The most frequent value along a dimension."""
+    lines = _lines_of(self, dim)
+    plan.require(self.dim() > 0, (lines.n > 0) & (lines.n <= LONGEST))
+    shape = _reduced_shape(self, lines, keepdim)
+    plan.result("values", shape)
+    plan.result("indices", shape, torch.int64)
+    _merge_sort(plan, self, lines, _runs_of(plan, lines), descending=False, direct=False)
+    plan.launch("mode", lines.total)
+
+
+def _topk_limit(plan: Plan, n: SymInt, k: SymInt) -> SymInt:
+    """Longer lists are slower than sorting, and do not fit the registers of a GPU."""
+    return where(plan.on_processor & (n >= 4 * k), 512, 64)
+
+
+def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
+    """Of each line: much longer than lists, and no more than the device needs to be busy."""
+    items = where(plan.on_processor, 64, 4096)
+    longest = lines.n // maximum(1024, 16 * k)
+    return maximum(1, minimum(longest, items // maximum(lines.total, 1)))
+
+
+@template(
+    "topk topk.values",
+    "order select_first",
+    dtypes=NUMBERS,
+    strided=("self", "values", "indices"),
+    meta="aten::topk",
+    family="selection",
+)
+def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) -> None:
+    """The first few elements in sorted order along a dimension."""
+    lines = _lines_of(self, dim)
+    plan.require(
+        self.dim() > 0,
+        (k > 0) & (k <= _topk_limit(plan, lines.n, k)),
+        lines.n <= LONGEST,
+    )
+    blocks = _topk_blocks(plan, lines, k)
+    values, indices = plan.result("values"), plan.result("indices")
+    plan.temporary("keys", lines.total * blocks * k)
+    plan.temporary("places", lines.total * blocks * k, torch.int32)
+    plan.parameters(
+        dim=lines.dim,
+        n=lines.n,
+        k=k,
+        lines=lines.total,
+        blocks=blocks,
+        block=ceil_div(lines.n, blocks),
+        self_stride=self.stride(lines.dim),
+        values_stride=values.stride(lines.dim),
+        indices_stride=indices.stride(lines.dim),
+    )
+    plan.constants(DESCENDING=largest, OB_MOST=where(k <= 64, 64, 512))
+    groups = ceil_div(lines.total * blocks, plan.group_lanes)
+    plan.launch("select_in_blocks", groups=groups)
+    plan.launch("merge_blocks", lines.total)
+
+
+# MODE in select_rank.cl.
+_KTH, _MEDIAN, _NANMEDIAN = 0, 1, 2
+
+
+def _select_rank(
+    plan: Plan,
+    self: SymTensor,
+    dim: SymInt,
+    keepdim: SymBool,
+    mode: int,
+    k: SymInt | None = None,
+) -> None:
+    lines = _lines_of(self, dim)
+    plan.require(
+        self.dim() > 0,
+        (-self.dim() <= dim) & (dim < self.dim()),
+        (lines.n > 0) & (lines.n <= LONGEST),
+    )
+    if k is not None:
+        plan.require((k > 0) & (k <= lines.n))
+    shape = _reduced_shape(self, lines, keepdim)
+    plan.result("values", shape)
+    plan.result("indices", shape, torch.int64)
+    plan.parameters(
+        dim=lines.dim,
+        n=lines.n,
+        rank=0 if k is None else k - 1,
+        self_stride=self.stride(lines.dim),
+    )
+    plan.constants(MODE=mode)
+    plan.launch("select_rank", groups=lines.total)
 
 
 def ranks() -> list[Row]:
     """Elements by their rank, in lines of a tensor that has some."""
-    sizes = "keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
-    return [
-        templated(
+
+    def define(overloads: str) -> Callable[[Body], Row]:
+        return template(
             overloads,
             "places_in_order select_rank",
-            Launch("select_rank", "lines", groups=True),
             dtypes=NUMBERS,
-            results=[Result("values", sizes), Result("indices", sizes, "int64")],
-            let={
-                "d": "wrap(dim, dims(self))",
-                "n": "size(self, d)",
-                "lines": "numel(self) // max(n, 1)",
-            },
-            conditions=[
-                "dims(self) > 0",
-                "-dims(self) <= dim && dim < dims(self)",
-                "0 < n && n < 2147483648",
-                *conditions,
-            ],
-            numbers={"dim": "d", "n": "n", "rank": rank, "self_stride": "stride(self, d)"},
-            constants={"MODE": mode},
-            strided="self",
+            strided=("self",),
             family="selection",
         )
-        for overloads, mode, rank, conditions in (
-            ("kthvalue kthvalue.values", "0", "k - 1", ["0 < k && k <= n"]),
-            ("median.dim median.dim_values", "1", "0", []),
-            ("nanmedian.dim nanmedian.dim_values", "2", "0", []),
-        )
-    ]
+
+    @define("kthvalue kthvalue.values")
+    def kthvalue(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, keepdim: SymBool) -> None:
+        _select_rank(plan, self, dim, keepdim, _KTH, k)
+
+    @define("median.dim median.dim_values")
+    def median(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
+        _select_rank(plan, self, dim, keepdim, _MEDIAN)
+
+    @define("nanmedian.dim nanmedian.dim_values")
+    def nanmedian(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
+        _select_rank(plan, self, dim, keepdim, _NANMEDIAN)
+
+    return [kthvalue, median, nanmedian]
 
 
 def _at_least_1d(x: Tensor) -> Tensor:
@@ -243,52 +304,80 @@ def _nanmedian(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     )
 
 
+def _topk_is_served(self: SymTensor, k: SymInt) -> SymBool:
+    return (self.dim() > 0) | (k == 1)
+
+
+def _dim_in_range(self: SymTensor, dim: SymInt) -> SymBool:
+    dims = maximum(self.dim(), 1)
+    return (-dims <= dim) & (dim < dims)
+
+
+def _is_number(self: SymTensor, dim: SymInt) -> SymBool:
+    return (self.dim() == 0) & _dim_in_range(self, dim)
+
+
+def _has_rank(self: SymTensor, k: SymInt, dim: SymInt) -> SymBool:
+    return _dim_in_range(self, dim) & (k > 0) & (k <= self.size(dim))
+
+
+def _has_elements_along(self: SymTensor, dim: SymInt) -> SymBool:
+    return _dim_in_range(self, dim) & (self.size(dim) > 0)
+
+
+def _has_elements(self: SymTensor) -> SymBool:
+    return self.numel() > 0
+
+
 def selections() -> list[Row]:
     """Elements by their rank."""
-    common: dict[str, Any] = {"dtypes": NUMBERS, "family": "selection"}
-    in_range = "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)"
     return [
         composed(
             "topk topk.values",
             _topk,
+            dtypes=NUMBERS,
             results="values indices",
+            condition=_topk_is_served,
             meta="aten::topk",
-            conditions=["dims(self) > 0 || k == 1"],
-            **common,
+            family="selection",
         ),
         composed(
             "mode",
             _mode_of_number,
             dtypes=REAL,
-            conditions=["dims(self) == 0 && -1 <= dim && dim < 1"],
+            condition=_is_number,
             family="sorting",
         ),
         composed(
             "kthvalue kthvalue.values",
             _kthvalue,
-            conditions=[in_range, "k > 0", "k <= size(self, dim)"],
-            **common,
+            dtypes=NUMBERS,
+            condition=_has_rank,
+            family="selection",
         ),
         *(
             composed(
                 f"{name}.dim {name}.dim_values",
                 body,
-                conditions=[in_range, "size(self, dim) > 0"],
-                **common,
+                dtypes=NUMBERS,
+                condition=_has_elements_along,
+                family="selection",
             )
             for name, body in (("median", _median), ("nanmedian", _nanmedian))
         ),
         composed(
             "median median.out",
             lambda self: torch.median(self.reshape(-1), 0, False)[0],
-            conditions=["numel(self) > 0"],
-            **common,
+            dtypes=NUMBERS,
+            condition=_has_elements,
+            family="selection",
         ),
         composed(
             "nanmedian nanmedian.out",
             lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0],
-            conditions=["numel(self) > 0"],
-            **common,
+            dtypes=NUMBERS,
+            condition=_has_elements,
+            family="selection",
         ),
     ]
 
@@ -296,9 +385,9 @@ def selections() -> list[Row]:
 def rows() -> list[Row]:
     """Every row."""
     return [
-        sort(),
-        mode(),
-        topk(),
+        sort,
+        mode,
+        topk,
         *ranks(),
         *selections(),
     ]

@@ -1,9 +1,10 @@
-"""Activations and their derivatives: rows of the engine `pointwise`."""
+"""Activations and their derivatives: operator definitions of the engine `pointwise`."""
 
 from __future__ import annotations
 
 from torch_outboard.ops.pointwise_row import pointwise
-from torch_outboard.ops.row import COMPLEX, FLOATS, Row, Value
+from torch_outboard.ops.requirements import Requirement, at_least, of_dtype_of
+from torch_outboard.ops.row import COMPLEX, FLOATS, Row
 
 
 def rows() -> list[Row]:
@@ -14,28 +15,33 @@ def rows() -> list[Row]:
 
     erf_gate = "C(0.5) * (C(1) + erf(self * C(0.70710678118654752440)))"
     inner = "(C(0.7978845608028654) * (self + C(0.044715) * self * self * self))"
-    exact: dict[str, Value] = {"requires": {"approximate": "none"}}
-    approximate: dict[str, Value] = {"requires": {"approximate": "tanh"}}
+    exact = {"approximate": "none"}
+    approximate = {"approximate": "tanh"}
     softplus = "(self * beta > threshold)"
+    # Of a result the sign tells that of the argument where the slope is not negative.
+    sign_of_argument: tuple[dict[str, Requirement], ...] = (
+        {"self_is_result": False},
+        {"self_is_result": True, "negative_slope": at_least(0)},
+    )
     clamp6 = "minimum(maximum(self + C(3), C(0)), C(6))"
     return [
         pointwise(
-            forms("gelu"), "self", f"self * {erf_gate}", FLOATS, same_output=True, **exact
+            forms("gelu"), "self", f"self * {erf_gate}", FLOATS, same_output=True, requires=exact
         ),
         pointwise(
             forms("gelu"), "self", f"C(0.5) * self * (C(1) + tanh{inner})", FLOATS,
-            same_output=True, **approximate,
+            same_output=True, requires=approximate,
         ),
         pointwise(
             forms("gelu_backward", True), "grad_output:grad self",
             f"grad * ({erf_gate} + self * C(0.3989422804014327) * exp(C(-0.5) * self * self))",
-            FLOATS, **exact,
+            FLOATS, requires=exact,
         ),
         pointwise(
             forms("gelu_backward", True), "grad_output:grad self",
             f"grad * (C(0.5) * (C(1) + tanh{inner}) + C(0.5) * self * (C(1) - square(tanh{inner}))"
             " * C(0.7978845608028654) * (C(1) + C(0.134145) * self * self))",
-            FLOATS, **approximate,
+            FLOATS, requires=approximate,
         ),
         pointwise(
             forms("silu"), "self", "truediv(self, C(1) + exp(-self))", FLOATS, same_output=True
@@ -55,7 +61,7 @@ def rows() -> list[Row]:
             "mish_backward", "grad_output:grad self",
             "grad * (tanh(log1p(exp(self))) + self * sigmoid(self)"
             " * (C(1) - square(tanh(log1p(exp(self))))))",
-            FLOATS, requires={"self": "dtype of grad_output"},
+            FLOATS, requires={"self": of_dtype_of("grad_output")},
         ),
         pointwise(
             "softplus softplus.out", "self", f"{softplus} ? self : log1p(exp(self * beta)) / beta",
@@ -75,13 +81,13 @@ def rows() -> list[Row]:
             forms("elu_backward", True), "grad_output:grad self_or_result:result",
             "(result > C(0)) ? grad * scale : grad * input_scale * (result + alpha * scale)",
             FLOATS, scalars="alpha scale input_scale",
-            requires={"is_result": "True", "alpha": ">= 0"},
+            requires={"is_result": True, "alpha": at_least(0)},
         ),
         pointwise(
             forms("elu_backward", True), "grad_output:grad self_or_result:self",
             "(self > C(0)) ? grad * scale"
             " : grad * input_scale * (alpha * scale) * exp(self * input_scale)",
-            FLOATS, scalars="alpha scale input_scale", requires={"is_result": "False"},
+            FLOATS, scalars="alpha scale input_scale", requires={"is_result": False},
         ),
         pointwise(
             forms("hardtanh"), "self", "minimum(maximum(self, low), high)", FLOATS,
@@ -133,11 +139,7 @@ def rows() -> list[Row]:
                 "(self > C(0)) ? grad : grad * negative_slope", FLOATS, scalars="negative_slope",
                 requires=requires,
             )
-            for requires in (
-                {"self_is_result": "False"},
-                # Of a result the sign tells that of the argument.
-                {"self_is_result": "True", "negative_slope": ">= 0"},
-            )
+            for requires in sign_of_argument
         ),
         pointwise(
             forms("threshold"), "self", "(self <= threshold) ? value : self", FLOATS,
@@ -181,7 +183,7 @@ def rows() -> list[Row]:
         pointwise(
             forms("logit_backward", True), "grad_output:grad self",
             "((self < C(0)) | (self > C(1))) ? C(NAN) : grad / (self * (C(1) - self))", FLOATS,
-            requires={"eps": "None"},
+            requires={"eps": None},
         ),
         pointwise(
             forms("logit_backward", True), "grad_output:grad self",

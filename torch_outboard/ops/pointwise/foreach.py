@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
 
 from torch_outboard.ops.pointwise_row import ALL, REALS, pointwise
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row, Value
+from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype_of
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row
 
 _FRACTIONS = (*FLOATS, *COMPLEX)
 
@@ -42,25 +45,18 @@ def rows() -> list[Row]:
 
 
 def _binary(forms: Callable[..., str]) -> list[Row]:
-    alpha: dict[str, Value] = {
-        "scalars": "alpha",
-        "strict": True,
-        "rounded": True,
-        "absent": {"alpha": "1"},
-    }
     result = []
     kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
     for kind, other in kinds:
         operands = f"self {other}"
         result += [
-            pointwise(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL, **alpha),
-            pointwise(
+            _with_alpha(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL),
+            _with_alpha(
                 forms("sub", kind),
                 operands,
                 "sub(self, mul(alpha, other))",
                 (*REALS, *COMPLEX),
-                requires={"self": "dtype not bool", other.split(":")[0]: "dtype not bool"},
-                **alpha,
+                dict.fromkeys(("self", other.partition(":")[0]), not_of_dtype(torch.bool)),
             ),
             pointwise(forms("mul", kind), operands, "mul(self, other)", ALL),
             pointwise(
@@ -75,15 +71,34 @@ def _binary(forms: Callable[..., str]) -> list[Row]:
     for kind, other in (("List", "exponent"), ("Scalar", "exponent"), ("ScalarList", "exponent")):
         result.append(pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS))
     result += [
-        pointwise(
-            forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL, **alpha
-        ),
+        _with_alpha(forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL),
         pointwise(forms("mul", "Tensor"), "self other", "mul(self, other)", ALL),
         pointwise(
             forms("div", "Tensor"), "self other", "truediv(self, other)", _FRACTIONS, types="float"
         ),
     ]
     return result
+
+
+def _with_alpha(
+    overloads: str,
+    operands: str,
+    expression: str,
+    dtypes: Sequence[torch.dtype],
+    requires: Mapping[str, Requirement] | None = None,
+) -> Row:
+    """A sum or a difference with a factor `alpha`, which not all of the overloads have."""
+    return pointwise(
+        overloads,
+        operands,
+        expression,
+        dtypes,
+        requires=requires,
+        scalars="alpha",
+        strict=True,
+        rounded=True,
+        absent={"alpha": "1"},
+    )
 
 
 def _ternary(forms: Callable[..., str]) -> list[Row]:
@@ -113,7 +128,7 @@ def _ternary(forms: Callable[..., str]) -> list[Row]:
             "self tensors1:end weights:weight",
             lerp,
             FLOATS,
-            requires={"tensors1": "dtype of self", "weights": "dtype of self"},
+            requires={"tensors1": of_dtype_of("self"), "weights": of_dtype_of("self")},
         ),
         pointwise(
             forms("lerp", "Scalar"),
@@ -121,7 +136,7 @@ def _ternary(forms: Callable[..., str]) -> list[Row]:
             lerp,
             FLOATS,
             scalars="weight",
-            requires={"tensors1": "dtype of self"},
+            requires={"tensors1": of_dtype_of("self")},
         ),
     ]
     return result

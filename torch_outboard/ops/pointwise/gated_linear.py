@@ -6,10 +6,13 @@ second half, b.
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from typing import NamedTuple
 
-# Kernels run over half of the elements: `first` and `second` are the places of a and b.
+from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.symbolic import SymInt, SymInts, SymTensor, wrap
+from torch_outboard.ops.template import Plan, template
+
+# Kernels run over half of the elements: `first` and `second` are the indices of a and b.
 _PAIR = """
 static inline V logistic(const V x) { return 1 / (1 + exp(-x)); }
 
@@ -47,77 +50,91 @@ _BACKWARD_JVP = _kernel("""
 """)
 
 
-def _halves(of: str) -> tuple[dict[str, str], dict[str, str]]:
-    """`let` and `numbers` of rows in which `of` has both halves."""
-    let = {"d": f"wrap(dim, dims({of}))", "half": f"size({of}, d) // 2"}
-    return let, {"half_size": f"half * prod(sizes({of})[d + 1:])"}
+class _Halves(NamedTuple):
+    """The halves of a tensor along a dimension."""
+
+    shape: SymInts  # of each of them
+    length: SymInt  # elements that lie together in each of them
+
+
+def _halves_of(plan: Plan, tensor: SymTensor, dim: SymInt) -> _Halves:
+    d = wrap(dim, tensor.dim())
+    size = tensor.size(d)
+    half = size // 2
+    plan.require(tensor.dim() > 0, size % 2 == 0)
+    return _Halves(tensor.shape.replace(d, half), half * tensor.shape[d + 1 :].prod())
+
+
+def _launch(plan: Plan, halves: _Halves, half: SymTensor) -> None:
+    plan.parameters(half_size=halves.length)
+    plan.launch("glu", half.numel())
+
+
+def _glu() -> Row:
+    @template("glu glu.out", source=_FORWARD, dtypes=FLOATS, meta="aten::glu", family="pointwise")
+    def glu(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+        halves = _halves_of(plan, self, dim)
+        _launch(plan, halves, plan.result("out"))
+
+    return glu
+
+
+def _glu_backward() -> Row:
+    @template(
+        "glu_backward glu_backward.grad_input",
+        source=_BACKWARD,
+        dtypes=FLOATS,
+        family="pointwise",
+    )
+    def glu_backward(plan: Plan, self: SymTensor, grad_output: SymTensor, dim: SymInt) -> None:
+        halves = _halves_of(plan, self, dim)
+        plan.require(grad_output.shape == halves.shape)
+        plan.result("grad_input", self.shape)
+        _launch(plan, halves, grad_output)
+
+    return glu_backward
+
+
+def _glu_jvp() -> Row:
+    @template("glu_jvp glu_jvp.out", source=_JVP, dtypes=FLOATS, family="pointwise")
+    def glu_jvp(plan: Plan, glu: SymTensor, x: SymTensor, dx: SymTensor, dim: SymInt) -> None:
+        halves = _halves_of(plan, x, dim)
+        plan.require(glu.shape == halves.shape, dx.shape == x.shape)
+        plan.result("out", like=glu)
+        _launch(plan, halves, glu)
+
+    return glu_jvp
+
+
+def _glu_backward_jvp() -> Row:
+    @template(
+        "glu_backward_jvp glu_backward_jvp.out",
+        source=_BACKWARD_JVP,
+        dtypes=FLOATS,
+        shapes_only=("grad_glu",),
+        family="pointwise",
+    )
+    def glu_backward_jvp(
+        plan: Plan,
+        x: SymTensor,
+        grad_x: SymTensor,
+        dx: SymTensor,
+        dgrad_glu: SymTensor,
+        grad_glu: SymTensor,
+        dim: SymInt,
+    ) -> None:
+        halves = _halves_of(plan, x, dim)
+        plan.require(
+            grad_glu.shape == halves.shape,
+            dgrad_glu.shape == grad_glu.shape,
+            (grad_x.shape == x.shape) & (dx.shape == x.shape),
+        )
+        plan.result("out", x.shape)
+        _launch(plan, halves, dgrad_glu)
+
+    return glu_backward_jvp
 
 
 def rows() -> list[Row]:
-    """Every row."""
-    let, numbers = _halves("self")
-    let_x, numbers_x = _halves("x")
-    even = ["dims(self) > 0", "size(self, d) % 2 == 0"]
-    even_x = ["dims(x) > 0", "size(x, d) % 2 == 0"]
-    return [
-        templated(
-            "glu glu.out",
-            None,
-            Launch("glu", "numel(out)"),
-            source=_FORWARD,
-            dtypes=FLOATS,
-            family="pointwise",
-            meta="aten::glu",
-            let=let,
-            numbers=numbers,
-            conditions=even,
-        ),
-        templated(
-            "glu_backward glu_backward.grad_input",
-            None,
-            Launch("glu", "numel(grad_output)"),
-            source=_BACKWARD,
-            dtypes=FLOATS,
-            family="pointwise",
-            operands="self grad_output",
-            results=Result("grad_input", sizes="sizes(self)"),
-            let=let,
-            numbers=numbers,
-            conditions=[*even, "sizes(grad_output) == set(sizes(self), d, half)"],
-        ),
-        templated(
-            "glu_jvp glu_jvp.out",
-            None,
-            Launch("glu", "numel(glu)"),
-            source=_JVP,
-            dtypes=FLOATS,
-            family="pointwise",
-            operands="glu x dx",
-            results=Result("out", like="glu"),
-            let=let_x,
-            numbers=numbers_x,
-            conditions=[
-                *even_x,
-                "sizes(glu) == set(sizes(x), d, half)",
-                "sizes(dx) == sizes(x)",
-            ],
-        ),
-        templated(
-            "glu_backward_jvp glu_backward_jvp.out",
-            None,
-            Launch("glu", "numel(dgrad_glu)"),
-            source=_BACKWARD_JVP,
-            dtypes=FLOATS,
-            family="pointwise",
-            operands="x grad_x dx dgrad_glu",
-            results=Result("out", sizes="sizes(x)"),
-            let=let_x,
-            numbers=numbers_x,
-            conditions=[
-                *even_x,
-                "sizes(grad_glu) == set(sizes(x), d, half)",
-                "sizes(dgrad_glu) == sizes(grad_glu)",
-                "sizes(grad_x) == sizes(x) && sizes(dx) == sizes(x)",
-            ],
-        ),
-    ]
+    """Every definition."""
+    return [_glu(), _glu_backward(), _glu_jvp(), _glu_backward_jvp()]

@@ -4,39 +4,58 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.requirements import of_dtype, served_calls
 from torch_outboard.ops.row import FLOATS, Row, dtype_bits, qualified
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import SymFloat, SymInt, SymTensor
+from torch_outboard.ops.template import Plan, template
+
+
+def _unscale() -> Row:
+    """Divides gradients by the scale, and says whether one of them is not finite."""
+    names = qualified("_amp_foreach_non_finite_check_and_unscale_")
+    return {
+        "engine": "pointwise_lists",
+        "overloads": names,
+        "lists": ["self"],
+        "common": ["inv_scale"],
+        "outputs": ["self"],
+        "expressions": ["self * inv_scale"],
+        "flag": "found_inf",
+        "flag_if": "!isfinite(self)",
+        "scalars": [],
+        "dtypes": dtype_bits(dtype for dtype in FLOATS if dtype != torch.float64),
+        "family": "pointwise",
+        **served_calls(names[0], {"inv_scale": of_dtype(torch.float32)}),
+    }
+
+
+def _update_scale() -> Row:
+    @template(
+        "_amp_update_scale_",
+        "loss_scale",
+        dtypes=(torch.float32,),
+        accepts={"growth_tracker": (torch.int32,)},
+        family="pointwise",
+    )
+    def update_scale(
+        plan: Plan,
+        self: SymTensor,
+        growth_tracker: SymTensor,
+        found_inf: SymTensor,
+        scale_growth_factor: SymFloat,
+        scale_backoff_factor: SymFloat,
+        growth_interval: SymInt,
+    ) -> None:
+        plan.require(self.numel() == 1, growth_tracker.numel() == 1, found_inf.numel() == 1)
+        plan.result("out", self.shape)
+        plan.parameters(
+            growth=scale_growth_factor, backoff=scale_backoff_factor, interval=growth_interval
+        )
+        plan.launch("update_loss_scale", 1)
+
+    return update_scale
 
 
 def rows() -> list[Row]:
-    """Every row."""
-    return [
-        {
-            "engine": "pointwise_lists",
-            "overloads": qualified("_amp_foreach_non_finite_check_and_unscale_"),
-            "lists": ["self"],
-            "common": ["inv_scale"],
-            "outputs": ["self"],
-            "expressions": ["self * inv_scale"],
-            "flag": "found_inf",
-            "flag_if": "!isfinite(self)",
-            "scalars": [],
-            "derived": {},
-            "requires": {"inv_scale": "dtype float32"},
-            "dtypes": dtype_bits(dtype for dtype in FLOATS if dtype != torch.float64),
-            "family": "pointwise",
-        },
-        templated(
-            "_amp_update_scale_",
-            "loss_scale",
-            Launch("update_loss_scale", "1"),
-            dtypes=(torch.float32,),
-            operands="self growth_tracker found_inf",
-            accepts={"growth_tracker": "int32"},
-            results=Result("out", "sizes(self)"),
-            reals={"growth": "scale_growth_factor", "backoff": "scale_backoff_factor"},
-            numbers={"interval": "growth_interval"},
-            conditions=["numel(self) == 1 && numel(growth_tracker) == 1 && numel(found_inf) == 1"],
-            family="pointwise",
-        ),
-    ]
+    """Every definition."""
+    return [_unscale(), _update_scale()]

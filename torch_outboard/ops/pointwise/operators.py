@@ -1,4 +1,4 @@
-"""Pointwise operators: the rows of the engine `pointwise`.
+"""Pointwise operators: operator definitions of the engine `pointwise`.
 
 Arithmetic, comparison and elementary functions; activations are in activations.py,
 operators over lists in foreach.py.
@@ -6,43 +6,40 @@ operators over lists in foreach.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.pointwise import activations, foreach
 from torch_outboard.ops.pointwise_row import ALL, REALS, binary, pointwise, unary
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, Value
+from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype, of_dtype_of
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import SymBool, SymTensor
 
 
 def arithmetic() -> list[Row]:
-    alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "rounded": True}
-    numbers: dict[str, Value] = {
-        **alpha, "requires": {"self": "dtype not bool", "other": "dtype not bool"},
-    }  # fmt: skip
+    no_bool = dict.fromkeys(("self", "other"), not_of_dtype(torch.bool))
     division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
     modes = division.format("", "_")
     fractions = (*FLOATS, *COMPLEX)
     return [
-        pointwise(
-            "add.Tensor add_.Tensor add.out",
-            "self other",
-            "add(self, mul(alpha, other))",
-            ALL,
-            **alpha,
+        _with_alpha(
+            "add.Tensor add_.Tensor add.out", "self other", "add(self, mul(alpha, other))", ALL
         ),
-        pointwise(
+        _with_alpha(
             "sub.Tensor sub_.Tensor sub.out",
             "self other",
             "sub(self, mul(alpha, other))",
             (*REALS, *COMPLEX),
-            **numbers,
+            no_bool,
         ),
-        pointwise(
+        _with_alpha(
             "rsub.Tensor",
             "other self",
             "sub(other, mul(alpha, self))",
             (*REALS, *COMPLEX),
-            **numbers,
+            no_bool,
         ),
         *binary("mul", ALL),
         *binary("div:truediv", (*FLOATS, *COMPLEX), types="float"),
@@ -52,7 +49,7 @@ def arithmetic() -> list[Row]:
             "truediv(self, other)",
             (*FLOATS, *COMPLEX),
             types="float",
-            requires={"rounding_mode": "None"},
+            requires={"rounding_mode": None},
         ),
         pointwise(
             modes,
@@ -122,11 +119,31 @@ def arithmetic() -> list[Row]:
             "self values",
             "(self == C(0)) ? values : ((self > C(0)) ? C(1) : C(0))",
             (*REALS, *BOOL),
-            requires={"values": "dtype of self"},
+            requires={"values": of_dtype_of("self")},
             same_output=True,
         ),
         *_ternary(),
     ]
+
+
+def _with_alpha(
+    overloads: str,
+    operands: str,
+    expression: str,
+    dtypes: Sequence[torch.dtype],
+    requires: Mapping[str, Requirement] | None = None,
+) -> Row:
+    """A sum or a difference with a factor `alpha`."""
+    return pointwise(
+        overloads,
+        operands,
+        expression,
+        dtypes,
+        requires=requires,
+        scalars="alpha",
+        strict=True,
+        rounded=True,
+    )
 
 
 def _powers() -> list[Row]:
@@ -134,14 +151,14 @@ def _powers() -> list[Row]:
     names = "pow.Tensor_Scalar pow_.Scalar pow.Tensor_Scalar_out"
     floats = (*FLOATS, *COMPLEX)
     special = {
-        "2": ("mul(self, self)", numbers),
-        "3": ("mul(mul(self, self), self)", numbers),
-        "1": ("self", numbers),
-        "0": ("(T)(1, 0)", COMPLEX),
-        "0.5": ("sqrt(self)", floats),
-        "-0.5": ("rsqrt(self)", floats),
-        "-1": ("reciprocal(self)", floats),
-        "-2": ("reciprocal(mul(self, self))", floats),
+        2: ("mul(self, self)", numbers),
+        3: ("mul(mul(self, self), self)", numbers),
+        1: ("self", numbers),
+        0: ("(T)(1, 0)", COMPLEX),
+        0.5: ("sqrt(self)", floats),
+        -0.5: ("rsqrt(self)", floats),
+        -1: ("reciprocal(self)", floats),
+        -2: ("reciprocal(mul(self, self))", floats),
     }
     rows = [
         pointwise(names, "self exponent", expression, dtypes, requires={"exponent": value})
@@ -242,14 +259,14 @@ def _ternary() -> list[Row]:
             "self min:low",
             "maximum(low, self)",
             REALS,
-            requires={"max": "None"},
+            requires={"max": None},
         ),
         pointwise(
             "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
             "self max:high",
             "minimum(high, self)",
             REALS,
-            requires={"min": "None"},
+            requires={"min": None},
         ),
         pointwise(
             "clamp_min.Tensor clamp_min_.Tensor clamp_min.Tensor_out",
@@ -285,7 +302,6 @@ _COMPLEX_LERP = (
 
 
 def comparison() -> list[Row]:
-    flags: dict[str, Value] = {"result": "mask", "any_output": True}
     rows = []
     for name, dtypes in (
         ("eq", ALL), ("ne", ALL), *((n, (*REALS, *BOOL)) for n in ("lt", "le", "gt", "ge")),
@@ -293,22 +309,38 @@ def comparison() -> list[Row]:
         overloads = " ".join(
             f"{name}.{kind} {name}_.{kind} {name}.{kind}_out" for kind in ("Tensor", "Scalar")
         )
-        rows.append(pointwise(overloads, "self other", f"{name}(self, other)", dtypes, **flags))
+        rows.append(_flags(overloads, "self other", f"{name}(self, other)", dtypes))
     for name in ("logical_and", "logical_or", "logical_xor"):
         overloads = f"{name} {name}_ {name}.out"
-        rows.append(pointwise(overloads, "self other", f"{name}(self, other)", ALL, **flags))
-    rows.append(
-        pointwise(
-            "logical_not logical_not_ logical_not.out", "self", "logical_not(self)", ALL, **flags
-        )
-    )
-    rows.append(pointwise("isnan", "self", "isnan(self)", ALL, **flags))
+        rows.append(_flags(overloads, "self other", f"{name}(self, other)", ALL))
+    overloads = "logical_not logical_not_ logical_not.out"
+    rows.append(_flags(overloads, "self", "logical_not(self)", ALL))
+    rows.append(_flags("isnan", "self", "isnan(self)", ALL))
     for name in ("isposinf", "isneginf", "signbit"):
         dtypes = (*REALS, *BOOL)
         # On CPU outputs of another dtype raise.
-        properties = {**flags, "same_output": True}
-        rows.append(pointwise(f"{name} {name}.out", "self", f"{name}(self)", dtypes, **properties))
+        rows.append(_flags(f"{name} {name}.out", "self", f"{name}(self)", dtypes, same_output=True))
     return rows
+
+
+def _flags(
+    overloads: str,
+    operands: str,
+    expression: str,
+    dtypes: Sequence[torch.dtype],
+    *,
+    same_output: bool = False,
+) -> Row:
+    """An operator whose results are bool, or as the given output wants."""
+    return pointwise(
+        overloads,
+        operands,
+        expression,
+        dtypes,
+        result="mask",
+        any_output=True,
+        same_output=same_output,
+    )
 
 
 def bitwise() -> list[Row]:
@@ -334,7 +366,6 @@ def bitwise() -> list[Row]:
 
 
 def elementary() -> list[Row]:
-    floats: dict[str, Value] = {"types": "float"}
     return [
         *unary("exp log log2 log10 sqrt rsqrt sin cos sinh cosh tan tanh sigmoid",
                (*FLOATS, *COMPLEX), "float"),
@@ -343,7 +374,7 @@ def elementary() -> list[Row]:
         *unary("erf erfc erfinv lgamma digamma", FLOATS, "float"),
         *unary("asin acos atan asinh acosh atanh", (*FLOATS, *COMPLEX), "float"),
         *unary("sinc", (*FLOATS, *COMPLEX), "float"),
-        pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, **floats),
+        pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, types="float"),
         *unary("neg", (*REALS, *COMPLEX), same_output=True),
         *unary("sgn:sign", ALL, same_output=True),
         *unary("sign", (*REALS, *BOOL), same_output=True),
@@ -352,7 +383,7 @@ def elementary() -> list[Row]:
         *unary("relu", REALS, same_output=True),
         *unary("abs", REALS, same_output=True),
         pointwise("abs abs.out", "self", "abs(self)", COMPLEX, result="real"),
-        pointwise("angle angle.out", "self", "angle(self)", FLOATS, **floats),
+        pointwise("angle angle.out", "self", "angle(self)", FLOATS, types="float"),
         pointwise("angle angle.out", "self", "angle(self)", COMPLEX, result="real"),
         pointwise(
             "conj_physical_ conj_physical.out", "self", "conj(self)", ALL, same_output=True
@@ -361,19 +392,20 @@ def elementary() -> list[Row]:
         pointwise(
             "complex complex.out", "real imag", "complex(real, imag)",
             (torch.float32, torch.float64), types="complex",
-            requires={"imag": "dtype of real"}, same_output=True,
+            requires={"imag": of_dtype_of("real")}, same_output=True,
         ),
         pointwise(
             "polar polar.out", "abs:length angle", "polar(length, angle)",
             (torch.float32, torch.float64), types="complex",
-            requires={"angle": "dtype of abs"}, same_output=True,
+            requires={"angle": of_dtype_of("abs")}, same_output=True,
         ),
         pointwise(
             "deg2rad deg2rad_ deg2rad.out", "self", "self * C(0.017453292519943295)", FLOATS,
-            **floats,
+            types="float",
         ),
         pointwise(
-            "rad2deg rad2deg_ rad2deg.out", "self", "self * C(57.29577951308232)", FLOATS, **floats
+            "rad2deg rad2deg_ rad2deg.out", "self", "self * C(57.29577951308232)", FLOATS,
+            types="float",
         ),
         pointwise(
             "nan_to_num nan_to_num_ nan_to_num.out",
@@ -387,40 +419,53 @@ def elementary() -> list[Row]:
         ),
         pointwise(
             "logit logit_ logit.out", "self", "log(self / (C(1) - self))", FLOATS,
-            requires={"eps": "None"}, **floats,
+            requires={"eps": None}, types="float",
         ),
         pointwise(
             "logit logit_ logit.out", "self",
             "log(minimum(maximum(self, eps), C(1) - eps)"
             " / (C(1) - minimum(maximum(self, eps), C(1) - eps)))",
-            FLOATS, scalars="eps", **floats,
+            FLOATS, scalars="eps", types="float",
         ),
     ]  # fmt: skip
 
 
 def filling() -> list[Row]:
     """Operators that write what does not depend on the output's content, and conditions."""
-    fill: dict[str, Value] = {"types": "self", "may_overlap": True, "any_output": True}
-    masked: dict[str, Value] = {"types": "self", "masks": ["mask"], "any_output": True}
     return [
-        pointwise("fill_.Scalar", "", "value", ALL, scalars="value", **fill),
-        pointwise("zero_", "", "C(0)", ALL, **fill),
+        pointwise(
+            "fill_.Scalar",
+            "",
+            "value",
+            ALL,
+            scalars="value",
+            types="self",
+            may_overlap=True,
+            any_output=True,
+        ),
+        pointwise("zero_", "", "C(0)", ALL, types="self", may_overlap=True, any_output=True),
         pointwise(
             "masked_fill_.Scalar",
             "self mask",
             "where(mask, value, self)",
             ALL,
             scalars="value",
-            **masked,
+            types="self",
+            masks=["mask"],
+            any_output=True,
         ),
         composed(
             "masked_fill_.Tensor",
             lambda self, mask, value: self.masked_fill_(mask, value.item()),
-            conditions=["dims(value) == 0"],
-            requires={"mask": "dtype bool"},
+            condition=_is_number,
+            requires={"mask": of_dtype(torch.bool)},
             family="pointwise",
         ),
     ]
+
+
+def _is_number(value: SymTensor) -> SymBool:
+    return value.dim() == 0
 
 
 def rows() -> list[Row]:

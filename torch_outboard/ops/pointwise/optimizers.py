@@ -1,11 +1,17 @@
-"""Fused optimizers: rows of the engine in csrc/device_kernels/pointwise/pointwise_lists.cpp."""
+"""Fused optimizers: operator definitions of the engine `pointwise_lists`.
+
+It is in csrc/device_kernels/pointwise/pointwise_lists.cpp.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 from torch_outboard.ops.functions.table import functions
+from torch_outboard.ops.requirements import Requirement, at_least, served_calls
 from torch_outboard.ops.row import FLOATS, Row, call_scalar_functions, dtype_bits, qualified
+from torch_outboard.ops.symbolic import Float, SymFloat, log
 
 
 def _row(
@@ -13,8 +19,8 @@ def _row(
     lists: str,
     outputs: dict[str, str],
     scalars: str,
-    requires: dict[str, str],
-    derived: dict[str, str] | None = None,
+    requires: Mapping[str, Requirement],
+    derived: Callable[..., Mapping[str, Float]] | None = None,
     once: dict[str, str] | None = None,
 ) -> list[Row]:
     """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name.
@@ -25,17 +31,17 @@ def _row(
     divided by the scale, and one for calls with gradients to divide.
     """
     result = []
-    for given in ([], ["found_inf"], ["found_inf", "grad_scale"]):
+    for common in ([], ["found_inf"], ["found_inf", "grad_scale"]):
         new = dict(outputs)
-        if "grad_scale" in given:
+        if "grad_scale" in common:
             divided = "(grad / grad_scale)"
             new = {name: re.sub(r"\bgrad\b", divided, text) for name, text in new.items()}
             new["grad"] = divided
-        if given:
+        if common:
             new = {name: f"(found_inf == C(1)) ? {name} : ({text})" for name, text in new.items()}
-        absent = {name: "None" for name in ("found_inf", "grad_scale") if name not in given}
+        absent = {name: None for name in ("found_inf", "grad_scale") if name not in common}
         result.append(
-            _variant(overloads, lists, given, new, scalars, requires | absent, derived, once)
+            _variant(overloads, lists, common, new, scalars, {**requires, **absent}, derived, once)
         )
     return result
 
@@ -46,8 +52,8 @@ def _variant(
     common: list[str],
     outputs: dict[str, str],
     scalars: str,
-    requires: dict[str, str],
-    derived: dict[str, str] | None,
+    requires: Mapping[str, Requirement],
+    derived: Callable[..., Mapping[str, Float]] | None,
     once: dict[str, str] | None,
 ) -> Row:
     pairs = [part.partition(":") for part in lists.split()]
@@ -60,11 +66,20 @@ def _variant(
         "outputs": list(outputs),
         "expressions": [call_scalar_functions(t, functions()) for t in outputs.values()],
         "scalars": scalars.split(),
-        "derived": derived or {},
         "uniform": ["step"] if once else [],
         "once": once or {},
-        "requires": requires,
         "dtypes": dtype_bits(FLOATS),
+        **served_calls(qualified(overloads)[0], requires, derived=derived),
+    }
+
+
+def _of_decay_rates(beta1: SymFloat, beta2: SymFloat) -> dict[str, Float]:
+    # In double precision, whatever the kernel computes with.
+    return {
+        "one_less_beta1": 1 - beta1,
+        "one_less_beta2": 1 - beta2,
+        "log_beta1": log(beta1),
+        "log_beta2": log(beta2),
     }
 
 
@@ -90,14 +105,14 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row
         "square_mean": square,
     }
     lists = "self:param grads:grad exp_avgs:mean exp_avg_sqs:square_mean"
-    requires = {
-        "amsgrad": str(amsgrad),
-        "maximize": str(maximize),
-        "beta1": ">= 0",
-        "beta2": ">= 0",
+    requires: dict[str, Requirement] = {
+        "amsgrad": amsgrad,
+        "maximize": maximize,
+        "beta1": at_least(0),
+        "beta2": at_least(0),
     }
     if not amsgrad:
-        requires["max_exp_avg_sqs"] = "[]"
+        requires["max_exp_avg_sqs"] = []
     if amsgrad:
         outputs["largest"] = largest
         lists += " max_exp_avg_sqs:largest"
@@ -107,19 +122,14 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row
         outputs,
         "lr beta1 beta2 weight_decay eps",
         requires,
-        {
-            "one_less_beta1": "1-beta1",
-            "one_less_beta2": "1-beta2",
-            "log_beta1": "log(beta1)",
-            "log_beta2": "log(beta2)",
-        },
+        _of_decay_rates,
         once,
     )
 
 
 def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Row]:
     gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
-    requires = {"maximize": str(maximize)}
+    requires: dict[str, Requirement] = {"maximize": maximize}
     names = "_fused_sgd_ _fused_sgd_.tensor_lr"
     if not momentum:
         outputs = {"param": f"param - lr * {gradient}"}
@@ -129,7 +139,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Ro
             lists,
             outputs,
             "lr weight_decay",
-            requires | {"momentum": "0", "momentum_buffer_list": "[]"},
+            requires | {"momentum": 0, "momentum_buffer_list": []},
         )
     buffer = gradient
     if not first:
@@ -142,7 +152,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Ro
         "lr weight_decay momentum dampening",
         requires
         # Without momentum CPU refuses the buffers.
-        | {"nesterov": str(nesterov), "is_first_step": str(first), "momentum": ">= 1e-300"},
+        | {"nesterov": nesterov, "is_first_step": first, "momentum": at_least(1e-300)},
     )
 
 
@@ -157,7 +167,7 @@ def _adagrad(maximize: bool) -> list[Row]:
             "sum": total,
         },
         "lr lr_decay weight_decay eps",
-        {"maximize": str(maximize)},
+        {"maximize": maximize},
         once={"rate": "lr / (1 + (step - 1) * lr_decay)"},
     )
 

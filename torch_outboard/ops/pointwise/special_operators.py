@@ -1,4 +1,4 @@
-"""Special functions as operators: rows of the engine `pointwise`."""
+"""Special functions as operators, most of them of the engine `pointwise`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import torch
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.functions.polynomials import POLYNOMIALS
 from torch_outboard.ops.pointwise_row import pointwise, unary
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row, Value
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.requirements import at_least, not_of_dtype
+from torch_outboard.ops.row import FLOATS, INTEGERS, Row
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
+from torch_outboard.ops.template import Plan, template
 
 # What CPU has no half-precision kernels for.
 WIDE = (torch.float32, torch.float64)
@@ -24,7 +26,6 @@ def _with_out(name: str, operand: str, function: str, dtypes: tuple[torch.dtype,
 
 
 def _binary() -> list[Row]:
-    scalar: dict[str, Value] = {"types": "float", "scalar": True}
     zeta = "special_zeta.{0} special_zeta.{0}_out"
     rows = [
         pointwise(
@@ -33,7 +34,8 @@ def _binary() -> list[Row]:
             "self other",
             "zeta(self, other)",
             WIDE,
-            **scalar,
+            types="float",
+            scalar=True,
         )
     ]
     for name in POLYNOMIALS:
@@ -41,7 +43,9 @@ def _binary() -> list[Row]:
         overloads = [operator, f"{operator}.out"]
         for kind in ("x_scalar", "n_scalar"):
             overloads += [f"{operator}.{kind}", f"{operator}.{kind}_out"]
-        rows.append(pointwise(" ".join(overloads), "x n", f"{name}(x, n)", WIDE, **scalar))
+        rows.append(
+            pointwise(" ".join(overloads), "x n", f"{name}(x, n)", WIDE, types="float", scalar=True)
+        )
     for name in ("igamma", "igammac"):
         # CPU does not promote integers here.
         rows.append(
@@ -62,12 +66,22 @@ def _row_major_mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
     return torch.mvlgamma(self, p, out=self.new_empty(self.shape, dtype=dtype))
 
 
+def _needs_row_major(self: SymTensor, p: SymInt) -> SymBool:
+    return (self.dim() >= 2) & (p >= 1)
+
+
 def _polygamma() -> list[Row]:
-    forms, floats = "polygamma polygamma_ polygamma.out", {"types": "float"}
+    forms = "polygamma polygamma_ polygamma.out"
     return [
-        pointwise(forms, "self", "digamma(self)", FLOATS, requires={"n": "0"}, **floats),
+        pointwise(forms, "self", "digamma(self)", FLOATS, requires={"n": 0}, types="float"),
         pointwise(
-            forms, "self", "trigamma(self)", FLOATS, requires={"n": "1"}, scalar=True, **floats
+            forms,
+            "self",
+            "trigamma(self)",
+            FLOATS,
+            requires={"n": 1},
+            scalar=True,
+            types="float",
         ),
         pointwise(
             forms,
@@ -75,15 +89,15 @@ def _polygamma() -> list[Row]:
             "polygamma(n, self)",
             FLOATS,
             scalars="n",
-            requires={"n": ">= 2"},
+            requires={"n": at_least(2)},
             scalar=True,
-            **floats,
+            types="float",
         ),
         composed(
             "mvlgamma",
             _row_major_mvlgamma,
             dtypes=(*FLOATS, *INTEGERS),
-            conditions=["dims(self) >= 2", "p >= 1"],
+            condition=_needs_row_major,
             family="pointwise",
         ),
         pointwise(
@@ -92,9 +106,9 @@ def _polygamma() -> list[Row]:
             "mvlgamma(self, p)",
             FLOATS,
             scalars="p",
-            requires={"p": ">= 1", "self": "dtype not bool"},
+            requires={"p": at_least(1), "self": not_of_dtype(torch.bool)},
             scalar=True,
-            **floats,
+            types="float",
         ),
     ]
 
@@ -116,37 +130,33 @@ _FREXP = """
 """
 
 
-def _parts_of_numbers() -> list[Row]:
-    """Rounding to decimals, and mantissas with exponents."""
-    return [
-        pointwise(
-            "round.decimals round_.decimals round.decimals_out",
-            "self",
-            "round_decimals(self, decimals)",
-            FLOATS,
-            scalars="decimals",
-            scalar=True,
-            same_output=True,
-        ),
-        templated(
-            "frexp.Tensor frexp.Tensor_out",
-            None,
-            Launch("parts", "numel(mantissa)"),
-            source=_FREXP,
-            dtypes=FLOATS,
-            family="pointwise",
-            results=[
-                Result("mantissa", like="self"),
-                Result("exponent", dtype="int32", like="self"),
-            ],
-        ),
-    ]
+def _round_decimals() -> Row:
+    return pointwise(
+        "round.decimals round_.decimals round.decimals_out",
+        "self",
+        "round_decimals(self, decimals)",
+        FLOATS,
+        scalars="decimals",
+        scalar=True,
+        same_output=True,
+    )
+
+
+def _frexp() -> Row:
+    @template("frexp.Tensor frexp.Tensor_out", source=_FREXP, dtypes=FLOATS, family="pointwise")
+    def frexp(plan: Plan, self: SymTensor) -> None:
+        mantissa = plan.result("mantissa", like=self)
+        plan.result("exponent", dtype=torch.int32, like=self)
+        plan.launch("parts", mantissa.numel())
+
+    return frexp
 
 
 def rows() -> list[Row]:
-    """Every row."""
+    """Every definition."""
     return [
-        *_parts_of_numbers(),
+        _round_decimals(),
+        _frexp(),
         *unary("i0", FLOATS, "float"),
         *(_with_out(f"special_{name}", "self", name, FLOATS) for name in ("i0e", "i1", "i1e")),
         *(_with_out(f"special_{name}", "self", name, WIDE) for name in _OF_ONE.split()),

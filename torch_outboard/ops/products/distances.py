@@ -2,148 +2,217 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, argument_name, template
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, argument_name
+from torch_outboard.ops.symbolic import (
+    Symbol,
+    SymFloat,
+    SymInt,
+    SymInts,
+    SymTensor,
+    broadcast_shapes,
+    ceil_div,
+    given,
+    ints,
+    maximum,
+    where,
+    wrap,
+)
+from torch_outboard.ops.template import Plan, template
 
 # CPU has no half-precision kernels of these.
 WIDE = (torch.float32, torch.float64)
 
 
-def _kind(of: str) -> dict[str, str]:
-    # CPU rounds p to the dtype first.
-    infinite = f"p > (bytes({of}) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38)"
-    return {"KIND": f"p == 0 ? 0 : (p == 1 ? 1 : (p == 2 ? 2 : ({infinite} ? 3 : 4)))"}
-
-
-# Of the backwards; the second since PyTorch 2.15.
-_GRADIENT = ("grad", "grad_output")
-
-
-def _text(name: str, gradient: str) -> str:
-    """The kernels of a backward, whose gradient has this name."""
-    return (template("distances") + template(name)).replace("grad_load", f"{gradient}_load")
-
-
-def _cdist() -> list[Row]:
-    let = {
-        "batch": "broadcast(sizes(x1)[0:dims(x1) - 2], sizes(x2)[0:dims(x2) - 2])",
-        "m": "size(x1, -1)",
-        "rows2": "size(x2, -2)",
-    }
-    numbers = {"columns": "m", "rows1": "size(x1, -2)", "rows2": "rows2"}
-    conditions = ["dims(x1) >= 2", "dims(x2) >= 2", "m == size(x2, -1)", "p >= 0"]
-    common: dict[str, Any] = {
-        "reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out", "family": "distance"
-    }  # fmt: skip
-    gradient = argument_name("_cdist_backward", *_GRADIENT)
-    pairs = "batch + [size(x1, -2), size(x2, -2)]"
-    return [
-        templated(
-            "_cdist_forward _cdist_forward.out",
-            "distances cdist",
-            # OB_ADJACENT in cdist.cl
-            Launch("cdist", "rows2 == 0 ? 0 : numel(out) // rows2 * ((rows2 + 7) // 8)"),
-            operands="x1 x2",
-            results=Result("out", sizes=pairs),
-            let=let,
-            numbers=numbers,
-            constants={**_kind("x1"), "BACKWARD": "0"},
-            conditions=[
-                *conditions,
-                "given(compute_mode) ? compute_mode >= 0 && compute_mode <= 2 : 1",
-            ],
-            **common,
-        ),
-        templated(
-            "_cdist_backward _cdist_backward.out",
-            None,
-            Launch("cdist", "numel(out)"),
-            source=_text("cdist", gradient),
-            operands=f"x1 x2 {gradient} cdist",
-            results=Result("out", sizes="batch + [size(x1, -2), m]"),
-            let=let,
-            numbers=numbers,
-            constants={**_kind("x1"), "BACKWARD": "1"},
-            conditions=[
-                *conditions,
-                f"sizes({gradient}) == {pairs}",
-                f"sizes(cdist) == {pairs}",
-                f"numel({gradient}) > 0 && m > 0",
-            ],
-            **common,
-        ),
-        # Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches.
-        templated(
-            "_cdist_backward _cdist_backward.out",
-            None,
-            Launch("cdist", "0"),
-            source=_text("cdist", gradient),
-            operands=f"x1 x2 {gradient} cdist",
-            results=Result("out", sizes="sizes(x1)", like="x1", initial="0"),
-            let=let,
-            numbers=numbers,
-            constants={**_kind("x1"), "BACKWARD": "1"},
-            conditions=[*conditions, f"numel({gradient}) == 0 || m == 0"],
-            **common,
-        ),
-    ]
-
-
-def _pdist() -> list[Row]:
-    numbers = {"rows": "size(self, 0)", "columns": "size(self, 1)"}
-    pairs = "[max(size(self, 0) * (size(self, 0) - 1) // 2, 0)]"
-    gradient = argument_name("_pdist_backward", *_GRADIENT)
-    common: dict[str, Any] = {
-        "reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers, "family": "distance"
-    }  # fmt: skip
-    return [
-        templated(
-            "_pdist_forward _pdist_forward.out",
-            "distances pdist",
-            Launch("pdist", "numel(out)"),
-            results=Result("out", sizes=pairs),
-            constants={**_kind("self"), "BACKWARD": "0"},
-            conditions=["dims(self) == 2", "p >= 0"],
-            **common,
-        ),
-        templated(
-            "_pdist_backward _pdist_backward.out",
-            None,
-            Launch("pdist", "numel(out)"),
-            source=_text("pdist", gradient),
-            operands=f"self {gradient} pdist",
-            results=Result("out", sizes="sizes(self)"),
-            constants={**_kind("self"), "BACKWARD": "1"},
-            conditions=[
-                "dims(self) == 2",
-                "p >= 0",
-                f"sizes({gradient}) == {pairs}",
-                f"sizes(pdist) == {pairs}",
-            ],
-            **common,
-        ),
-    ]
-
-
 def rows() -> list[Row]:
     """Every row."""
     return [
-        *_cdist(),
-        *_pdist(),
-        templated(
-            "linalg_cross linalg_cross.out",
-            "cross",
-            Launch("cross_product", "numel(out) // 3"),
-            dtypes=(*FLOATS, *INTEGERS, *COMPLEX),
-            family="pointwise",
-            operands="self other",
-            meta="aten::linalg_cross",
-            strided="self other out",
-            numbers={"d": "wrap(dim, dims(self))"},
-            conditions=["dims(self) > 0", "dims(self) == dims(other)"],
-        ),
+        _cdist(),
+        _cdist_backward(),
+        _cdist_backward_of_nothing(),
+        _pdist(),
+        _pdist_backward(),
+        _cross(),
     ]
+
+
+def _pass_norm(plan: Plan, p: SymFloat, of: SymTensor, *, backward: bool) -> None:
+    """Which norm it is, of rows with the dtype of a tensor. CPU rounds p to the dtype first."""
+    largest = where(
+        of.element_size() == 8, torch.finfo(torch.float64).max, torch.finfo(torch.float32).max
+    )
+    other = where(p > largest, 3, 4)
+    kind = where(p == 0, 0, where(p == 1, 1, where(p == 2, 2, other)))
+    plan.constants(KIND=kind, BACKWARD=backward)
+    plan.parameters(p=p)
+
+
+def _gradient(plan: Plan, overload: str, arguments: dict[str, Symbol]) -> SymTensor:
+    """The gradient as operand `grad`; as argument it has another name since PyTorch 2.15."""
+    return plan.operand("grad", _tensor(arguments[argument_name(overload, "grad", "grad_output")]))
+
+
+def _tensor(value: Symbol) -> SymTensor:
+    assert isinstance(value, SymTensor)
+    return value
+
+
+# ---- Between the rows of two matrices
+
+
+class _Pairs(NamedTuple):
+    """The sizes of two batches of matrices whose rows are compared, each with each."""
+
+    batch: SymInts
+    rows1: SymInt
+    rows2: SymInt
+    columns: SymInt
+
+    @property
+    def shape(self) -> SymInts:
+        """Of the distances."""
+        return self.batch + ints((self.rows1, self.rows2))
+
+
+def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
+    pairs = _Pairs(
+        broadcast_shapes(x1.shape[:-2], x2.shape[:-2]), x1.size(-2), x2.size(-2), x1.size(-1)
+    )
+    plan.require(x1.dim() >= 2, x2.dim() >= 2, pairs.columns == x2.size(-1), p >= 0)
+    plan.parameters(columns=pairs.columns, rows1=pairs.rows1, rows2=pairs.rows2)
+    return pairs
+
+
+def _cdist() -> Row:
+    @template(
+        "_cdist_forward _cdist_forward.out",
+        "distances cdist",
+        dtypes=WIDE,
+        strided=("x1", "x2", "out"),
+        family="distance",
+    )
+    def cdist(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, compute_mode: SymInt) -> None:
+        pairs = _pairs_of(plan, x1, x2, p)
+        known = (compute_mode >= 0) & (compute_mode <= 2)
+        plan.require(where(given(compute_mode), known, True))
+        out = plan.result("out", pairs.shape)
+        _pass_norm(plan, p, x1, backward=False)
+        # OB_ADJACENT in cdist.cl
+        items = out.numel() // pairs.rows2 * ceil_div(pairs.rows2, 8)
+        plan.launch("cdist", where(pairs.rows2 == 0, 0, items))
+
+    return cdist
+
+
+def _cdist_backward() -> Row:
+    @template(
+        "_cdist_backward _cdist_backward.out",
+        "distances cdist",
+        dtypes=WIDE,
+        strided=("x1", "x2", "out"),
+        family="distance",
+    )
+    def cdist_backward(
+        plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
+    ) -> None:
+        grad = _gradient(plan, "_cdist_backward", rest)
+        cdist = plan.operand("cdist", _tensor(rest["cdist"]))
+        pairs = _pairs_of(plan, x1, x2, p)
+        plan.require(
+            grad.shape == pairs.shape,
+            cdist.shape == pairs.shape,
+            (grad.numel() > 0) & (pairs.columns > 0),
+        )
+        out = plan.result("out", pairs.batch + ints((pairs.rows1, pairs.columns)))
+        _pass_norm(plan, p, x1, backward=True)
+        plan.launch("cdist", out.numel())
+
+    return cdist_backward
+
+
+def _cdist_backward_of_nothing() -> Row:
+    """Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches."""
+
+    @template(
+        "_cdist_backward _cdist_backward.out",
+        "distances cdist",
+        dtypes=WIDE,
+        strided=("x1", "x2", "out"),
+        family="distance",
+    )
+    def cdist_backward(
+        plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
+    ) -> None:
+        grad = _gradient(plan, "_cdist_backward", rest)
+        plan.operand("cdist", _tensor(rest["cdist"]))
+        pairs = _pairs_of(plan, x1, x2, p)
+        plan.require((grad.numel() == 0) | (pairs.columns == 0))
+        plan.result("out", x1.shape, like=x1, initial=0)
+        _pass_norm(plan, p, x1, backward=True)
+        plan.launch("cdist", 0)
+
+    return cdist_backward
+
+
+# ---- Between the rows of one matrix
+
+
+def _require_matrix(plan: Plan, self: SymTensor, p: SymFloat) -> None:
+    plan.require(self.dim() == 2, p >= 0)
+    plan.parameters(rows=self.size(0), columns=self.size(1))
+
+
+def _shape_of_pairs(self: SymTensor) -> SymInts:
+    """Of the distances, one for each pair of rows."""
+    count = self.size(0)
+    return ints((maximum(count * (count - 1) // 2, 0),))
+
+
+def _pdist() -> Row:
+    @template(
+        "_pdist_forward _pdist_forward.out", "distances pdist", dtypes=WIDE, family="distance"
+    )
+    def pdist(plan: Plan, self: SymTensor, p: SymFloat) -> None:
+        _require_matrix(plan, self, p)
+        out = plan.result("out", _shape_of_pairs(self))
+        _pass_norm(plan, p, self, backward=False)
+        plan.launch("pdist", out.numel())
+
+    return pdist
+
+
+def _pdist_backward() -> Row:
+    @template(
+        "_pdist_backward _pdist_backward.out", "distances pdist", dtypes=WIDE, family="distance"
+    )
+    def pdist_backward(plan: Plan, self: SymTensor, p: SymFloat, **rest: Symbol) -> None:
+        grad = _gradient(plan, "_pdist_backward", rest)
+        pdist = plan.operand("pdist", _tensor(rest["pdist"]))
+        _require_matrix(plan, self, p)
+        plan.require(grad.shape == _shape_of_pairs(self), pdist.shape == _shape_of_pairs(self))
+        out = plan.result("out", self.shape)
+        _pass_norm(plan, p, self, backward=True)
+        plan.launch("pdist", out.numel())
+
+    return pdist_backward
+
+
+def _cross() -> Row:
+    @template(
+        "linalg_cross linalg_cross.out",
+        "cross",
+        dtypes=(*FLOATS, *INTEGERS, *COMPLEX),
+        meta="aten::linalg_cross",
+        strided=("self", "other", "out"),
+        family="pointwise",
+    )
+    def cross(plan: Plan, self: SymTensor, other: SymTensor, dim: SymInt) -> None:
+        plan.require(self.dim() > 0, self.dim() == other.dim())
+        out = plan.result("out")
+        plan.parameters(d=wrap(dim, self.dim()))
+        plan.launch("cross_product", out.numel() // 3)
+
+    return cross

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import Row, qualified, template
+from torch_outboard.ops.row import Row, kernel_source, qualified
 
 
 def rows() -> list[Row]:
@@ -13,7 +13,7 @@ def rows() -> list[Row]:
             "engine": "fourier",
             "overloads": qualified(f"{name} {name}.out"),
             "kind": kind,
-            "source": template("fourier"),
+            "source": kernel_source("fourier"),
         }
         for name, kind in kinds.items()
     ]

@@ -14,8 +14,8 @@ from torch_outboard.ops.row import (
     Row,
     Value,
     dtype_bits,
+    kernel_source,
     qualified,
-    template,
 )
 
 ALL = (*FLOATS, *INTEGERS, *COMPLEX)
@@ -54,7 +54,7 @@ def product(
         "result_dimensions": result,
         "added": added,
         "dtypes": dtype_bits(dtypes),
-        "source": template("matrix_product"),
+        "source": kernel_source("matrix_product"),
         "groups": group_text(),
         **properties,
     }

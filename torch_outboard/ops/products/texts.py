@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import template
+from torch_outboard.ops.row import kernel_source
 
 
 def warpgroup_operands(columns: int) -> str:
@@ -22,16 +22,16 @@ def warpgroup_operands(columns: int) -> str:
 
 def group_text() -> str:
     """Of products and convolutions by groups of work items, for GPUs."""
-    instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + template("matrix_units")
-    units = f"#ifdef MATRIX_UNITS\n{instructions}{template('matrix_unit_tiles')}#endif\n"
-    return template("group_tiles") + template("thin_products") + units
+    instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + kernel_source("matrix_units")
+    units = f"#ifdef MATRIX_UNITS\n{instructions}{kernel_source('matrix_unit_tiles')}#endif\n"
+    return kernel_source("group_tiles") + kernel_source("thin_products") + units
 
 
 def plane_text() -> str:
     """Of convolutions over planes, for processors."""
-    return template("plane_convolution") + template("winograd_convolution")
+    return kernel_source("plane_convolution") + kernel_source("winograd_convolution")
 
 
 def patch_text() -> str:
     """Of convolutions that are products of packed patches."""
-    return template("matrix_product") + template("convolution")
+    return kernel_source("matrix_product") + kernel_source("convolution")

@@ -7,49 +7,40 @@ What CPU checks in tensors is checked here, too, at the price of waiting for the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.requirements import Requirement, not_of_dtype
 from torch_outboard.ops.row import COMPLEX, FLOATS, Row
-
-# Of a result that was given; what converts values is the host's.
-_SAME_DTYPE = "floating(out) && bytes(out) == bytes({})"
-# multinomial resizes without a warning, which is the host's, too.
-_FITS = "numel(out) == 0 || sizes(out) == {}"
+from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, ints, same_dtype
 
 
 def rows() -> list[Row]:
     """Every row."""
     return [
-        *_normal("Tensor_float", "mean", _normal_of_means, conditions=["std >= 0"]),
-        *_normal("float_Tensor", "std", _normal_of_deviations),
-        *_normal("Tensor_Tensor", "mean", _normal_of_both),
-        *_multinomial(),
+        *_normals(),
+        *_multinomials(),
         composed(
             "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
             lambda self, lower, upper: leaky_relu(self, (float(lower) + float(upper)) / 2),
             dtypes=FLOATS,
-            conditions=["!training && sizes(noise) == sizes(self)"],
+            condition=_evaluates,
             family="random",
         ),
-        composed(
-            "normal_",
-            _normal_,
-            dtypes=COMPLEX,
-            conditions=["std >= 0"],
-            family="random",
-        ),
-        composed(
-            "uniform_",
-            _uniform_,
-            dtypes=COMPLEX,
-            family="random",
-        ),
+        composed("normal_", _normal_, dtypes=COMPLEX, condition=_std_is_valid, family="random"),
+        composed("uniform_", _uniform_, dtypes=COMPLEX, family="random"),
     ]
+
+
+def _evaluates(self: SymTensor, noise: SymTensor, training: SymBool) -> SymBool:
+    return ~training & (noise.shape == self.shape)
+
+
+# ---- Normal and uniform numbers
 
 
 def _normal_(self: Tensor, mean: float, std: float, generator: torch.Generator | None) -> Tensor:
@@ -81,32 +72,56 @@ def _normal_of_deviations(mean: float, std: Tensor, generator: torch.Generator |
     return _normal_of_both(means, std, generator)
 
 
-def _normal(
-    form: str, first: str, body: Callable[..., Tensor], conditions: Sequence[str] = ()
-) -> list[Row]:
-    """normal.<form>, where the operand `first` says the dtype."""
-    requires = {"std": "dtype not complex64 complex128"} if form == "Tensor_Tensor" else {}
-    given = [_SAME_DTYPE.format(first)]
-    if form == "Tensor_float":
-        given.append(f"sizes(out) == sizes({first})")  # means are repeated where it is larger
+def _std_is_valid(std: SymFloat) -> SymBool:
+    return std >= 0
+
+
+def _holds(out: SymTensor, operand: SymTensor) -> SymBool:
+    """Whether a result that was given has the dtype; what converts values is the host's."""
+    return same_dtype(out, operand)
+
+
+def _holds_from_means(mean: SymTensor, std: SymFloat, out: SymTensor) -> SymBool:
+    # Means are repeated where the result is larger.
+    return _std_is_valid(std) & _holds(out, mean) & (out.shape == mean.shape)
+
+
+def _holds_from_deviations(std: SymTensor, out: SymTensor) -> SymBool:
+    return _holds(out, std)
+
+
+def _holds_from_both(mean: SymTensor, out: SymTensor) -> SymBool:
+    return _holds(out, mean)
+
+
+def _normals() -> list[Row]:
+    def normal(
+        overload: str,
+        body: Callable[..., Tensor],
+        condition: Callable[..., SymBool] | None,
+        requires: Mapping[str, Requirement] | None = None,
+    ) -> Row:
+        return composed(
+            f"normal.{overload}",
+            body,
+            dtypes=FLOATS,
+            requires=requires,
+            condition=condition,
+            family="random",
+        )
+
+    real = {"std": not_of_dtype(*COMPLEX)}
     return [
-        composed(
-            f"normal.{form}",
-            body,
-            dtypes=FLOATS,
-            conditions=conditions,
-            requires=requires,
-            family="random",
-        ),
-        composed(
-            f"normal.{form}_out",
-            body,
-            dtypes=FLOATS,
-            conditions=[*conditions, *given],
-            requires=requires,
-            family="random",
-        ),
+        normal("Tensor_float", _normal_of_means, _std_is_valid),
+        normal("Tensor_float_out", _normal_of_means, _holds_from_means),
+        normal("float_Tensor", _normal_of_deviations, None),
+        normal("float_Tensor_out", _normal_of_deviations, _holds_from_deviations),
+        normal("Tensor_Tensor", _normal_of_both, None, real),
+        normal("Tensor_Tensor_out", _normal_of_both, _holds_from_both, real),
     ]
+
+
+# ---- Categories with weights
 
 
 def _require_weights(x: Tensor) -> None:
@@ -134,22 +149,50 @@ def _draw_again(self: Tensor, num_samples: int, generator: torch.Generator | Non
     return torch.searchsorted(sums, torch.minimum(draws * total, below), right=True)
 
 
-def _multinomial() -> list[Row]:
-    conditions = [
-        "0 < dims(self) && dims(self) <= 2",
-        "0 < num_samples && 0 < numel(self) && size(self, -1) <= 16777216",
-    ]
-    once = ["!replacement || num_samples == 1", "num_samples <= size(self, -1)"]
-    again = ["replacement && num_samples > 1"]
-    given = _FITS.format("sizes(self)[:-1] + [num_samples]")
+def _has_weights(self: SymTensor, num_samples: SymInt) -> SymBool:
+    return (
+        (self.dim() > 0)
+        & (self.dim() <= 2)
+        & (num_samples > 0)
+        & (self.numel() > 0)
+        & (self.size(-1) <= 2**24)
+    )
+
+
+def _draws_once(self: SymTensor, num_samples: SymInt, replacement: SymBool) -> SymBool:
+    enough = num_samples <= self.size(-1)
+    return _has_weights(self, num_samples) & (~replacement | (num_samples == 1)) & enough
+
+
+def _draws_again(self: SymTensor, num_samples: SymInt, replacement: SymBool) -> SymBool:
+    return _has_weights(self, num_samples) & replacement & (num_samples > 1)
+
+
+def _keeps_its_shape(self: SymTensor, num_samples: SymInt, out: SymTensor) -> SymBool:
+    """The operator resizes without a warning, which is the host's."""
+    shape = self.shape[:-1] + ints((num_samples,))
+    return (out.numel() == 0) | (out.shape == shape)
+
+
+def _draws_once_into(
+    self: SymTensor, num_samples: SymInt, replacement: SymBool, out: SymTensor
+) -> SymBool:
+    return _draws_once(self, num_samples, replacement) & _keeps_its_shape(self, num_samples, out)
+
+
+def _draws_again_into(
+    self: SymTensor, num_samples: SymInt, replacement: SymBool, out: SymTensor
+) -> SymBool:
+    return _draws_again(self, num_samples, replacement) & _keeps_its_shape(self, num_samples, out)
+
+
+def _multinomials() -> list[Row]:
     return [
-        composed(
-            overload,
-            body,
-            dtypes=FLOATS,
-            conditions=[*conditions, *kind, *fits],
-            family="random",
+        composed(overload, body, dtypes=FLOATS, condition=condition, family="random")
+        for overload, body, condition in (
+            ("multinomial", _draw_once, _draws_once),
+            ("multinomial", _draw_again, _draws_again),
+            ("multinomial.out", _draw_once, _draws_once_into),
+            ("multinomial.out", _draw_again, _draws_again_into),
         )
-        for overload, fits in (("multinomial", []), ("multinomial.out", [given]))
-        for body, kind in ((_draw_once, once), (_draw_again, again))
     ]

@@ -6,28 +6,228 @@ host's. Probabilities in a tensor are not looked at: outside of [0, 1] they coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
 from torch_outboard.ops.pointwise_row import pointwise
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, SIGNED, Row, template
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, SIGNED, Row, kernel_source
+from torch_outboard.ops.symbolic import (
+    Bool,
+    Float,
+    Int,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymTensor,
+    ceil,
+    ceil_div,
+    floor,
+    given,
+    log1p,
+    log2_ceil,
+    where,
+)
+from torch_outboard.ops.template import Body, Plan, template
 
 _UNIFORM, _EXPONENTIAL, _CAUCHY, _GEOMETRIC, _NORMAL, _LOG_NORMAL = range(6)
 
-_HALF, _BFLOAT16 = (torch.float16,), (torch.bfloat16,)
-_FLOAT, _DOUBLE = (torch.float32,), (torch.float64,)
-_NARROW = (*_HALF, *_BFLOAT16, *_FLOAT)
+_HALVES = (torch.float16, torch.bfloat16)
+_NARROW = (*_HALVES, torch.float32)
+_DOUBLE = (torch.float64,)
+_UNSIGNED = (torch.uint8,)
+_EVERY = (*FLOATS, *INTEGERS, *BOOL)
 
 
-def _items(elements: str, per_block: str = "4") -> str:
-    """How many work items, as in philox.cl: on a processor each takes eight blocks."""
-    return f"ceil(({elements}) / (({per_block}) * (group_lanes == 1 ? 8 : 1)))"
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        # Values are computed in float32, which has so many bits more than the half types.
+        _uniform(torch.float16, surplus=13),
+        _uniform(torch.bfloat16, surplus=16),
+        _uniform(torch.float32),
+        _uniform(torch.float64),
+        *(_exponential(dtype) for dtype in FLOATS),
+        *(_normal("normal_", _NORMAL, dtypes) for dtypes in (_NARROW, _DOUBLE)),
+        *(_normal("log_normal_", _LOG_NORMAL, dtypes) for dtypes in (_NARROW, _DOUBLE)),
+        *(_cauchy(dtypes) for dtypes in (_NARROW, _DOUBLE)),
+        *(_geometric(dtypes) for dtypes in ((*_NARROW, *INTEGERS), _DOUBLE)),
+        _bernoulli_of_number(),
+        _bernoulli_of_tensor(),
+        _bernoulli_of_self(),
+        _dropout(),
+        _dropout_backward(),
+        *(_integers_between(dtypes) for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)),
+        *(_integers_below(dtypes) for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)),
+        *(_integers(dtypes) for dtypes in (SIGNED, _UNSIGNED, BOOL)),
+        *(_integers((dtype,)) for dtype in FLOATS),
+        _randperm(),
+        *(_rrelu(dtypes) for dtypes in (_NARROW, _DOUBLE)),
+    ]
 
 
-# One offset of the generator serves an operator.
-_DRAWS = "numel(self) > 0 ? 1 : 0"
+def _items(plan: Plan, count: Int, per_block: Int = 4) -> SymInt:
+    """How many work-items, as in philox.cl: on a processor each takes eight blocks."""
+    return ceil_div(count, per_block * where(plan.on_processor, 8, 1))
+
+
+def _draw(plan: Plan, kernel: str, count: SymInt, per_block: Int = 4) -> None:
+    """Launches the kernel for so many elements, of which a block of Philox makes `per_block`."""
+    plan.parameters(count=count)
+    # One offset of the generator serves an operator.
+    plan.random(where(count > 0, 1, 0))
+    plan.launch(kernel, _items(plan, count, per_block))
+
+
+# ---- Continuous distributions
+
+
+class _Distribution(NamedTuple):
+    """What the definitions that fill `self` by distributions.cl have in common."""
+
+    overload: str
+    number: int
+    dtypes: Sequence[torch.dtype]
+
+    @property
+    def wide(self) -> bool:
+        """Whether draws have 64 bits."""
+        return self.dtypes == _DOUBLE
+
+    def define(self) -> Callable[[Body], Row]:
+        """The decorator of a definition."""
+        return template(
+            self.overload,
+            "philox distributions",
+            dtypes=self.dtypes,
+            shapes_only=("self",),
+            compute=torch.float64 if self.wide else torch.float32,
+            family="random",
+        )
+
+    def draw(
+        self, plan: Plan, tensor: SymTensor, first: Float, second: Float, surplus: int = 0
+    ) -> None:
+        """Fills `tensor` by the distribution with these two parameters."""
+        plan.result("out", tensor.shape)
+        plan.parameters(first=first, second=second)
+        bits = 64 if self.wide else 32
+        plan.constants(DISTRIBUTION=self.number, BITS=bits, SURPLUS=surplus)
+        _draw(plan, "distribution", tensor.numel(), per_block=128 // bits)
+
+
+def _is_short(value: SymFloat) -> SymBool:
+    """Whether each of the half types holds the value: it has at most 8 bits."""
+    return (value * 8 == floor(value * 8)) & (abs(value) <= 16)
+
+
+def _uniform(dtype: torch.dtype, surplus: int = 0) -> Row:
+    uniform = _Distribution("uniform_", _UNIFORM, (dtype,))
+
+    @uniform.define()
+    def definition(plan: Plan, self: SymTensor, from_: SymFloat, to: SymFloat) -> None:
+        plan.require(from_ <= to)
+        if dtype in _HALVES:
+            plan.require(to != 0, _is_short(from_), _is_short(to))
+        else:
+            limit = 1e300 if dtype == torch.float64 else 1e38
+            plan.require((abs(from_) <= limit) & (abs(to) <= limit))
+        uniform.draw(plan, self, from_, to, surplus)
+
+    return definition
+
+
+def _exponential(dtype: torch.dtype) -> Row:
+    exponential = _Distribution("exponential_", _EXPONENTIAL, (dtype,))
+
+    @exponential.define()
+    def definition(plan: Plan, self: SymTensor, lambd: SymFloat) -> None:
+        plan.require((lambd > 0) & (lambd < 1e300))
+        exponential.draw(plan, self, 1 / lambd, torch.finfo(dtype).tiny)
+
+    return definition
+
+
+def _normal(overload: str, number: int, dtypes: Sequence[torch.dtype]) -> Row:
+    normal = _Distribution(overload, number, dtypes)
+
+    @normal.define()
+    def definition(plan: Plan, self: SymTensor, mean: SymFloat, std: SymFloat) -> None:
+        plan.require(std > 0 if number == _LOG_NORMAL else std >= 0)
+        normal.draw(plan, self, mean, std)
+
+    return definition
+
+
+def _cauchy(dtypes: Sequence[torch.dtype]) -> Row:
+    cauchy = _Distribution("cauchy_", _CAUCHY, dtypes)
+
+    @cauchy.define()
+    def definition(plan: Plan, self: SymTensor, median: SymFloat, sigma: SymFloat) -> None:
+        plan.require(sigma > 0)
+        cauchy.draw(plan, self, median, sigma)
+
+    return definition
+
+
+def _geometric(dtypes: Sequence[torch.dtype]) -> Row:
+    geometric = _Distribution("geometric_", _GEOMETRIC, dtypes)
+
+    @geometric.define()
+    def definition(plan: Plan, self: SymTensor, p: SymFloat) -> None:
+        plan.require((p > 0) & (p < 1))
+        geometric.draw(plan, self, -1 / log1p(-p), 0.0)
+
+    return definition
+
+
+# ---- Bernoulli draws
+
+
+def _pass_threshold(plan: Plan, probability: SymFloat) -> None:
+    """The number below which a draw of 32 bits is with this probability, in two parts."""
+    threshold = ceil(probability * 2**32)
+    plan.parameters(threshold_high=threshold // 2**16, threshold_low=threshold % 2**16)
+
+
+def _bernoulli_of_number() -> Row:
+    @template(
+        "bernoulli_.float",
+        "philox bernoulli",
+        dtypes=_EVERY,
+        shapes_only=("self",),
+        compute=torch.float32,
+        family="random",
+    )
+    def definition(plan: Plan, self: SymTensor, p: SymFloat) -> None:
+        plan.require((p >= 0) & (p <= 1))
+        plan.result("out", self.shape)
+        _pass_threshold(plan, p)
+        _draw(plan, "bernoulli", self.numel())
+
+    return definition
+
+
+def _bernoulli_of_tensor() -> Row:
+    @template(
+        "bernoulli_.Tensor",
+        "philox bernoulli",
+        dtypes=_EVERY,
+        accepts={"p": FLOATS},
+        compute=torch.float32,
+        reports="RuntimeError: a probability is not in [0, 1]",
+        family="random",
+    )
+    def definition(plan: Plan, self: SymTensor, p: SymTensor) -> None:
+        single = p.numel() == 1
+        plan.require((single & (p.dim() <= self.dim())) | (p.shape == self.shape))
+        plan.result("out", initial=self)
+        plan.parameters(single=single)
+        _draw(plan, "bernoulli", self.numel())
+
+    return definition
 
 
 _SELF_AS_P = """
@@ -37,301 +237,180 @@ _SELF_AS_P = """
 """
 
 
-def rows() -> list[Row]:
-    """Every row."""
-    return [
-        *_continuous(),
-        *_bernoulli(),
-        *_dropout(),
-        *_integers(),
-        _randperm(),
-        *(_rrelu(dtypes, bits) for dtypes, bits in ((_NARROW, 32), (_DOUBLE, 64))),
-    ]
-
-
-def _in_place(
-    overloads: str,
-    text: str,
-    kernel: str,
-    dtypes: Sequence[torch.dtype],
-    per_block: str,
-    **properties: object,
-) -> Row:
-    """A row that fills `self`; a work item computes `per_block` elements."""
-    numbers = {"count": "numel(self)", **dict(properties.pop("numbers", {}))}  # type: ignore[call-overload]
-    return templated(
-        overloads,
-        f"philox {text}",
-        Launch(kernel, _items("numel(self)", per_block)),
-        dtypes=dtypes,
-        operands="",
-        results=Result("out", "sizes(self)"),
-        numbers=numbers,
-        random=_DRAWS,
+def _bernoulli_of_self() -> Row:
+    @template(
+        "bernoulli.out",
+        dtypes=FLOATS,
+        source=kernel_source("philox") + _SELF_AS_P + kernel_source("bernoulli"),
+        compute=torch.float32,
+        resizes_silently=True,
         family="random",
-        **properties,  # type: ignore[arg-type]
+    )
+    def definition(plan: Plan, self: SymTensor) -> None:
+        plan.result("out")
+        plan.parameters(single=0)
+        _draw(plan, "bernoulli", self.numel())
+
+    return definition
+
+
+def _dropout() -> Row:
+    @template("native_dropout native_dropout.out", "philox dropout", dtypes=FLOATS, family="random")
+    def definition(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
+        plan.require(
+            where(given(train), train, True),
+            (p >= 0) & (p <= 1) & (input.numel() > 0),
+        )
+        plan.result("out", like=input)
+        plan.result("mask", dtype=torch.bool, like=input)
+        _pass_threshold(plan, 1 - p)
+        plan.parameters(scale=where(p == 1, 0.0, 1 / (1 - p)))
+        _draw(plan, "dropout", input.numel())
+
+    return definition
+
+
+def _dropout_backward() -> Row:
+    return pointwise(
+        "native_dropout_backward native_dropout_backward.out",
+        "grad_output:grad mask",
+        "grad * (mask * scale)",
+        FLOATS,
+        scalars="scale",
+        same_output=True,
+        family="random",
     )
 
 
-def _continuous() -> list[Row]:
-    def row(
-        name: str,
-        distribution: int,
-        dtypes: Sequence[torch.dtype],
-        reals: Mapping[str, str],
-        conditions: Sequence[str],
-        surplus: int = 0,
-    ) -> Row:
-        double = dtypes == _DOUBLE
-        return _in_place(
-            name,
-            "distributions",
-            "distribution",
-            dtypes,
-            "2" if double else "4",
-            reals=reals,
-            conditions=conditions,
-            constants={
-                "DISTRIBUTION": str(distribution),
-                "BITS": "64" if double else "32",
-                "SURPLUS": str(surplus),
-            },
-            compute="float64" if double else "float32",
-        )
-
-    # Limits that each of the half types holds: of at most 8 bits.
-    short = [f"{x} * 8 == floor({x} * 8) && abs({x}) <= 16" for x in ("from", "to")]
-    bounds = {"first": "from", "second": "to"}
-    order = "from <= to"
-    limits = {
-        _HALF: ([order, "to != 0", *short], 13),
-        _BFLOAT16: ([order, "to != 0", *short], 16),
-        _FLOAT: ([order, "abs(from) <= 1e38 && abs(to) <= 1e38"], 0),
-        _DOUBLE: ([order, "abs(from) <= 1e300 && abs(to) <= 1e300"], 0),
-    }
-    smallest = {
-        _HALF: "6.103515625e-05",
-        _BFLOAT16: "1.1754943508222875e-38",
-        _FLOAT: "1.1754943508222875e-38",
-        _DOUBLE: "2.2250738585072014e-308",
-    }
-    return [
-        *(
-            row("uniform_", _UNIFORM, dtypes, bounds, conditions, surplus)
-            for dtypes, (conditions, surplus) in limits.items()
-        ),
-        *(
-            row(
-                "exponential_", _EXPONENTIAL, dtypes,
-                {"first": "1 / lambd", "second": number}, ["lambd > 0 && lambd < 1e300"],
-            )
-            for dtypes, number in smallest.items()
-        ),
-        *(
-            row(name, distribution, dtypes, reals, [condition])
-            for name, distribution, reals, condition in (
-                ("normal_", _NORMAL, {"first": "mean", "second": "std"}, "std >= 0"),
-                ("log_normal_", _LOG_NORMAL, {"first": "mean", "second": "std"}, "std > 0"),
-                ("cauchy_", _CAUCHY, {"first": "median", "second": "sigma"}, "sigma > 0"),
-            )
-            for dtypes in (_NARROW, _DOUBLE)
-        ),
-        *(
-            row(
-                "geometric_", _GEOMETRIC, dtypes, {"first": "-1 / log1p(-p)", "second": "0"},
-                ["p > 0 && p < 1"],
-            )
-            for dtypes in ((*_NARROW, *INTEGERS), _DOUBLE)
-        ),
-    ]  # fmt: skip
+# ---- Integers
 
 
-def _threshold(probability: str) -> dict[str, str]:
-    """The number below which a draw of 32 bits is with this probability, in two parts."""
-    return {
-        "threshold_high": f"ceil(({probability}) * 4294967296) // 65536",
-        "threshold_low": f"ceil(({probability}) * 4294967296) % 65536",
-    }
-
-
-def _bernoulli() -> list[Row]:
-    every = (*FLOATS, *INTEGERS, *BOOL)
-    return [
-        _in_place(
-            "bernoulli_.float", "bernoulli", "bernoulli", every, "4",
-            numbers=_threshold("p"), conditions=["p >= 0 && p <= 1"], compute="float32",
-        ),
-        templated(
-            "bernoulli_.Tensor",
-            "philox bernoulli",
-            Launch("bernoulli", _items("numel(self)")),
-            dtypes=every,
-            operands="self p",
-            accepts={"p": "float16 bfloat16 float32 float64"},
-            results=Result("out", "sizes(self)", initial="self"),
-            conditions=["numel(p) == 1 && dims(p) <= dims(self) || sizes(p) == sizes(self)"],
-            numbers={"count": "numel(self)", "single": "numel(p) == 1"},
-            compute="float32",
-            random=_DRAWS,
-            reports="RuntimeError: a probability is not in [0, 1]",
-            family="random",
-        ),
-        templated(
-            "bernoulli.out",
-            None,
-            Launch("bernoulli", _items("numel(self)")),
-            dtypes=FLOATS,
-            source=template("philox") + _SELF_AS_P + template("bernoulli"),
-            numbers={"count": "numel(self)", "single": "0"},
-            compute="float32",
-            random=_DRAWS,
-            resizes_silently=True,
-            family="random",
-        ),
-    ]  # fmt: skip
-
-
-def _dropout() -> list[Row]:
-    return [
-        templated(
-            "native_dropout native_dropout.out",
-            "philox dropout",
-            Launch("dropout", _items("numel(input)")),
-            dtypes=FLOATS,
-            operands="input",
-            results=[
-                Result("out", "sizes(input)", like="input"),
-                Result("mask", "sizes(input)", "bool", like="input"),
-            ],
-            conditions=[
-                "given(train) ? train : 1",
-                "p >= 0 && p <= 1 && numel(input) > 0",
-            ],
-            numbers={"count": "numel(input)", **_threshold("1 - p")},
-            reals={"scale": "p == 1 ? 0 : 1 / (1 - p)"},
-            random="1",
-            family="random",
-        ),
-        pointwise(
-            "native_dropout_backward native_dropout_backward.out",
-            "grad_output:grad mask",
-            "grad * (mask * scale)",
-            FLOATS,
-            scalars="scale",
-            same_output=True,
-            family="random",
-        ),
-    ]
-
-
-def _integers() -> list[Row]:
-    def row(overload: str, dtypes: Sequence[torch.dtype], small: str, **properties: object) -> Row:
-        constants = {"SMALL": small, **dict(properties.pop("constants", {}))}  # type: ignore[call-overload]
-        return _in_place(
-            overload,
-            "random_integers",
-            "random_integers",
-            dtypes,
-            f"({small}) ? 4 : 2",
-            constants=constants,
-            compute="int64",
-            **properties,
-        )
-
-    # What each dtype of so many bytes holds, and expressions compute exactly.
-    largest = (
-        "floating(self) ? (bytes(self) == 8 ? 9007199254740992 : bytes(self) == 4 ? 16777216 : 256)"
-        " : bytes(self) == 8 ? 9007199254740992 : bytes(self) == 4 ? 2147483648"
-        " : bytes(self) == 2 ? 32768 : 128"
+def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[Body], Row]:
+    return template(
+        overload,
+        "philox random_integers",
+        dtypes=dtypes,
+        shapes_only=("self",),
+        compute=torch.int64,
+        family="random",
     )
-    limits = {(*FLOATS, *SIGNED): largest, (torch.uint8,): "256"}
-    return [
-        *(
-            row(
-                "random_.from",
-                dtypes,
-                "to - from <= 16777216",
-                let={"largest": limit},
-                conditions=[
-                    "given(to)",
-                    "from < to && to <= largest",
-                    "bytes(self) == 1 ? from >= 0 : from >= -largest",
-                ],
-                scalars="from to",
-                constants={"HAS_FROM": "1"},
-            )
-            for dtypes, limit in limits.items()
-        ),
-        *(
-            row(
-                "random_.to",
-                dtypes,
-                "to <= 16777216",
-                let={"largest": limit},
-                conditions=["to > 0 && to <= largest"],
-                scalars="to",
-                constants={"HAS_FROM": "0"},
-            )
-            for dtypes, limit in limits.items()
-        ),
-        *(
-            row(
-                "random_",
-                dtypes,
-                f"{digits} <= {23 if floating else 24}",
-                constants={"DIGITS": digits, "FLOATING": str(int(floating))},
-            )
-            for dtypes, digits, floating in (
-                (SIGNED, "8 * bytes(self) - 1", False),
-                ((torch.uint8,), "8", False),
-                (BOOL, "1", False),
-                (_HALF, "11", True),
-                (_BFLOAT16, "8", True),
-                (_FLOAT, "24", True),
-                (_DOUBLE, "53", True),
-            )
-        ),
-    ]
+
+
+def _draw_integers(plan: Plan, tensor: SymTensor, small: Bool) -> None:
+    """`small`: the range is, so that 32 bits suffice for a draw."""
+    plan.result("out", tensor.shape)
+    plan.constants(SMALL=small)
+    _draw(plan, "random_integers", tensor.numel(), per_block=where(small, 4, 2))
+
+
+def _largest(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
+    """The largest limit that is served: what the dtype holds, at most 2**53."""
+    if dtypes == _UNSIGNED:
+        return 256
+    size = tensor.element_size()
+    floating = where(size == 8, 2**53, where(size == 4, 2**24, 256))
+    integral = where(size == 8, 2**53, where(size == 4, 2**31, where(size == 2, 2**15, 128)))
+    return where(tensor.is_floating_point(), floating, integral)
+
+
+def _integers_between(dtypes: Sequence[torch.dtype]) -> Row:
+    @_define_integers("random_.from", dtypes)
+    def definition(plan: Plan, self: SymTensor, from_: SymInt, to: SymInt) -> None:
+        largest = _largest(self, dtypes)
+        least = where(self.element_size() == 1, 0, -largest)
+        plan.require(given(to), (from_ < to) & (to <= largest), from_ >= least)
+        plan.scalars(from_, to)
+        plan.constants(HAS_FROM=1)
+        _draw_integers(plan, self, small=to - from_ <= 2**24)
+
+    return definition
+
+
+def _integers_below(dtypes: Sequence[torch.dtype]) -> Row:
+    @_define_integers("random_.to", dtypes)
+    def definition(plan: Plan, self: SymTensor, to: SymInt) -> None:
+        plan.require((to > 0) & (to <= _largest(self, dtypes)))
+        plan.scalars(to)
+        plan.constants(HAS_FROM=0)
+        _draw_integers(plan, self, small=to <= 2**24)
+
+    return definition
+
+
+def _integers(dtypes: Sequence[torch.dtype]) -> Row:
+    floating = dtypes[0].is_floating_point
+
+    @_define_integers("random_", dtypes)
+    def definition(plan: Plan, self: SymTensor) -> None:
+        digits = _digits(self, dtypes)
+        plan.constants(DIGITS=digits, FLOATING=floating)
+        _draw_integers(plan, self, small=digits <= (23 if floating else 24))
+
+    return definition
+
+
+def _digits(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
+    """How many bits of a draw the dtype holds."""
+    if dtypes == SIGNED:
+        return 8 * tensor.element_size() - 1
+    if dtypes[0].is_floating_point:
+        return 1 - int(math.log2(torch.finfo(dtypes[0]).eps))
+    return 1 if dtypes == BOOL else 8
 
 
 def _randperm() -> Row:
-    return templated(
+    @template(
         "randperm.generator_out",
         "philox randperm",
-        [
-            Launch("randperm_draw", _items("n", "2")),
-            Launch("randperm_sort", "n", repeat="log2_ceil(n) * (log2_ceil(n) + 1) / 2"),
-            Launch("randperm_store", "n"),
-        ],
-        dtypes=(torch.int32, torch.int64, *_FLOAT, *_DOUBLE),
-        operands="",
-        results=Result("permutation", "[n]"),
-        temporaries=[Result("keys", "n", "uint64"), Result("places", "n", "int32")],
-        conditions=["n >= 0 && n <= 16777216"],
-        numbers={"n": "n"},
-        random="n > 0 ? 1 : 0",
-        compute="int64",
+        dtypes=(torch.int32, torch.int64, torch.float32, torch.float64),
+        compute=torch.int64,
         family="random",
     )
+    def definition(plan: Plan, n: SymInt) -> None:
+        plan.require((n >= 0) & (n <= 2**24))
+        plan.result("permutation", [n])
+        plan.temporary("keys", n, torch.uint64)
+        plan.temporary("places", n, torch.int32)
+        plan.parameters(n=n)
+        plan.random(where(n > 0, 1, 0))
+        levels = log2_ceil(n)
+        plan.launch("randperm_draw", _items(plan, n, per_block=2))
+        plan.launch("randperm_sort", n, repeat=levels * (levels + 1) // 2)
+        plan.launch("randperm_store", n)
+
+    return definition
 
 
-def _rrelu(dtypes: Sequence[torch.dtype], bits: int) -> Row:
-    return templated(
+# ---- Activations
+
+
+def _rrelu(dtypes: Sequence[torch.dtype]) -> Row:
+    bits = 64 if dtypes == _DOUBLE else 32
+
+    @template(
         "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
         "philox rrelu",
-        Launch("rrelu", _items("numel(self)", str(128 // bits))),
         dtypes=dtypes,
-        operands="self noise",
-        results=Result("out", "sizes(self)"),
-        conditions=[
-            "training",
-            "sizes(noise) == sizes(self)",
-            "lower <= upper && upper - lower <= 3.4028234663852886e38",
-        ],
-        numbers={"count": "numel(self)"},
-        reals={"low": "lower", "span": "upper - lower"},
-        constants={"BITS": str(bits)},
-        strided="noise",
-        random=_DRAWS,
+        strided=("noise",),
         family="random",
     )
+    def definition(
+        plan: Plan,
+        self: SymTensor,
+        noise: SymTensor,
+        lower: SymFloat,
+        upper: SymFloat,
+        training: SymBool,
+    ) -> None:
+        span = upper - lower
+        plan.require(
+            training,
+            noise.shape == self.shape,
+            (lower <= upper) & (span <= torch.finfo(torch.float32).max),
+        )
+        plan.result("out")
+        plan.parameters(low=lower, span=span)
+        plan.constants(BITS=bits)
+        _draw(plan, "rrelu", self.numel(), per_block=128 // bits)
+
+    return definition

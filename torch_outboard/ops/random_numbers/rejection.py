@@ -1,92 +1,113 @@
 """Random numbers that take an open number of draws: those of the CPU, bit by bit.
 
-Both compile one source, `torch_outboard/kernels/random_numbers/rejection.cl`. It computes in
+All compile one source, `torch_outboard/kernels/random_numbers/rejection.cl`. It computes in
 float64, also for narrower dtypes: devices without it leave these operators to the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from torch_outboard.ops.row import Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import SymTensor, maximum, where
+from torch_outboard.ops.template import Body, Plan, template
 
 _POISSON, _BINOMIAL, _GAMMA = range(3)
 
 # REJECTION_BLOCKS in rejection.cl.
 _BLOCKS = 64
 
-# The dtypes of PyTorch's CPU kernels, with the least positive normal number and the number below 1.
-_LIMITS = {
-    torch.float32: ("1.1754943508222875e-38", "0.9999999403953552"),
-    torch.float64: ("2.2250738585072014e-308", "0.9999999999999999"),
-}
+# Those of PyTorch's CPU kernels.
+_WIDE = (torch.float32, torch.float64)
 
 
 def rows() -> list[Row]:
     """Every row."""
     return [
-        _values(
-            "poisson",
-            _POISSON,
-            (torch.float16, torch.bfloat16, *_LIMITS),
-            reports="RuntimeError: invalid Poisson rate, expected rate to be non-negative",
-        ),
-        _values(
-            "binomial",
-            _BINOMIAL,
-            tuple(_LIMITS),
-            operands="count prob",
-            # The host knows what becomes of other sizes.
-            conditions=["sizes(count) == sizes(prob)"],
-        ),
-        *(
-            _values("_standard_gamma", _GAMMA, (dtype,), reals={"smallest": smallest})
-            for dtype, (smallest, _) in _LIMITS.items()
-        ),
-        *(_dirichlet(dtype, *limits) for dtype, limits in _LIMITS.items()),
+        _poisson(),
+        _binomial(),
+        *(_gamma(dtype) for dtype in _WIDE),
+        *(_dirichlet(dtype) for dtype in _WIDE),
     ]
 
 
-def _values(
-    overload: str,
-    distribution: int,
-    dtypes: Sequence[torch.dtype],
-    *,
-    operands: str = "self",
-    **properties: object,
-) -> Row:
-    elements = f"numel({operands.split()[0]})"
-    return templated(
+def _define(
+    overload: str, dtypes: Sequence[torch.dtype], reports: str = ""
+) -> Callable[[Body], Row]:
+    return template(
         overload,
         "philox rejection rejection_values",
-        Launch("rejection_values", elements),
         dtypes=dtypes,
-        operands=operands,
-        constants={"DISTRIBUTION": str(distribution)},
-        compute="float64",
-        random=f"{elements} > 0 ? {_BLOCKS} : 0",
+        compute=torch.float64,
+        reports=reports,
         family="random",
-        **properties,  # type: ignore[arg-type]
     )
 
 
-def _dirichlet(dtype: torch.dtype, smallest: str, largest: str) -> Row:
-    return templated(
+def _reserve_draws(plan: Plan, tensor: SymTensor) -> None:
+    plan.random(where(tensor.numel() > 0, _BLOCKS, 0))
+
+
+def _draw(plan: Plan, distribution: int, parameter: SymTensor) -> None:
+    """A value for each element of the tensor, which is the first parameter of the distribution."""
+    plan.result("out")
+    plan.constants(DISTRIBUTION=distribution)
+    _reserve_draws(plan, parameter)
+    plan.launch("rejection_values", parameter.numel())
+
+
+def _poisson() -> Row:
+    @_define(
+        "poisson",
+        (torch.float16, torch.bfloat16, *_WIDE),
+        reports="RuntimeError: invalid Poisson rate, expected rate to be non-negative",
+    )
+    def poisson(plan: Plan, self: SymTensor) -> None:
+        _draw(plan, _POISSON, self)
+
+    return poisson
+
+
+def _binomial() -> Row:
+    @_define("binomial", _WIDE)
+    def binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
+        # The host knows what becomes of other sizes.
+        plan.require(count.shape == prob.shape)
+        _draw(plan, _BINOMIAL, count)
+
+    return binomial
+
+
+def _gamma(dtype: torch.dtype) -> Row:
+    @_define("_standard_gamma", (dtype,))
+    def gamma(plan: Plan, self: SymTensor) -> None:
+        plan.parameters(smallest=torch.finfo(dtype).tiny)
+        _draw(plan, _GAMMA, self)
+
+    return gamma
+
+
+def _dirichlet(dtype: torch.dtype) -> Row:
+    @template(
         "_sample_dirichlet",
         "philox rejection dirichlet",
-        [Launch("gamma_parts", "numel(self)"), Launch("shares", "numel(self) // length")],
         dtypes=(dtype,),
-        let={"length": "dims(self) > 0 ? max(size(self, -1), 1) : 1"},
-        temporaries=[
-            Result("factors", "numel(self)", "float64"),
-            Result("exponents", "numel(self)", "float64"),
-        ],
-        numbers={"length": "length"},
-        reals={"smallest": smallest, "largest": largest},
-        compute="float64",
-        random=f"numel(self) > 0 ? {_BLOCKS} : 0",
+        compute=torch.float64,
         family="random",
     )
+    def dirichlet(plan: Plan, self: SymTensor) -> None:
+        limits = torch.finfo(dtype)
+        length = where(self.dim() > 0, maximum(self.size(-1), 1), 1)
+        plan.result("out")
+        for name in ("factors", "exponents"):
+            plan.temporary(name, self.numel(), torch.float64)
+        plan.parameters(length=length)
+        # The largest share is the number below 1.
+        plan.parameters(smallest=limits.tiny, largest=1 - limits.eps / 2)
+        _reserve_draws(plan, self)
+        plan.launch("gamma_parts", self.numel())
+        plan.launch("shares", self.numel() // length)
+
+    return dirichlet

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import COMPLEX, Row, dtype_number
+from torch_outboard.ops.requirements import of_dtype
+from torch_outboard.ops.row import COMPLEX, Row
 
 
 def _variance(
@@ -49,8 +50,6 @@ def _tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
 
 def rows() -> list[Row]:
     """Every row."""
-
-    numbers = [dtype_number(dtype) for dtype in COMPLEX]
     bodies: dict[str, Callable[..., Any]] = {
         "var.correction var.correction_out": _variance,
         "std.correction std.correction_out": _deviation,
@@ -64,7 +63,7 @@ def rows() -> list[Row]:
             "linalg_vector_norm linalg_vector_norm.out",
             _norm,
             dtypes=COMPLEX,
-            conditions=[f"!given(dtype) || {' || '.join(f'dtype == {n}' for n in numbers)}"],
+            requires={"dtype": of_dtype(*COMPLEX)},
             family="reduction",
         ),
         *(

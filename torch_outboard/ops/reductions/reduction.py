@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.requirements import not_of_dtype, served_calls
 from torch_outboard.ops.row import (
     BOOL,
     COMPLEX,
@@ -15,8 +17,8 @@ from torch_outboard.ops.row import (
     Row,
     Value,
     dtype_bits,
+    kernel_source,
     qualified,
-    template,
 )
 
 NUMBERS = (*FLOATS, *INTEGERS)
@@ -55,7 +57,7 @@ def reduction(
         "step": step,
         "merge": merge,
         "results": [results] if isinstance(results, str) else results,
-        "source": template("reduction"),
+        "source": kernel_source("reduction"),
         **properties,
     }
 
@@ -161,11 +163,9 @@ def spread(overloads: str, results: str | list[str]) -> Row:
     )
 
 
-def norm(order: str, row: Row) -> Row:
-    """The row for norms of this order alone."""
-    row["when"] = {"ord": order}
-    row["widens"] = True
-    return row
+def norm(order: float, row: Row) -> Row:
+    """The definition for norms of this order alone."""
+    return {**row, "widens": True, **served_calls("aten::linalg_vector_norm", {"ord": order})}
 
 
 def _norms_one_by_one(
@@ -174,6 +174,27 @@ def _norms_one_by_one(
     """Of other orders, and of lists with several dtypes."""
     require(all(x.numel() > 0 for x in self))
     return [torch.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
+
+
+def _list_norms() -> list[Row]:
+    names = qualified("_foreach_norm.Scalar")
+    number = not_of_dtype(torch.bool)
+    return [
+        {
+            "engine": "list_norms",
+            "overloads": names,
+            "kernels": kernel_source("list_norms"),
+            "dtypes": dtype_bits(FLOATS),
+            "family": "reduction",
+            **served_calls(names[0], {"dtype": None, "ord": number}),
+        },
+        composed(
+            "_foreach_norm.Scalar",
+            _norms_one_by_one,
+            requires={"ord": number},
+            family="reduction",
+        ),
+    ]
 
 
 def rows() -> list[Row]:
@@ -186,20 +207,7 @@ def rows() -> list[Row]:
     all_overloads = "all all.dim all.dims all.out all.dims_out all.all_out"
     floats: dict[str, Value] = {"types": "float", "all_if_empty": True}
     return [
-        {
-            "engine": "list_norms",
-            "overloads": qualified("_foreach_norm.Scalar"),
-            "kernels": template("list_norms"),
-            "dtypes": dtype_bits(FLOATS),
-            "requires": {"dtype": "None", "ord": "dtype not bool"},
-            "family": "reduction",
-        },
-        composed(
-            "_foreach_norm.Scalar",
-            _norms_one_by_one,
-            requires={"ord": "dtype not bool"},
-            family="reduction",
-        ),
+        *_list_norms(),
         total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty="0"),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
         total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty="0", **floats),
@@ -296,11 +304,11 @@ def rows() -> list[Row]:
         spread("std.correction std.correction_out", f"sqrt{variance}"),
         spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
         spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
-        norm("0", total(norms, FLOATS, "x != C(0) ? C(1) : C(0)", empty="0", **floats)),
-        norm("1", total(norms, FLOATS, "fabs(x)", empty="0", **floats)),
-        norm("2", total(norms, FLOATS, "x * x", result="sqrt(s->total)", empty="0", **floats)),
-        norm("inf", extreme(norms, FLOATS, ">", "fabs(x)", types="float", all_if_empty=True)),
-        norm("-inf", extreme(norms, FLOATS, "<", "fabs(x)", types="float", all_if_empty=True)),
+        norm(0.0, total(norms, FLOATS, "x != C(0) ? C(1) : C(0)", empty="0", **floats)),
+        norm(1.0, total(norms, FLOATS, "fabs(x)", empty="0", **floats)),
+        norm(2.0, total(norms, FLOATS, "x * x", result="sqrt(s->total)", empty="0", **floats)),
+        norm(math.inf, extreme(norms, FLOATS, ">", "fabs(x)", types="float", all_if_empty=True)),
+        norm(-math.inf, extreme(norms, FLOATS, "<", "fabs(x)", types="float", all_if_empty=True)),
         # Any other order.
         total(
             norms,

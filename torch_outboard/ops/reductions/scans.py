@@ -3,49 +3,189 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where, wrap
+from torch_outboard.ops.template import Plan, template
 
 _REALS = (*FLOATS, *INTEGERS, *BOOL)
+
+# SCAN in scan_functions.cl.
+_SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
 
 
 def rows() -> list[Row]:
     """Every row."""
-    out = [Result("out")]
-    # Complex numbers do not become real ones on the way, nor the other way round.
-    kinds = (
-        (_REALS, "dtype not bool complex64 complex128"),
-        (COMPLEX, "dtype complex64 complex128"),
-    )
-    scans = [
-        row
-        for blocks in (False, True)
-        for row in (
-            *(
-                _scan(
-                    f"{name} {name}_ {name}.out",
-                    number,
-                    dtypes,
-                    out,
-                    blocks,
-                    meta=f"aten::{name}",
-                    requires={"dtype": requirement},
-                )
-                for number, name in enumerate(("cumsum", "cumprod"))
-                for dtypes, requirement in kinds
-            ),
-            _scan("_logcumsumexp _logcumsumexp.out", 2, FLOATS, out, blocks),
-            _scan("_cummax_helper", 3, _REALS, [], blocks),
-            _scan("_cummin_helper", 4, _REALS, [], blocks),
-        )
+    return [
+        *(row for in_blocks in (False, True) for row in _scans(in_blocks)),
+        *_other_dtypes(),
+        _complex_logcumsumexp(),
     ]
-    return [*scans, *_other_dtypes(), _complex_logcumsumexp()]
+
+
+def _scans(in_blocks: bool) -> list[Row]:
+    # Complex numbers do not become real ones on the way, nor the other way round.
+    kinds = ((_REALS, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
+    return [
+        *(
+            _total(name, number, dtypes, requirement, in_blocks)
+            for name, number in (("cumsum", _SUM), ("cumprod", _PRODUCT))
+            for dtypes, requirement in kinds
+        ),
+        _logcumsumexp(in_blocks),
+        _extremes("_cummax_helper", _MAXIMUM, in_blocks),
+        _extremes("_cummin_helper", _MINIMUM, in_blocks),
+    ]
+
+
+# ---- How a tensor is scanned
+
+
+class _Rows(NamedTuple):
+    """The rows of a tensor along the dimension that is scanned."""
+
+    dim: SymInt
+    n: SymInt  # elements of a row
+    inner: SymInt  # how far apart they lie
+    total: SymInt
+
+
+def _rows_of(self: SymTensor, dim: SymInt) -> _Rows:
+    dim = wrap(dim, self.dim())
+    n = self.size(dim)
+    inner = self.shape[dim + 1 :].prod()
+    return _Rows(dim, n, inner, where(n > 0, self.numel() // n, 0))
+
+
+def _require_form(plan: Plan, rows: _Rows, in_blocks: bool) -> None:
+    """Many short rows are scanned by a work-item each, others in blocks."""
+    short = (rows.inner >= 64) | ((rows.n <= 64) & (rows.total >= 64))
+    plan.require(~short if in_blocks else short)
+
+
+def _launch(plan: Plan, rows: _Rows, number: int, in_blocks: bool) -> None:
+    n = rows.n
+    block = where(n > 4096, maximum(4096, ceil_div(n, 64)), maximum(n, 1))
+    blocks = ceil_div(n, block)
+    plan.parameters(n=n, inner=rows.inner, block=block, blocks=blocks, d=rows.dim)
+    plan.constants(SCAN=number)
+    if not in_blocks:
+        plan.launch("scan_columns", rows.total)
+        return
+    parts = maximum(rows.total * blocks, 1)
+    plan.temporary("part_values", parts, "value")
+    plan.temporary("part_rests", parts, "value")
+    plan.temporary("part_places", parts, torch.int64)
+    plan.launch("scan_parts", groups=rows.total * blocks, when=blocks > 1)
+    plan.launch("scan_blocks", groups=rows.total * blocks)
+
+
+def _kernels(in_blocks: bool) -> str:
+    return f"scan_functions {'scan_blocks' if in_blocks else 'scan_columns'}"
+
+
+# ---- The operators
+
+
+def _total(
+    name: str,
+    number: int,
+    dtypes: Sequence[torch.dtype],
+    requirement: Predicate,
+    in_blocks: bool,
+) -> Row:
+    @template(
+        f"{name} {name}_ {name}.out",
+        _kernels(in_blocks),
+        dtypes=dtypes,
+        compute="out",
+        meta=f"aten::{name}",
+        requires={"dtype": requirement},
+        family="scan",
+    )
+    def total(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+        rows = _rows_of(self, dim)
+        _require_form(plan, rows, in_blocks)
+        plan.result("out")
+        _launch(plan, rows, number, in_blocks)
+
+    return total
+
+
+def _logcumsumexp(in_blocks: bool) -> Row:
+    @template(
+        "_logcumsumexp _logcumsumexp.out",
+        _kernels(in_blocks),
+        dtypes=FLOATS,
+        compute="out",
+        family="scan",
+    )
+    def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+        rows = _rows_of(self, dim)
+        _require_form(plan, rows, in_blocks)
+        plan.result("out")
+        _launch(plan, rows, _LOGARITHM, in_blocks)
+
+    return logcumsumexp
+
+
+def _complex_logcumsumexp() -> Row:
+    @template(
+        "_logcumsumexp _logcumsumexp.out",
+        "complex_logcumsumexp",
+        dtypes=COMPLEX,
+        family="scan",
+    )
+    def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+        rows = _rows_of(self, dim)
+        plan.result("out")
+        plan.parameters(n=rows.n, inner=rows.inner)
+        plan.launch("scan_columns", rows.total)
+
+    return logcumsumexp
+
+
+def _extremes(name: str, number: int, in_blocks: bool) -> Row:
+    """They go to arguments."""
+
+    @template(
+        name,
+        _kernels(in_blocks),
+        dtypes=_REALS,
+        accepts={"indices": (torch.int64,)},
+        strided=("values", "indices"),
+        family="scan",
+    )
+    def extremes(
+        plan: Plan, self: SymTensor, values: SymTensor, indices: SymTensor, dim: SymInt
+    ) -> None:
+        rows = _rows_of(self, dim)
+        plan.require((values.shape == self.shape) & (indices.shape == self.shape))
+        _require_form(plan, rows, in_blocks)
+        _launch(plan, rows, number, in_blocks)
+
+    return extremes
+
+
+def _other_dtypes() -> list[Row]:
+    """Sums and products into another dtype, which the elements get first."""
+    return [
+        composed(
+            f"{name}.out",
+            _of_converted(getattr(torch, name), dtype),
+            dtypes=(*_REALS, *COMPLEX),
+            requires={"dtype": None, "out": of_dtype(dtype), "self": not_of_dtype(dtype)},
+            family="scan",
+        )
+        for name in ("cumsum", "cumprod")
+        for dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
+    ]
 
 
 def _of_converted(scan: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., Tensor]:
@@ -53,93 +193,3 @@ def _of_converted(scan: Callable[..., Tensor], dtype: torch.dtype) -> Callable[.
         return scan(self.to(dtype), dim, dtype=dtype)
 
     return body
-
-
-def _other_dtypes() -> list[Row]:
-    """Sums and products into another dtype, which the elements get first."""
-    dtypes = {
-        torch.float32: "floating(out) && bytes(out) == 4",
-        torch.float64: "floating(out) && bytes(out) == 8",
-        torch.int32: "!floating(out) && bytes(out) == 4",
-        torch.int64: "!floating(out) && bytes(out) == 8",
-    }
-    differs = "floating(self) != floating(out) || bytes(self) != bytes(out)"
-    return [
-        composed(
-            f"{name}.out",
-            _of_converted(getattr(torch, name), dtype),
-            dtypes=(*_REALS, *COMPLEX),
-            conditions=["!given(dtype)", condition, differs],
-            family="scan",
-        )
-        for name in ("cumsum", "cumprod")
-        for dtype, condition in dtypes.items()
-    ]
-
-
-def _complex_logcumsumexp() -> Row:
-    return templated(
-        "_logcumsumexp _logcumsumexp.out",
-        "complex_logcumsumexp",
-        Launch("scan_columns", "n > 0 ? numel(self) // n : 0"),
-        dtypes=COMPLEX,
-        let={"d": "wrap(dim, dims(self))", "n": "size(self, d)"},
-        numbers={"n": "n", "inner": "prod(sizes(self)[d + 1:])"},
-        family="scan",
-    )
-
-
-def _scan(
-    overloads: str,
-    number: int,
-    dtypes: Sequence[torch.dtype],
-    results: list[Result],
-    blocks: bool,
-    **known: Any,
-) -> Row:
-    """Over many short columns, or over rows in blocks."""
-    # Values are those of the result. The extremes go to arguments.
-    if results:
-        known["compute"] = "out"
-        operands, accepts, conditions, strided = "self", {}, [], ""
-    else:
-        operands, accepts, strided = "self values indices", {"indices": "int64"}, "values indices"
-        conditions = ["sizes(values) == sizes(self) && sizes(indices) == sizes(self)"]
-    wide = "(inner >= 64 || n <= 64 && rows >= 64)"
-    rows = "numel(self) // n"
-    part = Result("part_values", "max(rows * blocks, 1)", "value")
-    return templated(
-        overloads,
-        f"scan_functions {'scan_blocks' if blocks else 'scan_columns'}",
-        [
-            Launch("scan_parts", "rows * blocks", groups=True, when="blocks > 1"),
-            Launch("scan_blocks", "rows * blocks", groups=True),
-        ]
-        if blocks
-        else Launch("scan_columns", "rows"),
-        dtypes=dtypes,
-        operands=operands,
-        accepts=accepts,
-        results=results,
-        temporaries=[
-            part,
-            Result("part_rests", part.sizes, "value"),
-            Result("part_places", part.sizes, "int64"),
-        ]
-        if blocks
-        else [],
-        let={
-            "d": "wrap(dim, dims(self))",
-            "n": "size(self, d)",
-            "inner": "prod(sizes(self)[d + 1:])",
-            "rows": f"n > 0 ? {rows} : 0",
-            "block": "n > 4096 ? max(4096, (n + 63) // 64) : max(n, 1)",
-            "blocks": "(n + block - 1) // block",
-        },
-        conditions=[*conditions, f"!{wide}" if blocks else wide],
-        numbers={"n": "n", "inner": "inner", "block": "block", "blocks": "blocks", "d": "d"},
-        constants={"SCAN": str(number)},
-        strided=strided,
-        family="scan",
-        **known,
-    )

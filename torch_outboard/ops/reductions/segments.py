@@ -2,69 +2,165 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Launch, Result, templated
+from torch_outboard.ops.symbolic import (
+    Int,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymInts,
+    SymString,
+    SymTensor,
+    either,
+    given,
+    ints,
+    where,
+    wrap,
+)
+from torch_outboard.ops.template import Plan, template
 
 _KINDS = ("sum", "mean", "max", "min", "prod")
+_INDICES = (torch.int32, torch.int64)
 
 
-def _row(overloads: str, operands: str, out: Result, *, backward: bool) -> Row:
-    kind = "-1"
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        _segment_reduce(),
+        # Lengths that are to be checked are looked at first.
+        composed(
+            "segment_reduce segment_reduce.out",
+            _checked,
+            dtypes=FLOATS,
+            condition=_lengths_are_checked,
+            family="reduction",
+        ),
+        _segment_reduce_backward(),
+    ]
+
+
+class _Segments(NamedTuple):
+    """The segments of a dimension of `data`, one list of them for all indices before it."""
+
+    lists: SymInt
+    total: SymInt  # of each list
+    length: SymInt  # of the dimension
+    inner: SymInt  # elements behind each of its indices
+    reduced: SymInts  # shape of the result
+
+
+def _segments_of(
+    plan: Plan, data: SymTensor, lengths: SymTensor, offsets: SymTensor, axis: SymInt
+) -> _Segments:
+    dim = wrap(axis, data.dim())
+    bounded = where(given(lengths), lengths, offsets)
+    # There is an offset more.
+    count = bounded.size(-1) - where(given(lengths), 0, 1)
+    outer, inner = bounded.shape[:dim], data.shape[dim + 1 :]
+    plan.require(
+        given(lengths) != given(offsets),
+        data.dim() > 0,
+        bounded.dim() == dim + 1,
+        data.shape[:dim] == outer,
+        count >= 0,
+    )
+    reduced = data.shape[:dim] + ints((count,)) + inner
+    return _Segments(outer.prod(), count, data.size(dim), inner.prod(), reduced)
+
+
+def _kind(reduce: SymString) -> Int:
+    """The index in _KINDS, or -1."""
+    kind: Int = -1
     for number, name in reversed(list(enumerate(_KINDS))):
-        kind = f'(reduce == "{name}" ? {number} : {kind})'
-    # Lengths that are to be checked are read by the host.
-    checked = ["given(offsets) || unsafe", "!given(indices)"] if not backward else []
-    return templated(
-        overloads,
+        kind = where(reduce == name, number, kind)
+    return kind
+
+
+def _launch(
+    plan: Plan,
+    segments: _Segments,
+    lengths: SymTensor,
+    reduce: SymString,
+    initial: SymFloat,
+    *,
+    backward: bool,
+) -> None:
+    bounds = where(given(lengths), segments.lists * (segments.total + 1), 1)
+    plan.temporary("places", bounds, torch.int64)
+    plan.parameters(segments=segments.total, length=segments.length, inner=segments.inner)
+    plan.parameters(initial=either(initial, 0.0))
+    plan.constants(KIND=_kind(reduce), GIVEN=given(initial), BACKWARD=backward)
+    plan.launch("bounds", segments.lists, when=given(lengths))
+    plan.launch("reduce", segments.reduced.prod())
+
+
+def _segment_reduce() -> Row:
+    @template(
+        "segment_reduce segment_reduce.out",
         "segments",
-        [
-            Launch("bounds", "prod(sizes(bounded)[0:d])", when="given(lengths)"),
-            Launch("reduce", "prod(reduced)"),
-        ],
         dtypes=FLOATS,
-        operands=f"{operands} lengths? offsets?",
-        accepts={"lengths": "int32 int64", "offsets": "int32 int64"},
-        results=out,
-        temporaries=[
-            Result(
-                "places",
-                sizes="given(lengths) ? prod(sizes(bounded)[0:d]) * (count + 1) : 1",
-                dtype="int64",
-            )
-        ],
-        let={
-            "d": "wrap(axis, dims(data))",
-            "bounded": "either(lengths, offsets)",
-            "count": "size(bounded, -1) - (given(lengths) ? 0 : 1)",
-            "reduced": "sizes(data)[0:d] + [count] + sizes(data)[d + 1:]",
-        },
-        numbers={
-            "segments": "count",
-            "length": "size(data, d)",
-            "inner": "prod(sizes(data)[d + 1:])",
-        },
-        reals={"initial": "either(initial, 0)"},
-        constants={
-            "KIND": kind,
-            "GIVEN": "given(initial)",
-            "BACKWARD": "1" if backward else "0",
-        },
-        conditions=[
-            "given(lengths) != given(offsets)",
-            "dims(data) > 0",
-            "dims(bounded) == d + 1",
-            "sizes(data)[0:d] == sizes(bounded)[0:d]",
-            "count >= 0",
-            f"{kind} >= 0",
-            *checked,
-            *(["sizes(grad) == reduced", "sizes(output) == reduced"] if backward else []),
-        ],
+        shapes_only=("indices",),
+        accepts={"lengths": _INDICES, "offsets": _INDICES},
         family="reduction",
     )
+    def segment_reduce(
+        plan: Plan,
+        data: SymTensor,
+        lengths: SymTensor,
+        offsets: SymTensor,
+        indices: SymTensor,
+        reduce: SymString,
+        axis: SymInt,
+        unsafe: SymBool,
+        initial: SymFloat,
+    ) -> None:
+        segments = _segments_of(plan, data, lengths, offsets, axis)
+        # Lengths that are to be checked are read by the host.
+        plan.require(_kind(reduce) >= 0, given(offsets) | unsafe, ~given(indices))
+        plan.result("out", segments.reduced)
+        _launch(plan, segments, lengths, reduce, initial, backward=False)
+
+    return segment_reduce
+
+
+def _segment_reduce_backward() -> Row:
+    @template(
+        "_segment_reduce_backward _segment_reduce_backward.out",
+        "segments",
+        dtypes=FLOATS,
+        accepts={"lengths": _INDICES, "offsets": _INDICES},
+        family="reduction",
+    )
+    def segment_reduce_backward(
+        plan: Plan,
+        data: SymTensor,
+        grad: SymTensor,
+        output: SymTensor,
+        lengths: SymTensor,
+        offsets: SymTensor,
+        reduce: SymString,
+        axis: SymInt,
+        initial: SymFloat,
+    ) -> None:
+        segments = _segments_of(plan, data, lengths, offsets, axis)
+        reduced = segments.reduced
+        plan.require(_kind(reduce) >= 0, grad.shape == reduced, output.shape == reduced)
+        plan.result("out", data.shape, initial=0)
+        _launch(plan, segments, lengths, reduce, initial, backward=True)
+
+    return segment_reduce_backward
+
+
+def _lengths_are_checked(
+    lengths: SymTensor, offsets: SymTensor, indices: SymTensor, unsafe: SymBool
+) -> SymBool:
+    return given(lengths) & ~given(offsets) & ~given(indices) & ~unsafe
 
 
 def _checked(
@@ -75,29 +171,3 @@ def _checked(
     return torch.segment_reduce(
         data, reduce, lengths=lengths, axis=axis, unsafe=True, initial=initial
     )
-
-
-def rows() -> list[Row]:
-    """Every row."""
-    return [
-        _row(
-            "segment_reduce segment_reduce.out",
-            "data",
-            Result("out", sizes="reduced"),
-            backward=False,
-        ),
-        # Lengths that are to be checked are looked at first.
-        composed(
-            "segment_reduce segment_reduce.out",
-            _checked,
-            dtypes=FLOATS,
-            conditions=["given(lengths) && !given(offsets) && !given(indices) && !unsafe"],
-            family="reduction",
-        ),
-        _row(
-            "_segment_reduce_backward _segment_reduce_backward.out",
-            "data grad output",
-            Result("out", sizes="sizes(data)", initial="0"),
-            backward=True,
-        ),
-    ]
