@@ -35,31 +35,32 @@ void EngineKernel::alert() const {
   if (!alert_.empty()) at::globalContext().alertNotDeterministic(alert_);
 }
 
-std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row, const std::string& overload) {
-  const std::string& first = row.overloads.empty() ? overload : row.overloads[0];
-  const std::string place = row.location.empty() ? "" : row.location + ": ";
-  const auto found = factories().find(row.engine);
+std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
+                                                 const std::string& overload) {
+  const std::string& first = definition.overloads.empty() ? overload : definition.overloads[0];
+  const std::string place = definition.location.empty() ? "" : definition.location + ": ";
+  const auto found = factories().find(definition.engine);
   TORCH_CHECK_VALUE(found != factories().end(), place, "the definition of ", first,
-                    " asks for engine '", row.engine, "', which does not exist");
+                    " asks for engine '", definition.engine, "', which does not exist");
   std::shared_ptr<DeviceKernel> kernel;
   try {
-    kernel = found->second(row, operator_of(overload).schema());
+    kernel = found->second(definition, operator_of(overload).schema());
   } catch (const c10::Error& error) {
-    TORCH_CHECK_VALUE(false, place, "property '", row.last_asked(), "' of the definition of ",
-                      first, first == overload ? "" : ", for " + overload, ": ",
-                      error.what_without_backtrace());
+    TORCH_CHECK_VALUE(
+        false, place, "property '", definition.last_asked(), "' of the definition of ", first,
+        first == overload ? "" : ", for " + overload, ": ", error.what_without_backtrace());
   }
-  const std::vector<std::string> unknown = row.unknown();
+  const std::vector<std::string> unknown = definition.unknown();
   TORCH_CHECK_VALUE(unknown.empty(), place, "the definition of ", first, " has the property '",
-                    unknown[0], "', which engine '", row.engine, "' does not know");
+                    unknown[0], "', which engine '", definition.engine, "' does not know");
   return kernel;
 }
 
-void add_rows(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
-    for (const std::string& overload : row.overloads) {
+void add_definitions(const std::vector<Definition>& rows) {
+  for (const Definition& definition : rows) {
+    for (const std::string& overload : definition.overloads) {
       RoutedKernel kernel;
-      kernel.device_kernel = make_device_kernel(row, overload);
+      kernel.device_kernel = make_device_kernel(definition, overload);
       kernel.source = kernel.device_kernel->calls_library() ? Source::kLibrary : Source::kKit;
       kernel.placement = Placement::kDevice;
       add_kernel(overload, std::move(kernel));

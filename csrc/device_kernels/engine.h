@@ -1,8 +1,8 @@
-// Engines: they turn rows of the operator tables into device kernels. An engine knows descriptions
+// Engines: they turn operator definitions into device kernels. An engine knows descriptions
 // and no operator's name.
 //
-// A new engine is a file with a class derived from EngineKernel, which gets a row and the schema of
-// one overload, and one line at file scope:
+// A new engine is a file with a class derived from EngineKernel, which gets a definition and the
+// schema of one overload, and one line at file scope:
 //
 //   OUTBOARD_ENGINE("reduction", ReductionKernel);
 #pragma once
@@ -16,32 +16,33 @@
 #include <vector>
 
 #include "dispatch/device_kernel.h"
-#include "device_kernels/rows/overload.h"
-#include "device_kernels/rows/conditions.h"
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/definitions/conditions.h"
+#include "device_kernels/definitions/definition.h"
 #include "runtime/export.h"
 
 namespace outboard {
 
-// What every engine's kernels share, and with them the properties that every row may have:
+// What every engine's kernels share, and with them the properties that every definition may have:
 //
 //   conditions  nodes over the arguments of a call without which it is declined
-//               (rows/conditions.h)
-//   alert       for a row whose result is one of several, since elements may be written more than
+//               (definitions/conditions.h)
+//   alert       for one whose result is one of several, since elements may be written more than
 //               once: the name under which PyTorch raises or warns of that where deterministic
 //               algorithms are asked for
 //   family      the kind of work, for listings; default: the name of the engine
 //
-// Derived classes have the constructor `(const Row&, const c10::FunctionSchema&)`, which raises
-// ValueError for a row that makes no sense.
+// Derived classes have the constructor `(const Definition&, const c10::FunctionSchema&)`, which
+// raises ValueError for a definition that makes no sense.
 class OUTBOARD_API EngineKernel : public DeviceKernel {
  public:
   // `own_conditions`: the engine evaluates them, since it knows more than the arguments.
-  EngineKernel(const Row& row, const c10::FunctionSchema& schema, bool own_conditions = false)
+  EngineKernel(const Definition& definition, const c10::FunctionSchema& schema,
+               bool own_conditions = false)
       : overload_(schema),
-        conditions_(row, overload_),
-        family_(row.has("family") ? row.text("family") : row.engine),
-        alert_(row.text("alert")),
+        conditions_(definition, overload_),
+        family_(definition.has("family") ? definition.text("family") : definition.engine),
+        alert_(definition.text("alert")),
         own_conditions_(own_conditions) {}
   const char* family() const noexcept override { return family_.c_str(); }
   bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
@@ -68,26 +69,28 @@ class OUTBOARD_API EngineKernel : public DeviceKernel {
   const bool own_conditions_;
 };
 
-using EngineFactory = std::shared_ptr<DeviceKernel> (*)(const Row&, const c10::FunctionSchema&);
+using EngineFactory = std::shared_ptr<DeviceKernel> (*)(const Definition&,
+                                                        const c10::FunctionSchema&);
 
 struct EngineRegistrar {
   OUTBOARD_API EngineRegistrar(const char* name, EngineFactory factory);
 };
 
-// The kernel of one overload of a row. Raises ValueError where engine or row are wrong.
-OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row,
+// The kernel of one overload of a definition. Raises ValueError where engine or definition are
+// wrong.
+OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
                                                               const std::string& overload);
 
-// Adds rows to the router as the kit's kernels or as library calls; a later one of the same
+// Adds definitions to the router as the kit's kernels or as library calls; a later one of the same
 // overload is tried first.
-OUTBOARD_API void add_rows(const std::vector<Row>& rows);
+OUTBOARD_API void add_definitions(const std::vector<Definition>& rows);
 
 }  // namespace outboard
 
-#define OUTBOARD_ENGINE(name, Class)                                                \
-  static const ::outboard::EngineRegistrar C10_ANONYMOUS_VARIABLE(outboard_engine)( \
-      name,                                                                         \
-      [](const ::outboard::Row& row, const c10::FunctionSchema& schema)             \
-          -> std::shared_ptr<::outboard::DeviceKernel> {                            \
-            return std::make_shared<Class>(row, schema);                            \
+#define OUTBOARD_ENGINE(name, Class)                                                  \
+  static const ::outboard::EngineRegistrar C10_ANONYMOUS_VARIABLE(outboard_engine)(   \
+      name,                                                                           \
+      [](const ::outboard::Definition& definition, const c10::FunctionSchema& schema) \
+          -> std::shared_ptr<::outboard::DeviceKernel> {                              \
+            return std::make_shared<Class>(definition, schema);                       \
           })

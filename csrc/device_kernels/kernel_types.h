@@ -20,7 +20,7 @@ namespace outboard {
 
 constexpr int kDtypes = 64;  // more than PyTorch has
 
-// Sets of dtypes are numbers with these bits, in rows as well.
+// Sets of dtypes are numbers with these bits, in definitions as well.
 constexpr uint64_t dtype_bit(at::ScalarType dtype) {
   return uint64_t{1} << static_cast<int>(dtype);
 }

@@ -1,4 +1,4 @@
-// How work is cut for a device. Rows and kernel templates never say this.
+// How work is cut for a device. Definitions and kernel templates never say this.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -45,7 +45,7 @@ namespace {
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 // Leaked: it may be called as long as threads run.
-py::object& bringer() {
+py::object& loader() {
   static auto* function = new py::object;
   return *function;
 }
@@ -53,7 +53,7 @@ py::object& bringer() {
 void load_device_kernels() {
   py::gil_scoped_acquire gil;
   try {
-    bringer()();
+    loader()();
   } catch (const py::error_already_set& error) {
     TORCH_CHECK(false, "the operator tables could not be read: ", error.what());
   }
@@ -63,7 +63,7 @@ bool are_integers(const py::list& values) {
   return !values.empty() && py::isinstance<py::int_>(values[0]);
 }
 
-Row::Value to_value(const std::string& key, const py::handle& value) {
+Definition::Value to_value(const std::string& key, const py::handle& value) {
   try {
     if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
     if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
@@ -73,7 +73,7 @@ Row::Value to_value(const std::string& key, const py::handle& value) {
       if (!are_integers(py::list(dictionary.attr("values")()))) {
         return dictionary.cast<std::map<std::string, std::string>>();
       }
-      Row::NamedIntegers named;
+      Definition::NamedIntegers named;
       for (const auto& [name, number] : dictionary) {
         named.emplace_back(name.cast<std::string>(), number.cast<int64_t>());
       }
@@ -81,12 +81,12 @@ Row::Value to_value(const std::string& key, const py::handle& value) {
     }
     if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
       if (are_integers(py::list(py::reinterpret_borrow<py::object>(value)))) {
-        return value.cast<Row::Integers>();
+        return value.cast<Definition::Integers>();
       }
       return value.cast<std::vector<std::string>>();
     }
     if (py::isinstance<py::function>(value)) {
-      return make_row_function(py::reinterpret_borrow<py::function>(value));
+      return make_composed_body(py::reinterpret_borrow<py::function>(value));
     }
   } catch (const py::cast_error&) {  // an element of another type
   }
@@ -95,23 +95,23 @@ Row::Value to_value(const std::string& key, const py::handle& value) {
                         "of integers, or function");
 }
 
-Row to_row(const py::dict& description) {
-  Row row;
+Definition to_definition(const py::dict& description) {
+  Definition definition;
   for (const auto& [key, value] : description) {
     const auto name = key.cast<std::string>();
     if (name == "engine") {
-      row.engine = value.cast<std::string>();
+      definition.engine = value.cast<std::string>();
     } else if (name == "location") {
-      row.location = value.cast<std::string>();
+      definition.location = value.cast<std::string>();
     } else if (name == "overloads") {
-      row.overloads = value.cast<std::vector<std::string>>();
+      definition.overloads = value.cast<std::vector<std::string>>();
     } else if (name == "graph") {
-      row.graph = expression_graph(value.cast<py::list>());
+      definition.graph = expression_graph(value.cast<py::list>());
     } else {
-      row.properties[name] = to_value(name, value);
+      definition.properties[name] = to_value(name, value);
     }
   }
-  return row;
+  return definition;
 }
 
 constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of PlacementSetting
@@ -231,7 +231,7 @@ void bind_engines(py::module_& m) {
   bind_programs(m);
   bind_private_folder(m);
   m.def("set_device_kernel_loader", [](py::function function) {
-    bringer() = std::move(function);
+    loader() = std::move(function);
     set_device_kernel_loader(&load_device_kernels);
   });
   m.def(
@@ -246,35 +246,36 @@ void bind_engines(py::module_& m) {
       NoGil(), "The functions of the driver's library that operators use, by their names.");
   m.def("load_device_kernels", &ensure_device_kernels, NoGil());
   m.attr("Declined") = declined_in_python();
-  m.def("stop_row_functions", &stop_row_functions, NoGil());
+  m.def("stop_composed_bodies", &stop_composed_bodies, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
-  m.def("hand_over_tables",
+  m.def("load_definitions",
         [](std::map<std::string, ScalarFunction> functions, std::string pointwise_text,
            const std::vector<py::dict>& descriptions) {
-          std::vector<Row> rows;
-          for (const py::dict& description : descriptions) rows.push_back(to_row(description));
+          std::vector<Definition> rows;
+          for (const py::dict& description : descriptions)
+            rows.push_back(to_definition(description));
           std::reverse(rows.begin(), rows.end());
           py::gil_scoped_release no_gil;
           set_scalar_functions(std::move(functions));
           set_pointwise_text(std::move(pointwise_text));
-          add_rows(rows);
+          add_definitions(rows);
           device_kernels_are_loaded();
         });
   m.def(
-      "add_row_kernel",
+      "add_definition",
       [](const std::string& name, const py::dict& description,
          const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device) {
-        const Row row = to_row(description);
+        const Definition definition = to_definition(description);
         RoutedKernel kernel;
-        kernel.device_kernel = make_device_kernel(row, name);
+        kernel.device_kernel = make_device_kernel(definition, name);
         kernel.source = Source::kUser;
         kernel.placement = Placement::kDevice;
         kernel.device = device;
         kernel.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(kernel));
       },
-      py::arg("name"), py::arg("row"), py::arg("dtypes"), py::arg("device"),
-      "A user's kernel, made by an engine from a row.");
+      py::arg("name"), py::arg("definition"), py::arg("dtypes"), py::arg("device"),
+      "A user's kernel, made by an engine from a definition.");
 }
 
 }  // namespace outboard

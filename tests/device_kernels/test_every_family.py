@@ -36,7 +36,7 @@ DTYPES = (
 def subjects() -> dict[str, list[str]]:
     """Overloads by family and by engine, without `out=` forms."""
     found: dict[str, list[str]] = {}
-    for row in tables.rows():
+    for row in tables.definitions():
         for name in row["overloads"]:
             if any(argument.is_out for argument in overload_of(name)._schema.arguments):
                 continue
@@ -150,5 +150,5 @@ def test_make_test_runs_all_of_this_file(request):
     here = [item for item in request.session.items if item.path == request.path]
     assert len(here) > 1
     assert [item.name for item in here if item.get_closest_marker("slow")] == []
-    named = set(tables.families().values()) | {str(row["engine"]) for row in tables.rows()}
+    named = set(tables.families().values()) | {str(row["engine"]) for row in tables.definitions()}
     assert {subject.partition(" ")[2] for subject in SUBJECTS} | set(WRITTEN) == named

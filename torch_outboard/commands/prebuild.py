@@ -156,12 +156,12 @@ def jobs_of(
         ValueError: if a family or an overload that is named is not in the tables.
     """
     overloads: dict[str, str] = {}
-    for row in tables.rows():
-        names = row["overloads"]
+    for definition in tables.definitions():
+        names = definition["overloads"]
         assert isinstance(names, list)
         for name in map(str, names):
             if not any(argument.is_out for argument in overload_of(name)._schema.arguments):
-                overloads.setdefault(name, str(row.get("family", row["engine"])))
+                overloads.setdefault(name, str(definition.get("family", definition["engine"])))
     overloads[COPIES] = COPY
     _check_names("family", families, overloads.values())
     _check_names("operator", operators, overloads)

@@ -225,7 +225,7 @@ def kernel(
         schema = getattr(packet, overload_name or "default")._schema
         row = _expression_row(qualified, schema, expression, types, result, requires or {})
         _C.load_device_kernels()
-        token = _C.add_row_kernel(qualified, row, wanted, index)
+        token = _C.add_definition(qualified, row, wanted, index)
         described = Expression(
             expression, tuple(row["operands"]), tuple(row["scalars"]), types, result,
             tuple((requires or {}).items()),
@@ -254,14 +254,14 @@ def _template_kernel(
     device: int,
     properties: dict[str, Any],
 ) -> Callable[[Body], Registration]:
-    from torch_outboard.ops.row import EVERY
+    from torch_outboard.ops.definition import EVERY
     from torch_outboard.ops.template import template
 
     def register(body: Body) -> Registration:
         row = template([name], source=source, dtypes=dtypes or EVERY, **properties)(body)
         _C.load_device_kernels()
         # The definition itself judges the dtypes: those of the first operand.
-        token = _C.add_row_kernel(name, row, None, device)
+        token = _C.add_definition(name, row, None, device)
         return Registration(name, None, token, None, dtypes, device)
 
     return register
@@ -276,8 +276,8 @@ def _expression_row(
     requires: dict[str, Any],
 ) -> dict[str, Any]:
     """A row of the engine `pointwise` for an expression over the arguments of a schema."""
+    from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, dtype_bits
     from torch_outboard.ops.requirements import served_calls
-    from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, dtype_bits
 
     mentioned = set(re.findall(r"[A-Za-z_]\w*", expression))
     tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and not a.is_out]

@@ -15,7 +15,7 @@ from torch_outboard.dispatch import dispatcher, placement
 from torch_outboard.dispatch.dispatcher import Entry, origin
 from torch_outboard.dispatch.registrations import notice
 from torch_outboard.ops import tables
-from torch_outboard.ops.row import dtype_number
+from torch_outboard.ops.definition import dtype_number
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ def definitions() -> Mapping[str, tuple[tuple[str, int], ...]]:
 
     Returns:
         The file, `"torch_outboard/ops/pointwise/operators.py"`, and bits as in
-        torch_outboard.ops.row.dtype_bits; 0: the dtypes of the kernel.
+        torch_outboard.ops.definition.dtype_bits; 0: the dtypes of the kernel.
     """
     found: dict[str, tuple[tuple[str, int], ...]] = {}
     for name in tables.TABLES:
         module = f"torch_outboard.ops.{name}"
-        for row in import_module(module).rows():
-            made = module.replace(".", "/") + ".py", cast("int", row.get("dtypes", 0))
-            for overload in cast("list[str]", row["overloads"]):
+        for definition in import_module(module).definitions():
+            made = module.replace(".", "/") + ".py", cast("int", definition.get("dtypes", 0))
+            for overload in cast("list[str]", definition["overloads"]):
                 found[overload] = (*found.get(overload, ()), made)
     return found
 

@@ -169,4 +169,4 @@ def _load_device_kernels() -> None:
 
     program_cache.configure()
     _C.probe_compilers()
-    tables.hand_over()
+    tables.load()

@@ -1,16 +1,33 @@
-"""How rows of the engine `composed` (csrc/device_kernels/composed/composed.cpp) are written."""
+"""Operators made of other operators: a function that calls them
+(csrc/device_kernels/composed/composed.cpp runs it)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, Unpack, cast
 
 import torch
 
 from torch_outboard import _C
+from torch_outboard.ops.definition import (
+    EVERY,
+    Definition,
+    Properties,
+    caller_location,
+    dtype_bits,
+    qualified,
+)
 from torch_outboard.ops.requirements import Requirement, served_calls
-from torch_outboard.ops.row import EVERY, Row, Value, dtype_bits, qualified
 from torch_outboard.ops.symbolic import SymBool
+
+
+class ComposedProperties(Properties, total=False):
+    """What csrc/device_kernels/composed/composed.cpp describes."""
+
+    meta: str
+    casts: Literal["TypeError", "RuntimeError"]
+    cpu_arguments: bool
+    reports: str
 
 
 def composed(
@@ -21,9 +38,9 @@ def composed(
     requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     results: str = "",
-    **properties: Value,
-) -> Row:
-    """A row.
+    **properties: Unpack[ComposedProperties],
+) -> Definition:
+    """A definition.
 
     Args:
         overloads: names without namespace, separated by blanks.
@@ -35,17 +52,18 @@ def composed(
         requires: what arguments have to be, as in requirements.py.
         condition: a function of arguments, by their names and as symbols, that says which calls are
             served; a body in Python may ask for more by `require`.
-        results, properties (`meta`, `family`): as in composed.cpp.
+        results: names, with `meta`: the body finds the results there, and writes them.
     """
     names = qualified(overloads)
     return {
         "engine": "composed",
+        "location": caller_location(),
         "overloads": names,
         "body": body,
         "dtypes": dtype_bits(dtypes),
         "results": results.split(),
         **served_calls(names[0], requires, condition),
-        **properties,
+        **cast("Definition", properties),
     }
 
 

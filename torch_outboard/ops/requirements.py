@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 import torch
 
 from torch_outboard.ops.arguments import arguments_of, call_with_arguments, location_of
-from torch_outboard.ops.row import Row
+from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import (
     Float,
     Symbol,
@@ -89,7 +89,7 @@ def served_calls(
     requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     derived: Callable[..., Mapping[str, Float]] | None = None,
-) -> Row:
+) -> Definition:
     """The part of an operator definition that says which calls it serves.
 
     Args:
@@ -101,16 +101,16 @@ def served_calls(
     Raises:
         ValueError: if one of them names an argument that the operator does not have.
     """
-    row: Row = {}
+    definition: Definition = {}
     conditions = requirements(requires or {}, arguments_of(overload))
     if condition is not None:
         conditions.append(call_with_arguments(condition, overload))
-        row["location"] = location_of(condition)
+        definition["location"] = location_of(condition)
     values = {} if derived is None else call_with_arguments(derived, overload)
     if not conditions and not values:
         return {}
     graph = Graph()
-    row["conditions"] = [graph.add(each) for each in conditions]
+    definition["conditions"] = [graph.add(each) for each in conditions]
     if values:
-        row["derived"] = {name: graph.add(value) for name, value in values.items()}
-    return {**row, "graph": graph.nodes}
+        definition["derived"] = {name: graph.add(value) for name, value in values.items()}
+    return {**definition, "graph": graph.nodes}

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import cast
 
 from torch_outboard import _C
-from torch_outboard.ops.row import Row, joined_template
+from torch_outboard.ops.definition import Definition, joined_template
 
 _lock = threading.RLock()
 _handed_over = False
 
 
-# The modules of this package with tables; earlier rows of an overload are tried first.
+# The modules of this package with tables; earlier definitions of an overload are tried first.
 TABLES = (
     "pointwise.operators",
     "pointwise.optimizers",
@@ -66,13 +66,13 @@ TABLES = (
 )
 
 
-def rows() -> list[Row]:
-    """Every row; of those for one overload the first that serves a call takes it."""
+def definitions() -> list[Definition]:
+    """Every definition; of those for one overload the first that serves a call takes it."""
     collects = gc.isenabled()
     gc.disable()  # all of what is made here stays, and a collection looks through all of PyTorch
     try:
         modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
-        return [row for module in modules for row in module.rows()]
+        return [definition for module in modules for definition in module.definitions()]
     finally:
         if collects:
             gc.enable()
@@ -80,15 +80,15 @@ def rows() -> list[Row]:
 
 @functools.cache
 def families() -> Mapping[str, str]:
-    """The family of each overload that has a row: "pointwise" of "aten::add.Tensor"."""
+    """The family of each overload that has a definition: "pointwise" of "aten::add.Tensor"."""
     found: dict[str, str] = {}
-    for row in rows():
-        for overload in cast("list[str]", row["overloads"]):
-            found.setdefault(overload, str(row.get("family", row["engine"])))
+    for definition in definitions():
+        for overload in cast("list[str]", definition["overloads"]):
+            found.setdefault(overload, str(definition.get("family", definition["engine"])))
     return MappingProxyType(found)
 
 
-def hand_over() -> None:
+def load() -> None:
     """Gives the tables to C++, once; the runtime asks for it at the first use of a device."""
     global _handed_over
     with _lock:
@@ -98,8 +98,8 @@ def hand_over() -> None:
         from torch_outboard.ops.products import library
 
         compiled = any(map(_C.runs_code, range(_C.device_count())))
-        wanted = library.rows(_C.library_functions()) + (rows() if compiled else [])
+        wanted = library.definitions(_C.library_functions()) + (definitions() if compiled else [])
         texts = (table.texts(), joined_template("pointwise")) if compiled else ({}, "")
-        _C.hand_over_tables(*texts, wanted)
-        atexit.register(_C.stop_row_functions)
+        _C.load_definitions(*texts, wanted)
+        atexit.register(_C.stop_composed_bodies)
         _handed_over = True

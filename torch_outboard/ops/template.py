@@ -4,7 +4,7 @@ makes and launches (csrc/device_kernels/template/template.h runs them)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack, cast
 
 import torch
 
@@ -15,8 +15,14 @@ from torch_outboard.ops.arguments import (
     location_of,
     parameters_of,
 )
+from torch_outboard.ops.definition import (
+    Definition,
+    Properties,
+    dtype_bits,
+    kernel_source,
+    qualified,
+)
 from torch_outboard.ops.requirements import Requirement, requirements
-from torch_outboard.ops.row import Row, Value, dtype_bits, kernel_source, qualified
 from torch_outboard.ops.symbolic import (
     Bool,
     Float,
@@ -44,6 +50,21 @@ Dtype: TypeAlias = torch.dtype | SymTensor | SymInt | Literal["value"]
 ANY: tuple[torch.dtype, ...] = ()
 
 
+class TemplateProperties(Properties, total=False):
+    """What a kernel template says besides its function.
+
+    Attributes:
+        meta: a functional overload whose meta function checks the call and gives sizes, strides and
+            dtypes of the results; default: that of the overload, if PyTorch has one in C++.
+        reports: what a wrong value raises at the next wait: "IndexError", "RuntimeError: words".
+        resizes_silently: results of another size are resized without PyTorch's warning.
+    """
+
+    meta: str
+    reports: str
+    resizes_silently: bool
+
+
 def template(
     overloads: str | Sequence[str],
     kernels: str = "",
@@ -57,8 +78,8 @@ def template(
     compute: str | torch.dtype | None = None,
     vectors: bool = False,
     requires: Mapping[str, Requirement] | None = None,
-    **properties: Value,
-) -> Callable[[Body], Row]:
+    **properties: Unpack[TemplateProperties],
+) -> Callable[[Body], Definition]:
     """Makes the function below it the definition of an operator.
 
     The function gets a `Plan` and arguments of the operator by their names in the schema, as
@@ -80,8 +101,7 @@ def template(
         compute: the tensor whose dtype, or the dtype that, values have; default: the first tensor.
         vectors: `T` is a vector of as many elements, `W`, as suit the device.
         requires: arguments that have to have these values, as in requirements.py.
-        properties: `meta`, `reports`, `resizes_silently`, `family`, `alert`, as in
-            docs/definitions.md.
+        properties: TemplateProperties.
 
     Raises:
         ValueError: if the function takes an argument that the operator does not have, or makes
@@ -89,7 +109,7 @@ def template(
         TypeError: if it computes with values of the wrong kind.
     """
 
-    def define(body: Body) -> Row:
+    def define(body: Body) -> Definition:
         names = qualified(overloads)
         plan = Plan(names[0], body, shapes_only)
         conditions = requirements(requires or {}, plan.known)
@@ -97,7 +117,7 @@ def template(
         plan.trace()
         graph = plan.graph
         text = kernel_source("template") + source + "".join(map(kernel_source, kernels.split()))
-        row: Row = {
+        definition: Definition = {
             "engine": "template",
             "overloads": names,
             "location": plan.location,
@@ -111,10 +131,10 @@ def template(
             "moves": list(moves),
             "compute": _dtype_name(compute) if isinstance(compute, torch.dtype) else compute or "",
             "vectors": vectors,
-            **plan.row,
+            **plan.definition,
             "graph": graph.nodes,
         }
-        return row | properties
+        return {**definition, **cast("Definition", properties)}
 
     return define
 
@@ -352,7 +372,7 @@ class Plan:
         call_with_arguments(self._body, self._overload, self)
 
     @property
-    def row(self) -> Row:
+    def definition(self) -> Definition:
         """What C++ gets."""
         return {
             **self._lists,

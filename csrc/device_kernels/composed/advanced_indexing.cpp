@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/definition.h"
 
 namespace outboard {
 namespace {
@@ -230,8 +230,8 @@ bool index_put(torch::jit::Stack& arguments) {
   return true;
 }
 
-OUTBOARD_ROW_FUNCTION(index, "self indices");
-OUTBOARD_ROW_FUNCTION(index_put, "self indices values accumulate");
+OUTBOARD_COMPOSED_BODY(index, "self indices");
+OUTBOARD_COMPOSED_BODY(index_put, "self indices values accumulate");
 
 }  // namespace
 }  // namespace outboard

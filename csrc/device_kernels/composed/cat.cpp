@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device_kernels/pointwise/copy_together.h"
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/definition.h"
 
 namespace outboard {
 namespace {
@@ -29,7 +29,7 @@ bool cat(torch::jit::Stack& values) {
   return true;
 }
 
-OUTBOARD_ROW_FUNCTION(cat, "tensors dim out");
+OUTBOARD_COMPOSED_BODY(cat, "tensors dim out");
 
 }  // namespace
 }  // namespace outboard

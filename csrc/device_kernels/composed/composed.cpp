@@ -1,13 +1,13 @@
 // The engine of operators that are made of other operators of the device.
 //
-// A row's properties, besides those that every row may have (engine.h):
+// A definition's properties, besides those that every definition may have (engine.h):
 //
 //   body        a function of the overload's arguments (without those of out=) by their names, as
 //               many of them as it wants: in Python, or the name of one in C++
-//               (OUTBOARD_ROW_FUNCTION in device_kernels/rows/row.h). It returns the results of the
-//               functional form, or a tuple of them. It may decline the call before it writes to an
-//               argument: afterwards that raises RuntimeError, since another kernel would write a
-//               second time
+//               (OUTBOARD_COMPOSED_BODY in device_kernels/definitions/definition.h). It returns the
+//               results of the functional form, or a tuple of them. It may decline the call before
+//               it writes to an argument: afterwards that raises RuntimeError, since another kernel
+//               would write a second time
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   meta        as of the engine `template`: a functional overload whose meta function checks the
 //               call
@@ -35,8 +35,8 @@
 #include "device_kernels/composed/write_watch.h"
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/rows/meta_call.h"
-#include "device_kernels/rows/numbers.h"
+#include "device_kernels/definitions/meta_call.h"
+#include "device_kernels/definitions/numbers.h"
 #include "device_kernels/template/reported_fault.h"
 #include "tensors/empty.h"
 #include "transfer/copy.h"
@@ -45,7 +45,7 @@ namespace outboard {
 
 class ComposedKernel final : public EngineKernel {
  public:
-  ComposedKernel(const Row& row, const c10::FunctionSchema& schema);
+  ComposedKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -62,10 +62,10 @@ class ComposedKernel final : public EngineKernel {
 
   // What the body gets: arguments by their places in the overload, and behind all of them results.
   std::vector<size_t> places_;
-  RowFunction::Arguments parameters_;
-  RowFunction::Arguments returns_;
+  ComposedBody::Arguments parameters_;
+  ComposedBody::Arguments returns_;
   size_t inputs_ = 0;  // arguments of the overload without those of out=
-  const Row::Function body_;
+  const Definition::Function body_;
   const uint64_t dtypes_;
   const std::string casts_;
   const bool cpu_arguments_;
@@ -106,18 +106,18 @@ bool all_tensors(const c10::IValue& value, const Function& holds) {
 
 }  // namespace
 
-ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema),
-      body_(row.function("body")),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-      casts_(row.text("casts")),
-      cpu_arguments_(row.flag("cpu_arguments")),
+ComposedKernel::ComposedKernel(const Definition& definition, const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema),
+      body_(definition.function("body")),
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+      casts_(definition.text("casts")),
+      cpu_arguments_(definition.flag("cpu_arguments")),
       number_arguments_(number_arguments(overload_)),
-      fault_(row.text("reports"), overload_.name()),
-      writes_(!row.texts("results").empty()) {
+      fault_(definition.text("reports"), overload_.name()),
+      writes_(!definition.texts("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
-  const std::vector<std::string>& results = row.texts("results");
+  const std::vector<std::string>& results = definition.texts("results");
   TORCH_CHECK_VALUE(body_ != nullptr, "the definition of ", overload_.name(), " has no body");
   for (const std::string& name : body_->parameters) {
     const int place = overload_.find(name);
@@ -138,7 +138,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
     const c10::AliasInfo* alias = overload_.argument(static_cast<int>(i)).alias_info();
     writes_arguments_ |= alias != nullptr && alias->isWrite();
   }
-  meta_ = MetaCall::of(row, overload_);
+  meta_ = MetaCall::of(definition, overload_);
   TORCH_CHECK_VALUE(!writes_ || meta_ != nullptr, "the definition of ", overload_.name(),
                     " names results without a Meta kernel that makes them");
 }

@@ -1,7 +1,7 @@
 // The engine of convolutions in 1 to 3 dimensions, transposed ones and backwards included: products
 // of matrices (product_program.h) one of which is made of patches of an image while it is packed.
 //
-// A row's properties are those of convolution_call.h and
+// A definition's properties are those of convolution_call.h and
 //   source, planes, groups  texts as those of ConvolutionPasses
 #include <ATen/ops/sum.h>
 
@@ -19,7 +19,7 @@ namespace outboard {
 
 class ConvolutionKernel final : public EngineKernel {
  public:
-  ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema);
+  ConvolutionKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -31,11 +31,13 @@ class ConvolutionKernel final : public EngineKernel {
   const ConvolutionPasses passes_;
 };
 
-ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema),
-      call_(row, overload_),
-      passes_(ProductProgram::keep(row.text("source")), ProductProgram::keep(row.text("planes")),
-              ProductProgram::keep(row.text("groups"))) {}
+ConvolutionKernel::ConvolutionKernel(const Definition& definition,
+                                     const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema),
+      call_(definition, overload_),
+      passes_(ProductProgram::keep(definition.text("source")),
+              ProductProgram::keep(definition.text("planes")),
+              ProductProgram::keep(definition.text("groups"))) {}
 
 bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;

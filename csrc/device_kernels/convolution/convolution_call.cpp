@@ -75,11 +75,11 @@ c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
   return sizes;
 }
 
-ConvolutionCall::ConvolutionCall(const Row& row, const Overload& overload)
+ConvolutionCall::ConvolutionCall(const Definition& definition, const Overload& overload)
     : overload_(overload),
-      backward_(row.flag("backward")),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes"))),
-      plain_dtypes_(static_cast<uint64_t>(row.integer("plain_dtypes"))),
+      backward_(definition.flag("backward")),
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes"))),
+      plain_dtypes_(static_cast<uint64_t>(definition.integer("plain_dtypes"))),
       input_(overload_.index("input")),
       weight_(overload_.index("weight")),
       stride_(overload_.index("stride")),

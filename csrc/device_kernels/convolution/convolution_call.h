@@ -1,7 +1,7 @@
 // What a call of `convolution` or of its backward asks for, read from the stack and looked at, for
 // engines that compute it.
 //
-// Properties of their rows:
+// Properties of their definitions:
 //   backward  the overload is a backward; otherwise it has the arguments of `convolution`
 //   dtypes    bits of the dtypes that are served
 //   plain_dtypes
@@ -14,8 +14,8 @@
 
 #include <array>
 
-#include "device_kernels/rows/overload.h"
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/definitions/definition.h"
 
 namespace outboard {
 
@@ -53,13 +53,13 @@ struct ConvolutionOperands {
 
 class ConvolutionCall {
  public:
-  // `overload` outlives it. Raises ValueError for a row that makes no sense.
-  ConvolutionCall(const Row& row, const Overload& overload);
+  // `overload` outlives it. Raises ValueError for a definition that makes no sense.
+  ConvolutionCall(const Definition& definition, const Overload& overload);
 
   bool backward() const noexcept { return backward_; }
 
-  // Returns false for a call that is to be declined: a dtype that the row does not serve, an empty
-  // operand, a mistake.
+  // Returns false for a call that is to be declined: a dtype that the definition does not serve, an
+  // empty operand, a mistake.
   bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
             ConvolutionOperands& operands) const;
 

@@ -1,4 +1,4 @@
-// Numbers in expressions of rows (device_kernels/expressions/expression.h): integers of 64 bits or
+// Numbers of operator definitions (device_kernels/expressions/expression.h): integers of 64 bits or
 // doubles, as Python has int and float.
 //
 // Integers are computed exactly. What does not fit into 64 bits, a division by the integer zero and
@@ -72,7 +72,7 @@ struct ParsedNumber {
 OUTBOARD_API std::optional<ParsedNumber> parse_number(std::string_view text);
 // The real that the whole of a text is, also "-inf" and "nan"; none where it is no number.
 OUTBOARD_API std::optional<double> parse_real(std::string_view text);
-// The same of a property of a row; raises ValueError where that is no number.
+// The same of a property of a definition; raises ValueError where that is no number.
 OUTBOARD_API double read_real(const std::string& text);
 
 }  // namespace outboard

@@ -1,6 +1,6 @@
 // The Fourier engine: discrete Fourier transforms along any dimensions, of any length.
 //
-// A row's properties:
+// A definition's properties:
 //   kind     "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
 //            (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the root
 //            of the number of elements of a transform, 2: by that number)
@@ -27,7 +27,7 @@ namespace outboard {
 
 class FourierKernel final : public EngineKernel {
  public:
-  FourierKernel(const Row& row, const c10::FunctionSchema& schema);
+  FourierKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -62,9 +62,9 @@ constexpr int64_t kLongest = int64_t{1} << 30;  // squares of places must fit in
 
 }  // namespace
 
-FourierKernel::FourierKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema), source_(row.text("source")) {
-  const std::string kind = row.one_of("kind", {"complex", "from_real", "to_real"});
+FourierKernel::FourierKernel(const Definition& definition, const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema), source_(definition.text("source")) {
+  const std::string kind = definition.one_of("kind", {"complex", "from_real", "to_real"});
   kind_ = kind == "complex"     ? Kind::kComplex
           : kind == "from_real" ? Kind::kFromReal
                                 : Kind::kToReal;

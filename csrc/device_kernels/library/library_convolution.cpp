@@ -1,5 +1,5 @@
 // The engine of convolutions by the driver's library, in 1 to 3 dimensions, transposed ones and
-// backwards included. A row's properties are those of convolution_call.h.
+// backwards included. A definition's properties are those of convolution_call.h.
 #include <ATen/ops/add.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/sum.h>
@@ -16,7 +16,7 @@ namespace outboard {
 
 class LibraryConvolutionKernel final : public EngineKernel {
  public:
-  LibraryConvolutionKernel(const Row& row, const c10::FunctionSchema& schema);
+  LibraryConvolutionKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
   bool calls_library() const noexcept override { return true; }
 
@@ -82,9 +82,9 @@ bool convolve(const ConvolutionGeometry& geometry, const Pass& pass, const at::T
 
 }  // namespace
 
-LibraryConvolutionKernel::LibraryConvolutionKernel(const Row& row,
+LibraryConvolutionKernel::LibraryConvolutionKernel(const Definition& definition,
                                                    const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema), call_(row, overload_) {}
+    : EngineKernel(definition, schema), call_(definition, overload_) {}
 
 bool LibraryConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;

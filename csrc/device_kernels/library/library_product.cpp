@@ -1,7 +1,7 @@
 // The engine of matrix products by the driver's library: alpha * left @ right + beta * added, of
 // matrices, vectors and batches of matrices in any strides.
 //
-// A row's properties are those of product_call.h and
+// A definition's properties are those of product_call.h and
 //   gelu_flag         name of an argument: true for GELU of the result, false for ReLU; "" where
 //                     there is no activation
 //   resizes_silently  an output of another size is resized without a warning
@@ -21,7 +21,7 @@ namespace outboard {
 
 class LibraryProductKernel final : public EngineKernel {
  public:
-  LibraryProductKernel(const Row& row, const c10::FunctionSchema& schema);
+  LibraryProductKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
   bool calls_library() const noexcept override { return true; }
 
@@ -69,11 +69,14 @@ uint32_t bias_dimension_of(const ob_tensor& added) {
 
 }  // namespace
 
-LibraryProductKernel::LibraryProductKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema),
-      call_(row, overload_),
-      gelu_flag_(row.text("gelu_flag").empty() ? -1 : overload_.index(row.text("gelu_flag"))),
-      resizes_silently_(row.flag("resizes_silently")) {}
+LibraryProductKernel::LibraryProductKernel(const Definition& definition,
+                                           const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema),
+      call_(definition, overload_),
+      gelu_flag_(definition.text("gelu_flag").empty()
+                     ? -1
+                     : overload_.index(definition.text("gelu_flag"))),
+      resizes_silently_(definition.flag("resizes_silently")) {}
 
 bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;

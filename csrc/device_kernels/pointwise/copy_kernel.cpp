@@ -8,7 +8,7 @@
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/copy_together.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/rows/overload.h"
+#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "device_kernels/expressions/expression_number.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/rows/numbers.h"
+#include "device_kernels/definitions/numbers.h"
 #include "runtime/driver/device.h"
 #include "tensors/empty.h"
 #include "torch_version.h"
@@ -69,8 +69,8 @@ at::Scalar absent_value(const std::string& text, ScalarType dtype) {
   }
 }
 
-PointwiseSource::Result result_of(const Row& row) {
-  const std::string text = row.one_of("result", {"value", "mask", "real"});
+PointwiseSource::Result result_of(const Definition& definition) {
+  const std::string text = definition.one_of("result", {"value", "mask", "real"});
   return text == "mask"   ? PointwiseSource::Result::kMask
          : text == "real" ? PointwiseSource::Result::kReal
                           : PointwiseSource::Result::kValue;
@@ -126,35 +126,38 @@ bool is_list(const Overload& overload, const std::string& argument) {
   return index >= 0 && overload.argument(index).type()->kind() == c10::TypeKind::ListType;
 }
 
-PointwiseExpression expression_of(const Row& row, const Overload& overload) {
+PointwiseExpression expression_of(const Definition& definition, const Overload& overload) {
   PointwiseExpression expression;
-  const auto& names = row.has("names") ? row.texts("names") : row.texts("operands");
+  const auto& names =
+      definition.has("names") ? definition.texts("names") : definition.texts("operands");
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto& arguments = row.texts("operands");
+    const auto& arguments = definition.texts("operands");
     const bool common = i < arguments.size() && !is_list(overload, arguments[i]);
     expression.operands.push_back(
-        {names[i], contains(row.texts("masks"), names[i]), /*uniform=*/false, common});
+        {names[i], contains(definition.texts("masks"), names[i]), /*uniform=*/false, common});
   }
-  expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
-  for (const std::string& argument : row.texts("scalars")) {
+  expression.scalars = definition.has("scalar_names") ? definition.texts("scalar_names")
+                                                      : definition.texts("scalars");
+  for (const std::string& argument : definition.texts("scalars")) {
     expression.listed_scalars.push_back(is_list(overload, argument));
   }
-  expression.results = row.texts("expressions");
-  expression.kind = result_of(row);
-  expression.scalar = row.flag("scalar");
-  if (const std::string& divisor = row.text("divisor"); !divisor.empty()) {
+  expression.results = definition.texts("expressions");
+  expression.kind = result_of(definition);
+  expression.scalar = definition.flag("scalar");
+  if (const std::string& divisor = definition.text("divisor"); !divisor.empty()) {
     const auto found = std::find(names.begin(), names.end(), divisor);
     TORCH_CHECK_VALUE(found != names.end(), "'", divisor, "' is none of the operands");
     expression.divisor = static_cast<size_t>(found - names.begin());
-    expression.operation = row.overloads.empty() ? "an operator" : row.overloads[0];
+    expression.operation = definition.overloads.empty() ? "an operator" : definition.overloads[0];
   }
   return expression;
 }
 
 }  // namespace
 
-PointwiseKernel::Types PointwiseKernel::types_of(const Row& row) {
-  const std::string text = row.one_of("types", {"promote", "float", "complex", "self", "same"});
+PointwiseKernel::Types PointwiseKernel::types_of(const Definition& definition) {
+  const std::string text =
+      definition.one_of("types", {"promote", "float", "complex", "self", "same"});
   return text == "float"     ? Types::kFloat
          : text == "complex" ? Types::kComplex
          : text == "self"    ? Types::kSelf
@@ -162,50 +165,53 @@ PointwiseKernel::Types PointwiseKernel::types_of(const Row& row) {
                              : Types::kPromote;
 }
 
-PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema),
-      result_(result_of(row)),
-      types_(types_of(row)),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-      any_output_(row.flag("any_output")),
-      same_output_(row.flag("same_output")),
-      may_overlap_(row.flag("may_overlap")),
-      resizes_silently_(row.flag("resizes_silently")),
-      strict_(row.flag("strict")),
-      rounded_(row.flag("rounded")),
-      some_scalar_(row.flag("some_scalar")),
-      launcher_(expression_of(row, overload_)) {
-  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
-  const PointwiseExpression expression = expression_of(row, overload_);
-  const auto& scalars = row.texts("scalars");
-  row.ask("scalar_names");
+PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema),
+      result_(result_of(definition)),
+      types_(types_of(definition)),
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+      any_output_(definition.flag("any_output")),
+      same_output_(definition.flag("same_output")),
+      may_overlap_(definition.flag("may_overlap")),
+      resizes_silently_(definition.flag("resizes_silently")),
+      strict_(definition.flag("strict")),
+      rounded_(definition.flag("rounded")),
+      some_scalar_(definition.flag("some_scalar")),
+      launcher_(expression_of(definition, overload_)) {
+  if (const std::string& name = definition.text("meta"); !name.empty())
+    meta_.emplace(name, overload_);
+  const PointwiseExpression expression = expression_of(definition, overload_);
+  const auto& scalars = definition.texts("scalars");
+  definition.ask("scalar_names");
   TORCH_CHECK_VALUE(expression.scalars.size() == scalars.size(),
                     "there are not as many scalars as names of them");
-  row.check_names("promoting", expression.scalars);
-  row.check_names("absent", expression.scalars);
-  for (const auto& [name, text] : row.dictionary("absent")) absent_value(text, ScalarType::Float);
-  row.check_names("masks", row.has("names") ? row.texts("names") : row.texts("operands"));
-  const auto& arguments = row.texts("operands");
-  row.ask("names");
+  definition.check_names("promoting", expression.scalars);
+  definition.check_names("absent", expression.scalars);
+  for (const auto& [name, text] : definition.dictionary("absent"))
+    absent_value(text, ScalarType::Float);
+  definition.check_names(
+      "masks", definition.has("names") ? definition.texts("names") : definition.texts("operands"));
+  const auto& arguments = definition.texts("operands");
+  definition.ask("names");
   TORCH_CHECK_VALUE(expression.operands.size() == arguments.size(),
                     "there are not as many operands as names of them");
-  for (const std::string& argument : row.texts("operands")) {
+  for (const std::string& argument : definition.texts("operands")) {
     overload_.index(argument);
     lists_ = lists_ || is_list(overload_, argument);
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
   }
-  const size_t expressions = row.texts("expressions").size();
+  const size_t expressions = definition.texts("expressions").size();
   TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
                     expressions, " expressions, and the operator has ", overload_.result_count(),
                     " results");
-  const auto& absent = row.dictionary("absent");
+  const auto& absent = definition.dictionary("absent");
   for (size_t i = 0; i < scalars.size(); ++i) {
     const auto value = absent.find(expression.scalars[i]);
     scalars_.push_back({overload_.find(scalars[i]), value != absent.end() ? value->second : "",
-                        contains(row.texts("promoting"), expression.scalars[i])});
-    if (value == absent.end()) overload_.index(row.texts("scalars")[i]);
+                        contains(definition.texts("promoting"), expression.scalars[i])});
+    if (value == absent.end()) overload_.index(definition.texts("scalars")[i]);
   }
 }
 

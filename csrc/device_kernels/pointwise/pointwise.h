@@ -1,7 +1,7 @@
 // The pointwise engine: an expression of scalar functions over broadcast operands, as a kernel for
 // each combination of dtypes and each class of layouts that calls bring.
 //
-// A row's properties:
+// A definition's properties:
 //   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
 //                of either: then the expression is computed for each element
 //   names        what the expressions call them (default: as in the schema)
@@ -41,14 +41,14 @@
 #include <vector>
 
 #include "device_kernels/engine.h"
-#include "device_kernels/rows/meta_call.h"
+#include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
 
 namespace outboard {
 
 class PointwiseKernel final : public EngineKernel {
  public:
-  PointwiseKernel(const Row& row, const c10::FunctionSchema& schema);
+  PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -74,7 +74,7 @@ class PointwiseKernel final : public EngineKernel {
   void configure(const Call& call, at::TensorIteratorConfig& config) const;
   bool takes(const Call& call, const at::TensorIteratorBase& iterator) const;
   c10::SmallVector<at::Scalar, 8> numbers_of(const Call& call) const;
-  static Types types_of(const Row& row);
+  static Types types_of(const Definition& definition);
   bool execute(const Call& call, c10::SmallVectorImpl<at::Tensor>& results);
   bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);

@@ -1,7 +1,7 @@
 // The engine `pointwise_lists`: expressions over lists of tensors that are updated in place, as in
 // fused optimizers.
 //
-// A row's properties:
+// A definition's properties:
 //   lists        names of arguments that are lists of tensors, of one length
 //   common       names of arguments that are tensors of one element, the same for all
 //   names        what the expressions call elements of `lists` and `common` (default: as in the
@@ -26,63 +26,67 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/rows/numbers.h"
+#include "device_kernels/definitions/numbers.h"
 
 namespace outboard {
 namespace {
 
-bool contains(const Row& row, const char* property, const std::string& name) {
-  if (!row.has(property)) return false;
-  const auto names = row.texts(property);
+bool contains(const Definition& definition, const char* property, const std::string& name) {
+  if (!definition.has(property)) return false;
+  const auto names = definition.texts(property);
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::vector<std::string> names_of(const Row& row) {
-  if (row.has("names")) return row.texts("names");
-  std::vector<std::string> names = row.texts("lists");
-  for (const std::string& name : row.texts("common")) names.push_back(name);
+std::vector<std::string> names_of(const Definition& definition) {
+  if (definition.has("names")) return definition.texts("names");
+  std::vector<std::string> names = definition.texts("lists");
+  for (const std::string& name : definition.texts("common")) names.push_back(name);
   return names;
 }
 
-PointwiseExpression list_expression(const Row& row) {
+PointwiseExpression list_expression(const Definition& definition) {
   PointwiseExpression expression;
-  for (const std::string& name : names_of(row)) {
+  for (const std::string& name : names_of(definition)) {
     expression.operands.push_back({name});
-    expression.operands.back().uniform = contains(row, "uniform", name);
-    expression.operands.back().common = expression.operands.size() > row.texts("lists").size();
+    expression.operands.back().uniform = contains(definition, "uniform", name);
+    expression.operands.back().common =
+        expression.operands.size() > definition.texts("lists").size();
   }
-  expression.condition = row.text("flag_if");
-  if (row.has("once")) {
-    for (const auto& [name, text] : row.dictionary("once"))
+  expression.condition = definition.text("flag_if");
+  if (definition.has("once")) {
+    for (const auto& [name, text] : definition.dictionary("once"))
       expression.once.emplace_back(name, text);
   }
-  expression.scalars = row.texts("scalars");
-  for (const auto& [name, node] : row.named_integers("derived")) {
+  expression.scalars = definition.texts("scalars");
+  for (const auto& [name, node] : definition.named_integers("derived")) {
     expression.scalars.push_back(name);
   }
   expression.listed_scalars.resize(expression.scalars.size(), false);
-  expression.results = row.texts("expressions");
+  expression.results = definition.texts("expressions");
   return expression;
 }
 
 class PointwiseListsKernel final : public EngineKernel {
  public:
-  PointwiseListsKernel(const Row& row, const c10::FunctionSchema& schema)
-      : EngineKernel(row, schema),
-        dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-        launcher_(list_expression(row)) {
-    const PointwiseExpression expression = list_expression(row);
-    for (const std::string& list : row.texts("lists")) lists_.push_back(overload_.index(list));
-    for (const std::string& name : row.texts("common")) common_.push_back(overload_.index(name));
-    if (const std::string& flag = row.text("flag"); !flag.empty()) flag_ = overload_.index(flag);
+  PointwiseListsKernel(const Definition& definition, const c10::FunctionSchema& schema)
+      : EngineKernel(definition, schema),
+        dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+        launcher_(list_expression(definition)) {
+    const PointwiseExpression expression = list_expression(definition);
+    for (const std::string& list : definition.texts("lists"))
+      lists_.push_back(overload_.index(list));
+    for (const std::string& name : definition.texts("common"))
+      common_.push_back(overload_.index(name));
+    if (const std::string& flag = definition.text("flag"); !flag.empty())
+      flag_ = overload_.index(flag);
     TORCH_CHECK_VALUE(flag_ >= 0 || expression.condition.empty(), "it has a condition and no flag");
-    for (const std::string& scalar : row.texts("scalars")) {
+    for (const std::string& scalar : definition.texts("scalars")) {
       scalars_.push_back(overload_.index(scalar));
     }
-    for (const auto& [name, node] : row.named_integers("derived")) {
-      derived_.push_back(row.graph->checked(node));
+    for (const auto& [name, node] : definition.named_integers("derived")) {
+      derived_.push_back(definition.graph->checked(node));
     }
-    for (const std::string& output : row.texts("outputs")) {
+    for (const std::string& output : definition.texts("outputs")) {
       const auto found = std::find_if(expression.operands.begin(), expression.operands.end(),
                                       [&](const auto& operand) { return operand.name == output; });
       TORCH_CHECK_VALUE(found != expression.operands.end(), "it names '", output,
@@ -92,7 +96,7 @@ class PointwiseListsKernel final : public EngineKernel {
     TORCH_CHECK_VALUE(!outputs_.empty() && outputs_.size() == expression.results.size() &&
                           lists_.size() + common_.size() == expression.operands.size(),
                       "there are not as many expressions as outputs, or names as lists");
-    row.check_names("uniform", names_of(row));
+    definition.check_names("uniform", names_of(definition));
   }
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {

@@ -1,7 +1,7 @@
 // The engine of matrix products: alpha * left @ right + beta * added, of matrices, vectors and
 // batches of matrices in any strides.
 //
-// A row's properties are those of product_call.h and
+// A definition's properties are those of product_call.h and
 //   conjugates_left   the left operand of a complex product is conjugated
 //   resizes_silently  an output of another size is resized without a warning
 //   source            text of the kernels
@@ -26,7 +26,7 @@ namespace outboard {
 
 class MatrixProductKernel final : public EngineKernel {
  public:
-  MatrixProductKernel(const Row& row, const c10::FunctionSchema& schema);
+  MatrixProductKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -122,13 +122,14 @@ bool is_column_major(const at::Tensor& matrix) {
 
 }  // namespace
 
-MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema),
-      call_(row, overload_),
-      source_(ProductProgram::keep(row.text("source"))),
-      groups_(ProductProgram::keep(row.text("groups"))),
-      conjugates_left_(row.flag("conjugates_left")),
-      resizes_silently_(row.flag("resizes_silently")) {}
+MatrixProductKernel::MatrixProductKernel(const Definition& definition,
+                                         const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema),
+      call_(definition, overload_),
+      source_(ProductProgram::keep(definition.text("source"))),
+      groups_(ProductProgram::keep(definition.text("groups"))),
+      conjugates_left_(definition.flag("conjugates_left")),
+      resizes_silently_(definition.flag("resizes_silently")) {}
 
 bool MatrixProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;

@@ -61,8 +61,8 @@ int64_t& ProductSizes::of(char letter) {
 namespace {
 
 // A property whose letters name dimensions of the product. Raises ValueError for other letters.
-std::string dimensions_of(const Row& row, const std::string& property) {
-  const std::string& dimensions = row.text(property);
+std::string dimensions_of(const Definition& definition, const std::string& property) {
+  const std::string& dimensions = definition.text(property);
   ProductSizes known;
   for (const char letter : dimensions) known.of(letter);
   return dimensions;
@@ -70,18 +70,18 @@ std::string dimensions_of(const Row& row, const std::string& property) {
 
 }  // namespace
 
-ProductCall::ProductCall(const Row& row, const Overload& overload)
+ProductCall::ProductCall(const Definition& definition, const Overload& overload)
     : overload_(overload),
-      left_dimensions_(dimensions_of(row, "left_dimensions")),
-      right_dimensions_(dimensions_of(row, "right_dimensions")),
-      result_dimensions_(dimensions_of(row, "result_dimensions")),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes"))),
-      left_(overload_.index(row.text("left"))),
-      right_(overload_.index(row.text("right"))),
-      added_(row.text("added").empty() ? -1 : overload_.index(row.text("added"))),
+      left_dimensions_(dimensions_of(definition, "left_dimensions")),
+      right_dimensions_(dimensions_of(definition, "right_dimensions")),
+      result_dimensions_(dimensions_of(definition, "result_dimensions")),
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes"))),
+      left_(overload_.index(definition.text("left"))),
+      right_(overload_.index(definition.text("right"))),
+      added_(definition.text("added").empty() ? -1 : overload_.index(definition.text("added"))),
       alpha_(overload_.find("alpha")),
       beta_(overload_.find("beta")),
-      integral_scalars_(row.flag("integral_scalars")) {}
+      integral_scalars_(definition.flag("integral_scalars")) {}
 
 bool ProductCall::read_scalars(const torch::jit::Stack& stack, ScalarType dtype,
                                ProductScalars& scalars) const {

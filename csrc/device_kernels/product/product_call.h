@@ -1,7 +1,7 @@
 // What a call of an overload multiplies: operands, sizes and factors, read from the stack and
 // looked at, for engines that compute alpha * left @ right + beta * added.
 //
-// Properties of their rows:
+// Properties of their definitions:
 //   left, right            names of the operands
 //   left_dimensions        what the operands' dimensions are, as letters: b a batch, m rows of the
 //   right_dimensions       result, n its columns, k what is summed over
@@ -20,8 +20,8 @@
 #include <string>
 
 #include "device_kernels/product/product_program.h"
-#include "device_kernels/rows/overload.h"
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/definitions/definition.h"
 
 namespace outboard {
 
@@ -44,10 +44,10 @@ struct ProductOperands {
 
 class ProductCall {
  public:
-  // `overload` outlives it. Raises ValueError for a row that makes no sense.
-  ProductCall(const Row& row, const Overload& overload);
+  // `overload` outlives it. Raises ValueError for a definition that makes no sense.
+  ProductCall(const Definition& definition, const Overload& overload);
 
-  // Returns false for a call that is to be declined: a dtype that the row does not serve, a
+  // Returns false for a call that is to be declined: a dtype that the definition does not serve, a
   // mistake, an output that overlaps what is read. Afterwards nothing but dtypes that do not fit
   // the output can be wrong with the call. Operands may be conjugated.
   bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
@@ -77,7 +77,7 @@ class ProductCall {
 
 // Strides of a tensor whose dimensions have these letters; 0 for a dimension that it lacks, or that
 // has size 1.
-ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char row,
+ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char definition,
                           char column);
 
 }  // namespace outboard

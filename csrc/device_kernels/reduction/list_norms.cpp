@@ -1,7 +1,7 @@
 // The engine `list_norms`: norms of the tensors of a list, two launches for as many tensors as the
 // arguments of a kernel have room for.
 //
-// A row's properties:
+// A definition's properties:
 //   kernels  the text (list_norms.cl)
 //   dtypes   bits of the dtypes that are served
 //
@@ -94,10 +94,10 @@ Kernels make_kernels(const Key& key, const std::string& text) {
 
 class ListNorms final : public EngineKernel {
  public:
-  ListNorms(const Row& row, const c10::FunctionSchema& schema)
-      : EngineKernel(row, schema),
-        text_(row.text("kernels")),
-        dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))) {}
+  ListNorms(const Definition& definition, const c10::FunctionSchema& schema)
+      : EngineKernel(definition, schema),
+        text_(definition.text("kernels")),
+        dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {}
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
     const std::vector<at::Tensor> tensors = overload_.read(*stack, 0).toTensorVector();

@@ -91,43 +91,43 @@ struct ReductionKernel::Call {
   c10::SmallVector<at::Scalar, 2> scalars;
 };
 
-ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema),
-      types_(row.one_of("types", {"same", "promote", "float", "test"})),
+ReductionKernel::ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema),
+      types_(definition.one_of("types", {"same", "promote", "float", "test"})),
       dim_(overload_.find("dim")),
       keepdim_(overload_.find("keepdim")),
       dtype_(overload_.find("dtype")),
-      ordered_(row.flag("ordered")),
-      all_if_empty_(row.flag("all_if_empty")),
-      widens_(row.flag("widens")),
-      empty_(row.text("empty")),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-      kernels_(row.text("source")) {
-  description_.fields = row.texts("state");
-  description_.initial = row.text("initial");
-  description_.step = row.text("step");
-  description_.merge = row.text("merge");
-  description_.results = row.texts("results");
+      ordered_(definition.flag("ordered")),
+      all_if_empty_(definition.flag("all_if_empty")),
+      widens_(definition.flag("widens")),
+      empty_(definition.text("empty")),
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+      kernels_(definition.text("source")) {
+  description_.fields = definition.texts("state");
+  description_.initial = definition.text("initial");
+  description_.step = definition.text("step");
+  description_.merge = definition.text("merge");
+  description_.results = definition.texts("results");
   const size_t count = description_.results.size();
-  const auto& indices = row.texts("indices");
+  const auto& indices = definition.texts("indices");
   for (size_t k = 0; k < count; ++k) {
     description_.indices.push_back(k < indices.size() && indices[k] == "True");
   }
-  row.check_names("indices", {"True", "False"});
-  if (!empty_.empty()) read_real(row.text("empty"));
+  definition.check_names("indices", {"True", "False"});
+  if (!empty_.empty()) read_real(definition.text("empty"));
   TORCH_CHECK_VALUE(
-      row.texts("results").size() == overload_.result_count() && count >= 1 && count <= 2,
+      definition.texts("results").size() == overload_.result_count() && count >= 1 && count <= 2,
       "there are ", count, "; one or two are possible, as many as the overload returns");
-  description_.parameters = row.texts("scalars");
+  description_.parameters = definition.texts("scalars");
   for (const std::string& name : description_.parameters) scalars_.push_back(overload_.index(name));
-  row.check_names("absent", description_.parameters);
-  const auto& absent = row.dictionary("absent");
+  definition.check_names("absent", description_.parameters);
+  const auto& absent = definition.dictionary("absent");
   for (const auto& [name, value] : absent) read_real(value);
   for (const std::string& name : description_.parameters) {
     const auto value = absent.find(name);
     absent_.push_back(value != absent.end() ? value->second : "");
   }
-  if (const std::string& name = row.text("exceeds"); !name.empty()) {
+  if (const std::string& name = definition.text("exceeds"); !name.empty()) {
     const auto& names = description_.parameters;
     const auto found = std::find(names.begin(), names.end(), name);
     TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the scalars");

@@ -1,7 +1,7 @@
 // The reduction engine: a state per result that starts as an identity, takes one element after the
 // other, merges with other states and at last gives results.
 //
-// A row's properties:
+// A definition's properties:
 //   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
 //   initial, step, merge
 //                statements in OpenCL C that hold for scalars and vectors alike: on `s`, on `s`
@@ -42,7 +42,7 @@ namespace outboard {
 
 class ReductionKernel final : public EngineKernel {
  public:
-  ReductionKernel(const Row& row, const c10::FunctionSchema& schema);
+  ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:

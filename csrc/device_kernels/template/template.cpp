@@ -1,15 +1,15 @@
 #include "device_kernels/template/template.h"
 
-// How a row becomes a kernel template's description. What calls do with it: template_call.cpp.
+// How a definition becomes a kernel template. What calls do with it: template_call.cpp.
 
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <map>
 
-#include "device_kernels/rows/dtype_names.h"
+#include "device_kernels/definitions/dtype_names.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/rows/numbers.h"
+#include "device_kernels/definitions/numbers.h"
 
 namespace outboard {
 
@@ -19,7 +19,7 @@ int TemplateKernel::tensor_index(const std::string& name) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].name == name) return static_cast<int>(i);
   }
-  TORCH_CHECK_VALUE(false, "it names the tensor '", name, "', which the row does not list");
+  TORCH_CHECK_VALUE(false, "it names the tensor '", name, "', which the definition does not list");
 }
 
 void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
@@ -47,59 +47,61 @@ int TemplateKernel::node_of_name(const std::string& name) const {
   return -1;
 }
 
-std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Row& row,
+std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Definition& definition,
                                                                const char* property) {
   std::vector<Named> result;
-  for (const auto& [name, node] : row.named_integers(property)) {
-    result.push_back({name, row.graph->checked(node)});
+  for (const auto& [name, node] : definition.named_integers(property)) {
+    result.push_back({name, definition.graph->checked(node)});
   }
   return result;
 }
 
-TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema)
-    : EngineKernel(row, schema, /*own_conditions=*/true),
-      location_(row.location),
-      source_(row.text("source")),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-      vectors_(row.flag("vectors")),
-      resizes_silently_(row.flag("resizes_silently")),
+TemplateKernel::TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema)
+    : EngineKernel(definition, schema, /*own_conditions=*/true),
+      location_(definition.location),
+      source_(definition.text("source")),
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+      vectors_(definition.flag("vectors")),
+      resizes_silently_(definition.flag("resizes_silently")),
       number_arguments_(number_arguments(overload_)),
-      lanes_(row.node("lanes")),
-      random_(row.node("random")),
+      lanes_(definition.node("lanes")),
+      random_(definition.node("random")),
       group_lanes_(node_of_name("group_lanes")),
       deterministic_(node_of_name("deterministic")),
       processors_(node_of_name("processors")),
       matrix_units_(node_of_name("matrix_units")),
       generator_(overload_.find("generator")),
-      fault_(row.text("reports"), overload_.name()) {
-  read_operands(row);
-  read_made_tensors(row);
-  for (const std::string& name : row.texts("moves")) tensors_[tensor_index(name)].items = true;
-  for (const std::string& name : row.texts("strided")) tensors_[tensor_index(name)].strided = true;
-  if (const std::string& name = row.text("compute"); !name.empty()) {
+      fault_(definition.text("reports"), overload_.name()) {
+  read_operands(definition);
+  read_made_tensors(definition);
+  for (const std::string& name : definition.texts("moves"))
+    tensors_[tensor_index(name)].items = true;
+  for (const std::string& name : definition.texts("strided"))
+    tensors_[tensor_index(name)].strided = true;
+  if (const std::string& name = definition.text("compute"); !name.empty()) {
     const auto dtype = dtype_named(name);
     compute_ = dtype.value_or(ScalarType::Undefined);
     if (!dtype.has_value()) compute_of_ = static_cast<size_t>(tensor_index(name));
   }
-  for (const std::string& name : row.texts("scalars")) {
+  for (const std::string& name : definition.texts("scalars")) {
     scalars_.push_back(overload_.index(name));
     scalar_names_.push_back(name);
   }
-  numbers_ = named_nodes(row, "numbers");
-  reals_ = named_nodes(row, "reals");
-  lists_ = named_nodes(row, "lists");
-  constants_ = named_nodes(row, "constants");
-  read_launches(row);
-  meta_ = MetaCall::of(row, overload_);
+  numbers_ = named_nodes(definition, "numbers");
+  reals_ = named_nodes(definition, "reals");
+  lists_ = named_nodes(definition, "lists");
+  constants_ = named_nodes(definition, "constants");
+  read_launches(definition);
+  meta_ = MetaCall::of(definition, overload_);
 }
 
-void TemplateKernel::read_operands(const Row& row) {
-  const auto& optional = row.texts("optional");
+void TemplateKernel::read_operands(const Definition& definition) {
+  const auto& optional = definition.texts("optional");
   std::map<std::string, int> values;
-  for (const auto& [name, node] : row.named_integers("values")) {
-    values[name] = row.graph->checked(node);
+  for (const auto& [name, node] : definition.named_integers("values")) {
+    values[name] = definition.graph->checked(node);
   }
-  for (const std::string& name : row.texts("operands")) {
+  for (const std::string& name : definition.texts("operands")) {
     Tensor tensor;
     tensor.name = name;
     tensor.argument = overload_.find(name);
@@ -116,19 +118,19 @@ void TemplateKernel::read_operands(const Row& row) {
       unread_.push_back(i);
     }
   }
-  row.check_names("accepts", row.texts("operands"));
-  for (const auto& [name, dtypes] : row.named_integers("accepts")) {
+  definition.check_names("accepts", definition.texts("operands"));
+  for (const auto& [name, dtypes] : definition.named_integers("accepts")) {
     tensors_[tensor_index(name)].accepts = static_cast<uint64_t>(dtypes);
   }
 }
 
-void TemplateKernel::read_made_tensors(const Row& row) {
-  const auto& results = row.texts("results");
+void TemplateKernel::read_made_tensors(const Definition& definition) {
+  const auto& results = definition.texts("results");
   TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "it has ", results.size(),
                     " results, the overload ", overload_.result_count());
-  const auto& dtypes = row.dictionary("result_dtypes");
+  const auto& dtypes = definition.dictionary("result_dtypes");
   for (const char* property : {"results", "temporaries"}) {
-    for (const std::string& name : row.texts(property)) {
+    for (const std::string& name : definition.texts(property)) {
       Tensor tensor;
       tensor.name = name;
       tensor.name_node = node_of_name(c10::str(property, ".", name));
@@ -138,8 +140,8 @@ void TemplateKernel::read_made_tensors(const Row& row) {
     }
   }
   const auto set_nodes = [&](const char* property, int Tensor::* member) {
-    for (const auto& [name, node] : row.named_integers(property)) {
-      tensors_[tensor_index(name)].*member = row.graph->checked(node);
+    for (const auto& [name, node] : definition.named_integers(property)) {
+      tensors_[tensor_index(name)].*member = definition.graph->checked(node);
     }
   };
   set_nodes("sizes", &Tensor::sizes);
@@ -147,28 +149,28 @@ void TemplateKernel::read_made_tensors(const Row& row) {
   set_nodes("wanted", &Tensor::wanted);
   set_nodes("initial", &Tensor::initial);
   const auto set_operands = [&](const char* property, int Tensor::* member) {
-    for (const auto& [name, operand] : row.dictionary(property)) {
+    for (const auto& [name, operand] : definition.dictionary(property)) {
       tensors_[tensor_index(name)].*member = tensor_index(operand);
     }
   };
   set_operands("like", &Tensor::like);
   set_operands("memory_formats", &Tensor::memory_format);
   set_operands("starts_as", &Tensor::starts_as);
-  for (const auto& [name, tensor] : row.dictionary("reads")) {
+  for (const auto& [name, tensor] : definition.dictionary("reads")) {
     reads_.push_back({tensor_index(tensor), node_of_name(name)});
   }
 }
 
-void TemplateKernel::read_launches(const Row& row) {
-  const auto& kernels = row.texts("kernels");
-  const std::vector<int> items = row.nodes("items");
-  const std::vector<int> when = row.nodes("when");
-  const std::vector<int> repeat = row.nodes("repeat");
-  const Row::Integers& groups = row.integers("groups");
+void TemplateKernel::read_launches(const Definition& definition) {
+  const auto& kernels = definition.texts("kernels");
+  const std::vector<int> items = definition.nodes("items");
+  const std::vector<int> when = definition.nodes("when");
+  const std::vector<int> repeat = definition.nodes("repeat");
+  const Definition::Integers& groups = definition.integers("groups");
   for (size_t i = 0; i < kernels.size(); ++i) {
     launches_.push_back({kernels[i], items.at(i), when.at(i), repeat.at(i), groups.at(i) != 0});
   }
-  read_after_ = static_cast<size_t>(row.integer("read_after"));
+  read_after_ = static_cast<size_t>(definition.integer("read_after"));
 }
 
 OUTBOARD_ENGINE("template", TemplateKernel);

@@ -1,10 +1,11 @@
 // The template engine: kernels written in OpenCL C, and a description of what surrounds them: which
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
-// docs/definitions.md describes the properties of a row, in the order in which a call goes through
-// them: which calls it serves (template_operands.cpp), what it makes (template_results.cpp), what
-// kernels get besides tensors and scalars (template_source.cpp, template_launch.cpp), and what is
-// launched (template_launch.cpp). Those that every row may have: engine.h.
+// docs/definitions.md describes the properties of a definition, in the order in which a call goes
+// through them: which calls it serves (template_operands.cpp), what it makes
+// (template_results.cpp), what kernels get besides tensors and scalars (template_source.cpp,
+// template_launch.cpp), and what is launched (template_launch.cpp). Those that every definition may
+// have: engine.h.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@
 
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_table.h"
-#include "device_kernels/rows/meta_call.h"
+#include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/template/reported_fault.h"
 #include "device_kernels/template/template_source.h"
 #include "runtime/programs/launch.h"
@@ -24,7 +25,7 @@ namespace outboard {
 
 class TemplateKernel final : public EngineKernel {
  public:
-  TemplateKernel(const Row& row, const c10::FunctionSchema& schema);
+  TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -82,10 +83,10 @@ class TemplateKernel final : public EngineKernel {
   void set_dtype(Tensor& tensor, const std::string& text);
   // -1: the definition does not use the name.
   int node_of_name(const std::string& name) const;
-  static std::vector<Named> named_nodes(const Row& row, const char* property);
-  void read_operands(const Row& row);
-  void read_made_tensors(const Row& row);
-  void read_launches(const Row& row);
+  static std::vector<Named> named_nodes(const Definition& definition, const char* property);
+  void read_operands(const Definition& definition);
+  void read_made_tensors(const Definition& definition);
+  void read_launches(const Definition& definition);
 
   bool prepare(Call& call, const torch::jit::Stack& stack) const;
   bool take_operands(Call& call, const torch::jit::Stack& stack) const;
@@ -99,7 +100,7 @@ class TemplateKernel final : public EngineKernel {
   void initialize(Call& call, size_t tensor) const;
   at::ScalarType compute_dtype(const Call& call) const;
   const Kernels& kernels(const Call& call);
-  // What the launches need to know. False: the row's expressions cannot say that.
+  // What the launches need to know. False: the definition cannot say that.
   bool plan(Call& call, size_t first, size_t last) const;
   bool reserve_random(Call& call, const torch::jit::Stack& stack) const;
   void read_values(Call& call) const;

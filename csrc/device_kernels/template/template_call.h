@@ -1,4 +1,4 @@
-// One call of a row of the template engine, while it goes through the steps of template_call.cpp.
+// One call of a kernel template, while it goes through the steps of template_call.cpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>

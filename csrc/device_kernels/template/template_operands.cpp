@@ -1,11 +1,11 @@
-// First step of a call: whether the row serves it, and the dtypes of all tensors.
+// First step of a call: whether the definition serves it, and the dtypes of all tensors.
 #include <ATen/Context.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/rows/numbers.h"
+#include "device_kernels/definitions/numbers.h"
 #include "device_kernels/template/template_call.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
@@ -50,7 +50,7 @@ bool TemplateKernel::take_operand_dtypes(Call& call) const {
   return true;
 }
 
-// Of result or temporary `i`; what stands before it in the row has its dtype already.
+// Of result or temporary `i`; what stands before it in the definition has its dtype already.
 ScalarType TemplateKernel::made_dtype(const Call& call, const torch::jit::Stack& stack,
                                       size_t i) const {
   const Tensor& tensor = tensors_[i];

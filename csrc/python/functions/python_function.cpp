@@ -96,7 +96,7 @@ class NoTrace {
 };
 
 // nullptr: it declined.
-py::object call(const py::function& function, const RowFunction::Arguments& parameters,
+py::object call(const py::function& function, const ComposedBody::Arguments& parameters,
                 const torch::jit::Stack& values) {
   std::vector<py::object> arguments;
   std::vector<PyObject*> pointers;
@@ -114,7 +114,7 @@ py::object call(const py::function& function, const RowFunction::Arguments& para
   return {};
 }
 
-void push_results(const py::object& result, const RowFunction::Arguments& returns,
+void push_results(const py::object& result, const ComposedBody::Arguments& returns,
                   torch::jit::Stack& stack) {
   if (returns.size() == 1) {
     stack.push_back(torch::jit::toIValue(result, returns[0].type()));
@@ -174,14 +174,14 @@ py::object declined_in_python() {
   return py::reinterpret_borrow<py::object>(exception);
 }
 
-Row::Function make_row_function(py::function function) {
-  RowFunction made;
+Definition::Function make_composed_body(py::function function) {
+  ComposedBody made;
   made.parameters = parameters_of(function);
   if (!set_eval_frame()) {
     set_eval_frame() = py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame");
   }
-  made.call = [held = hold_function(std::move(function))](const RowFunction::Arguments& parameters,
-                                                          const RowFunction::Arguments& returns,
+  made.call = [held = hold_function(std::move(function))](const ComposedBody::Arguments& parameters,
+                                                          const ComposedBody::Arguments& returns,
                                                           torch::jit::Stack& stack) {
     const InterpreterUse use;
     if (!use.possible()) return false;
@@ -192,10 +192,10 @@ Row::Function make_row_function(py::function function) {
     push_results(result, returns, stack);
     return true;
   };
-  return std::make_shared<const RowFunction>(std::move(made));
+  return std::make_shared<const ComposedBody>(std::move(made));
 }
 
-void stop_row_functions() {
+void stop_composed_bodies() {
   if (in_bad_fork()) return;
   g_stopped_by.store(std::this_thread::get_id());
   g_stopped.store(true);

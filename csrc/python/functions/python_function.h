@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/definition.h"
 
 namespace outboard {
 
@@ -23,12 +23,12 @@ pybind11::object to_python(const c10::IValue& value, const c10::Argument& argume
 //
 // It runs as a kernel in C++ does: what it calls is seen by no mode of the user (TorchFunctionMode,
 // such as torch.set_default_device), by no torch.jit.trace, and by no torch.compile.
-Row::Function make_row_function(pybind11::function function);
+Definition::Function make_composed_body(pybind11::function function);
 
 // To be called at exit. From then on such functions decline calls of other threads, which would
 // otherwise end, as Python has it, where they ask for the interpreter's lock; those under way are
 // waited for.
-void stop_row_functions();
+void stop_composed_bodies();
 
 // The exception `Declined`.
 pybind11::object declined_in_python();

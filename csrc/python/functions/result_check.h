@@ -4,8 +4,8 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
 
-#include "device_kernels/rows/meta_call.h"
-#include "device_kernels/rows/overload.h"
+#include "device_kernels/definitions/meta_call.h"
+#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 

@@ -29,8 +29,8 @@ from torch_outboard.inductor.lowerings.score_texts import (
     Number,
     ScoreText,
 )
+from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, kernel_source
 from torch_outboard.ops.layers.attention import LARGEST_HEAD, delta_groups, rows_of_groups
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, kernel_source
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymFloat,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.images.plane_scatter import plane_scatter, require_room, scatter_planes
 from torch_outboard.ops.images.pooling_windows import pass_images, plane_count, strides_like
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInts, SymTensor
 from torch_outboard.ops.template import Plan, template
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         row
         for dimensions in (2, 3)
@@ -53,7 +53,7 @@ def _require_planes(plan: Plan, image: SymTensor, dimensions: int) -> None:
     )
 
 
-def _average_pool(dimensions: int) -> Row:
+def _average_pool(dimensions: int) -> Definition:
     name = f"adaptive_avg_pool{dimensions}d"
 
     @template(f"_{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS, family="pooling")
@@ -69,7 +69,7 @@ def _average_pool(dimensions: int) -> Row:
     return average_pool
 
 
-def _average_pool_backward(dimensions: int) -> Row:
+def _average_pool_backward(dimensions: int) -> Definition:
     name = f"adaptive_avg_pool{dimensions}d_backward"
 
     @template(
@@ -94,7 +94,7 @@ def _average_pool_backward(dimensions: int) -> Row:
     return average_pool_backward
 
 
-def _max_pool(dimensions: int) -> Row:
+def _max_pool(dimensions: int) -> Definition:
     name = f"adaptive_max_pool{dimensions}d"
 
     @template(
@@ -112,7 +112,7 @@ def _max_pool(dimensions: int) -> Row:
     return max_pool
 
 
-def _max_pool_backward(dimensions: int) -> Row:
+def _max_pool_backward(dimensions: int) -> Definition:
     name = f"adaptive_max_pool{dimensions}d_backward"
 
     @plane_scatter(f"{name} {name}.grad_input", "grad_output", meta=f"aten::{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.images.pooling_windows import (
     line_count,
     pass_images,
@@ -13,13 +14,12 @@ from torch_outboard.ops.images.pooling_windows import (
     windows_of,
 )
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, either
 from torch_outboard.ops.template import Plan, template
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     made = [average_pool_of_adjacent_channels]
     for dimensions in (2, 3):
         made += [_average_pool(dimensions), _average_pool_backward(dimensions)]
@@ -66,7 +66,7 @@ def _dtypes(dimensions: int) -> tuple[torch.dtype, ...]:
     return (*floats, torch.int64)
 
 
-def _average_pool(dimensions: int) -> Row:
+def _average_pool(dimensions: int) -> Definition:
     name = f"avg_pool{dimensions}d"
 
     @template(
@@ -94,7 +94,7 @@ def _average_pool(dimensions: int) -> Row:
     return average_pool
 
 
-def _average_pool_backward(dimensions: int) -> Row:
+def _average_pool_backward(dimensions: int) -> Definition:
     name = f"avg_pool{dimensions}d_backward"
 
     @template(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.images.pooling_windows import pass_input_image
-from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymList, SymTensor, where
 from torch_outboard.ops.template import Plan, template
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         row
         for dimensions in (2, 3)
@@ -71,7 +71,7 @@ def _pass(
     )
 
 
-def _sample(dimensions: int, double: bool) -> Row:
+def _sample(dimensions: int, double: bool) -> Definition:
     @template(
         f"grid_sampler_{dimensions}d",
         "grid_sampling",
@@ -95,7 +95,7 @@ def _sample(dimensions: int, double: bool) -> Row:
     return sample
 
 
-def _sample_backward(dimensions: int, double: bool) -> Row:
+def _sample_backward(dimensions: int, double: bool) -> Definition:
     @template(
         f"grid_sampler_{dimensions}d_backward",
         "grid_sampling",

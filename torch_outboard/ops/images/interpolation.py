@@ -8,8 +8,8 @@ from typing import NamedTuple, cast
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.images.pooling_windows import pass_images, plane_count
-from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.symbolic import (
     Float,
     Int,
@@ -63,8 +63,8 @@ _REACH: Mapping[_Mode, int] = {
 }
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         *(
             define(_Interpolation(name, mode, double))
@@ -184,7 +184,7 @@ def _launch(
     plan.launch("interpolate", groups=plane_count(out, of.dimensions))
 
 
-def _interpolate(of: _Interpolation) -> Row:
+def _interpolate(of: _Interpolation) -> Definition:
     @template(
         f"{of.name} {of.name}.out",
         "pooling interpolation",
@@ -200,7 +200,7 @@ def _interpolate(of: _Interpolation) -> Row:
     return interpolate
 
 
-def _interpolate_backward(of: _Interpolation) -> Row:
+def _interpolate_backward(of: _Interpolation) -> Definition:
     name = f"{of.name}_backward"
 
     @template(
@@ -218,7 +218,7 @@ def _interpolate_backward(of: _Interpolation) -> Row:
     return interpolate_backward
 
 
-def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Row:
+def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
     """Of images of bytes, by the integers that CPU computes with."""
 
     @template(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.images.plane_scatter import plane_scatter, require_room, scatter_planes
 from torch_outboard.ops.images.pooling_windows import (
     Windows,
@@ -21,7 +22,6 @@ from torch_outboard.ops.images.pooling_windows import (
     windows_of,
 )
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInts, SymTensor, expand, where
 from torch_outboard.ops.template import Body, Plan, template
 
@@ -29,8 +29,8 @@ from torch_outboard.ops.template import Body, Plan, template
 _INT32_VALUES = 2**31
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     made = [max_pool_of_adjacent_channels, max_pool_backward_of_adjacent_channels]
     for dimensions in (2, 3):
         made += [_max_pool(dimensions), _max_pool_backward(dimensions)]
@@ -160,7 +160,7 @@ def _volume_shape(plan: Plan, image: SymTensor, windows: Windows, ceil_mode: Sym
     return shape
 
 
-def _max_pool(dimensions: int) -> Row:
+def _max_pool(dimensions: int) -> Definition:
     name = f"max_pool{dimensions}d_with_indices"
 
     @template(
@@ -193,7 +193,7 @@ def _max_pool(dimensions: int) -> Row:
     return max_pool
 
 
-def _max_pool_backward(dimensions: int) -> Row:
+def _max_pool_backward(dimensions: int) -> Definition:
     name = f"max_pool{dimensions}d_with_indices_backward"
 
     @template(
@@ -234,7 +234,7 @@ def _max_pool_backward(dimensions: int) -> Row:
 # ---- Windows at random positions
 
 
-def _fractional_max_pool(dimensions: int) -> Row:
+def _fractional_max_pool(dimensions: int) -> Definition:
     name = f"fractional_max_pool{dimensions}d"
 
     @template(
@@ -264,7 +264,7 @@ def _fractional_max_pool(dimensions: int) -> Row:
     return fractional_max_pool
 
 
-def _fractional_max_pool_backward(dimensions: int) -> Row:
+def _fractional_max_pool_backward(dimensions: int) -> Definition:
     name = f"fractional_max_pool{dimensions}d_backward"
 
     @plane_scatter(
@@ -296,7 +296,7 @@ def _fractional_max_pool_backward(dimensions: int) -> Row:
 # ---- Values back to their indices
 
 
-def _unpooling(name: str) -> Callable[[Body], Row]:
+def _unpooling(name: str) -> Callable[[Body], Definition]:
     # Which of several values for one index stays is for PyTorch to forbid.
     alert = name.replace("unpool", "unpooling") + "_forward_out"
     return plane_scatter(f"{name} {name}.out", "self", alert=alert)

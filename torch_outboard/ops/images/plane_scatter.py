@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition, kernel_source
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.row import FLOATS, Row, kernel_source
 from torch_outboard.ops.symbolic import SymInts, SymTensor
 from torch_outboard.ops.template import Body, Plan, template
 
 
 def plane_scatter(
     overloads: str, values: str, *, meta: str = "", alert: str = ""
-) -> Callable[[Body], Row]:
+) -> Callable[[Body], Definition]:
     """Makes a function, which calls `scatter_planes`, the definition of an operator.
 
     Args:

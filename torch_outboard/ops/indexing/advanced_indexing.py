@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.indexing.gather_scatter import SLICE_WIDTH, launch_select, shared_ranges
 from torch_outboard.ops.requirements import Requirement, of_dtype
-from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -28,12 +28,12 @@ from torch_outboard.ops.symbolic import (
 from torch_outboard.ops.template import Plan, template
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [*by_single_index(), *by_lists()]
 
 
-def by_single_index() -> list[Row]:
+def by_single_index() -> list[Definition]:
     """Operators with one index tensor and nothing for the dimensions before it."""
     return [index(), put(accumulates=False), put(accumulates=True)]
 
@@ -61,7 +61,7 @@ def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTenso
     return _Selection(count, n, before + index.shape + after, before.prod(), after.prod())
 
 
-def index() -> Row:
+def index() -> Definition:
     """Slices at the indices of one tensor."""
 
     @template(
@@ -101,7 +101,7 @@ def _block(plan: Plan, count: SymInt, ordered: SymBool, accumulates: bool) -> Sy
     return where(plan.deterministic | ordered, every, where(plan.on_processor, 4096, 1))
 
 
-def put(accumulates: bool) -> Row:
+def put(accumulates: bool) -> Definition:
     """Values, or a single one, written at the indices of one tensor, or added there."""
 
     @template(
@@ -149,7 +149,7 @@ def put(accumulates: bool) -> Row:
     return definition
 
 
-def by_lists() -> list[Row]:
+def by_lists() -> list[Definition]:
     """Operators with one index tensor, mask or nothing per dimension."""
     integers = of_dtype(torch.int32, torch.int64)
     return [
@@ -159,7 +159,9 @@ def by_lists() -> list[Row]:
     ]
 
 
-def _by_list(overloads: str, body: str, requires: Mapping[str, Requirement] | None = None) -> Row:
+def _by_list(
+    overloads: str, body: str, requires: Mapping[str, Requirement] | None = None
+) -> Definition:
     return composed(
         overloads,
         body,

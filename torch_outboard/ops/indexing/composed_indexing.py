@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.definition import EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import of_dtype, of_dtype_of
-from torch_outboard.ops.row import EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
 
 REAL = (*FLOATS, *INTEGERS)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [*_along_dimension(), *_of_flat_indices(), *_with_masks()]
 
 
@@ -131,7 +131,7 @@ def _size_in_range(size: SymInt) -> SymBool:
     return size >= 0
 
 
-def _along_dimension() -> list[Row]:
+def _along_dimension() -> list[Definition]:
     """Operators with one index tensor for one dimension."""
     add, copy, reduce = "index_add", "index_copy", "index_reduce"
     return [
@@ -155,7 +155,7 @@ def _in_both_forms(
     dtypes: Sequence[torch.dtype] = EVERY,
     condition: Callable[..., SymBool] = _not_empty,
     reports: str = "IndexError",
-) -> list[Row]:
+) -> list[Definition]:
     return [
         composed(
             overloads,
@@ -169,7 +169,7 @@ def _in_both_forms(
     ]
 
 
-def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Row:
+def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Definition:
     return composed(
         overload,
         _index_fill_,
@@ -218,7 +218,7 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
 
 
-def _of_flat_indices() -> list[Row]:
+def _of_flat_indices() -> list[Definition]:
     """Operators whose indices count through the whole tensor."""
     return [
         *(
@@ -275,7 +275,7 @@ def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return self
 
 
-def _with_masks() -> list[Row]:
+def _with_masks() -> list[Definition]:
     """Operators for elements that are not zero, or that a mask names."""
     return [
         composed(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row
+from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.symbolic import (
     Bool,
     Int,
@@ -29,12 +29,12 @@ REAL = (*FLOATS, *INTEGERS)
 INDEX_DTYPES = {"index": (torch.int32, torch.int64, torch.uint8)}
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [*assertions(), gather(), *along_dimension(), *of_flat_indices()]
 
 
-def along_dimension() -> list[Row]:
+def along_dimension() -> list[Definition]:
     """Operators with one index tensor for one dimension, which kernels walk along."""
     return [
         index_select(),
@@ -48,7 +48,7 @@ def along_dimension() -> list[Row]:
     ]
 
 
-def of_flat_indices() -> list[Row]:
+def of_flat_indices() -> list[Definition]:
     """Operators whose indices count through the whole tensor."""
     return [take(), nonzero()]
 
@@ -64,7 +64,7 @@ def launch_select(plan: Plan, out: SymTensor, after: SymInt) -> None:
     plan.launch("select_slices", groups=out.numel() // after, when=after >= 32)
 
 
-def index_select() -> Row:
+def index_select() -> Definition:
     """Slices of a tensor."""
 
     @template(
@@ -92,7 +92,7 @@ def index_select() -> Row:
     return definition
 
 
-def gather() -> Row:
+def gather() -> Definition:
     """Elements along a dimension."""
 
     @template(
@@ -117,7 +117,7 @@ def gather() -> Row:
     return definition
 
 
-def take() -> Row:
+def take() -> Definition:
     """Elements of a tensor as if it had one dimension."""
 
     @template(
@@ -139,7 +139,7 @@ def take() -> Row:
     return definition
 
 
-def nonzero() -> Row:
+def nonzero() -> Definition:
     """Indices of elements that are not zero."""
 
     @template("nonzero nonzero.out", "nonzero", dtypes=EVERY, strided=("out",), family="indexing")
@@ -243,7 +243,7 @@ def _scattering(
     *,
     src: bool = True,
     moves: Sequence[str] = (),
-) -> Callable[[Body], Row]:
+) -> Callable[[Body], Definition]:
     """What all scatter operators have in common, with or without a tensor `src`."""
     return template(
         overloads,
@@ -266,7 +266,7 @@ def _launch_scatter(plan: Plan, lines: _Lines) -> None:
     plan.launch("scatter_slices", groups=lines.slice_groups, when=lines.name_slices)
 
 
-def scatter_src() -> Row:
+def scatter_src() -> Definition:
     """Elements of a tensor, written at indices."""
 
     @_scattering(
@@ -283,7 +283,7 @@ def scatter_src() -> Row:
     return definition
 
 
-def scatter_value() -> Row:
+def scatter_value() -> Definition:
     """A number, written at indices."""
 
     @_scattering(
@@ -340,7 +340,7 @@ def _reduce(
     plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
 
 
-def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Row:
+def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
     """`scatter` with `reduce="add"` or `"multiply"`."""
 
     @_scattering("scatter.reduce scatter.reduce_out scatter_.reduce", SCATTER_REDUCE, dtypes)
@@ -358,7 +358,7 @@ def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Row:
+def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
     """The same with a number."""
 
     @_scattering(
@@ -382,7 +382,7 @@ def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def scatter_add(dtypes: Sequence[torch.dtype]) -> Row:
+def scatter_add(dtypes: Sequence[torch.dtype]) -> Definition:
     """Sums with the elements of a tensor."""
 
     @_scattering("scatter_add scatter_add.out scatter_add_", SCATTER_REDUCE, dtypes)
@@ -394,7 +394,7 @@ def scatter_add(dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Row:
+def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
     """Sums, products, extremes and means, with or without the element that was there."""
 
     @_scattering(
@@ -428,7 +428,7 @@ def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Row:
 # ---- Assertions
 
 
-def assertions() -> list[Row]:
+def assertions() -> list[Definition]:
     """What is raised by the next wait."""
 
     @_asserting("_assert_async")
@@ -447,7 +447,7 @@ def assertions() -> list[Row]:
 
 def _asserting(
     overload: str, accepts: dict[str, tuple[torch.dtype, ...]] | None = None
-) -> Callable[[Body], Row]:
+) -> Callable[[Body], Definition]:
     return template(
         overload,
         source="""

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -31,7 +31,7 @@ LARGEST_UNIT_HEAD = 128
 _MASKS = (*FLOATS, torch.bool)
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every operator definition."""
     return [
         *_by_matrix_units(torch.float16),
@@ -129,7 +129,7 @@ class _Kernels(NamedTuple):
     strided: tuple[str, ...] = ()
 
 
-def _by_items(dtypes: Sequence[torch.dtype], accumulated: torch.dtype) -> list[Row]:
+def _by_items(dtypes: Sequence[torch.dtype], accumulated: torch.dtype) -> list[Definition]:
     tall = 4 if accumulated == torch.float64 else 8
     backward = "attention_tiles attention_delta attention_backward"
     return [
@@ -138,7 +138,7 @@ def _by_items(dtypes: Sequence[torch.dtype], accumulated: torch.dtype) -> list[R
     ]
 
 
-def _by_matrix_units(dtype: torch.dtype) -> list[Row]:
+def _by_matrix_units(dtype: torch.dtype) -> list[Definition]:
     """For GPUs that multiply such elements."""
     bfloat16 = dtype == torch.bfloat16
     head = (
@@ -161,7 +161,9 @@ def _by_matrix_units(dtype: torch.dtype) -> list[Row]:
 # ---- Definitions
 
 
-def _forward(dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _Kernels) -> Row:
+def _forward(
+    dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _Kernels
+) -> Definition:
     @template(
         "_scaled_dot_product_flash_attention_for_cpu",
         kernels.files,
@@ -196,7 +198,9 @@ def _forward(dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _
     return attention
 
 
-def _backward(dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _Kernels) -> Row:
+def _backward(
+    dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _Kernels
+) -> Definition:
     gradients = ("grad_query", "grad_key", "grad_value")
     read = ("query", "key", "value", "attn_mask", "out", "logsumexp")
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.requirements import Requirement, of_dtype
-from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, fits, given, where
 from torch_outboard.ops.template import Plan, template
 
 _INDEX = (torch.int32, torch.int64)
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every operator definition."""
     return [
         _embedding,
@@ -117,7 +117,7 @@ def _dense_backward(
 
 def _bags_backward(
     overloads: str, requires: Mapping[str, Requirement], of_sums: Mapping[str, Requirement]
-) -> list[Row]:
+) -> list[Definition]:
     """Of sums and means, and of maxima; `of_sums`: what the first one requires besides."""
 
     def require(
@@ -190,7 +190,7 @@ def _bags_backward(
 # ---- Bags
 
 
-def _bags(name: str, integer: torch.dtype) -> Row:
+def _bags(name: str, integer: torch.dtype) -> Definition:
     # Offsets and indices of different dtypes are converted by the host.
     @template(
         f"{name} {name}.out",

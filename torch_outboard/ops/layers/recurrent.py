@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -35,7 +35,7 @@ _LIBRARY.define(
 )
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every operator definition."""
     return [
         _lstm_steps,
@@ -47,7 +47,7 @@ def rows() -> list[Row]:
     ]
 
 
-def _define(overload: str, kernels: str) -> Callable[[Body], Row]:
+def _define(overload: str, kernels: str) -> Callable[[Body], Definition]:
     return template(overload, kernels, dtypes=FLOATS, vectors=True, family="recurrent")
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, linear
 
 from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
 
@@ -168,7 +168,7 @@ def _serves_encoder(
     return projected & (proj_weight.size(0) == embed_dim)
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every operator definition."""
     return [
         composed(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -33,8 +33,8 @@ _TARGET = {"target": (torch.int64,)}
 _NO_CLASS = "a target is no class"
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         *(_nll_loss(images, in_parts) for in_parts in (False, True) for images in (False, True)),
         *(_nll_loss_backward(images) for images in (False, True)),
@@ -65,7 +65,7 @@ def _has_scores(self: SymTensor, images: bool) -> SymBool:
     return self.dim() == 4 if images else (self.dim() == 1) | (self.dim() == 2)
 
 
-def _nll_loss(images: bool, in_parts: bool) -> Row:
+def _nll_loss(images: bool, in_parts: bool) -> Definition:
     name = "nll_loss2d_forward" if images else "nll_loss_forward"
 
     @template(
@@ -118,7 +118,7 @@ def _parts(plan: Plan, count: SymInt) -> SymInt:
     return maximum(1, minimum(ceil_div(count, plan.group_lanes), 8 * plan.processors))
 
 
-def _nll_loss_backward(images: bool) -> Row:
+def _nll_loss_backward(images: bool) -> Definition:
     name = "nll_loss2d_backward" if images else "nll_loss_backward"
 
     @template(
@@ -221,7 +221,7 @@ def _launch_gradient(plan: Plan, kernel: str, rows: _Rows, reduction: SymInt) ->
     plan.launch(kernel, rows.total)
 
 
-def _multi_margin_loss() -> Row:
+def _multi_margin_loss() -> Definition:
     @template(
         "multi_margin_loss multi_margin_loss.out",
         "multi_margin_loss loss_total",
@@ -250,7 +250,7 @@ def _multi_margin_loss() -> Row:
     return multi_margin_loss
 
 
-def _multi_margin_loss_backward() -> Row:
+def _multi_margin_loss_backward() -> Definition:
     @template(
         "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
         "multi_margin_loss",
@@ -281,7 +281,7 @@ def _multi_margin_loss_backward() -> Row:
     return multi_margin_loss_backward
 
 
-def _multilabel_margin_loss() -> Row:
+def _multilabel_margin_loss() -> Definition:
     @template(
         "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
         "multilabel_margin_loss loss_total",
@@ -303,7 +303,7 @@ def _multilabel_margin_loss() -> Row:
     return multilabel_margin_loss
 
 
-def _multilabel_margin_loss_backward() -> Row:
+def _multilabel_margin_loss_backward() -> Definition:
     @template(
         "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input",
         "multilabel_margin_loss",

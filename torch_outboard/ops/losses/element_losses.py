@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymBool,
@@ -49,12 +49,12 @@ _LOSSES = (
 )
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [row for loss in _LOSSES for row in (_unreduced(loss), _reduced(loss), _backward(loss))]
 
 
-def _unreduced(loss: _Loss) -> Row:
+def _unreduced(loss: _Loss) -> Definition:
     @template(
         loss.overloads,
         "loss_functions loss_each",
@@ -73,7 +73,7 @@ def _unreduced(loss: _Loss) -> Row:
     return unreduced
 
 
-def _reduced(loss: _Loss) -> Row:
+def _reduced(loss: _Loss) -> Definition:
     @template(
         loss.overloads,
         "rows loss_functions loss_parts loss_total",
@@ -99,7 +99,7 @@ def _reduced(loss: _Loss) -> Row:
     return reduced
 
 
-def _backward(loss: _Loss) -> Row:
+def _backward(loss: _Loss) -> Definition:
     @template(
         f"{loss.name}_backward {loss.backward_out}",
         "loss_functions loss_backward",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import Row
+from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, maximum, minimum
 from torch_outboard.ops.template import Plan, template
 
@@ -20,8 +20,8 @@ _ACCEPTS = {
 }
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         _losses(),
         _losses_backward(),
@@ -98,7 +98,7 @@ def _launch_plan(plan: Plan, batch: SymInt) -> SymTensor:
     return table
 
 
-def _losses() -> Row:
+def _losses() -> Definition:
     @template(
         "_ctc_loss.Tensor",
         "ctc_loss",
@@ -127,7 +127,7 @@ def _losses() -> Row:
     return losses
 
 
-def _losses_backward() -> Row:
+def _losses_backward() -> Definition:
     @template(
         "_ctc_loss_backward.Tensor",
         "ctc_loss ctc_loss_backward",

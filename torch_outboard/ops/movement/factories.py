@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, Row
+from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -28,7 +28,7 @@ def _define(
     kernels: str,
     dtypes: Iterable[torch.dtype],
     compute: torch.dtype | None = None,
-) -> Callable[[Body], Row]:
+) -> Callable[[Body], Definition]:
     return template(
         overload,
         kernels,
@@ -48,7 +48,7 @@ def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
     return where(out.numel() == count, out.shape, [count])
 
 
-def linspace() -> Row:
+def linspace() -> Definition:
     """Numbers at equal distances."""
 
     @_define("linspace.out", "linspace", (*FLOATS, *COMPLEX))
@@ -62,7 +62,7 @@ def linspace() -> Row:
     return linspace
 
 
-def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Row:
+def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
     """Powers of a base, with exponents at equal distances; `zero_base`: also of base 0."""
 
     @_define("logspace.out", "linspace", dtypes)
@@ -94,7 +94,7 @@ def arange(
     *,
     served: Condition | None = None,
     compute: torch.dtype | None = None,
-) -> Row:
+) -> Definition:
     """Numbers from start to end by steps.
 
     Args:
@@ -147,7 +147,7 @@ def _some_have_fractions(start: SymFloat, end: SymFloat, step: SymFloat) -> SymB
     return (start != floor(start)) | (end != floor(end)) | (step != floor(step))
 
 
-def _arange_int64() -> list[Row]:
+def _arange_int64() -> list[Definition]:
     """Whole numbers are counted as such. Of others PyTorch cuts the fractions off;
     since 2.15 only after it has counted.
     """
@@ -160,7 +160,7 @@ def _arange_int64() -> list[Row]:
     ]
 
 
-def unit_matrices() -> list[Row]:
+def unit_matrices() -> list[Definition]:
     """Square ones and others."""
 
     def make(plan: Plan, rows: SymInt, columns: SymInt) -> None:
@@ -184,7 +184,7 @@ def _has_no_dimensions(value: SymTensor) -> SymBool:
     return value.dim() == 0
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     return [
         arange(FLOATS, _count),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.row import Row
+from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import SymBool, SymTensors
 
 
@@ -28,7 +28,7 @@ def _some_tensors(tensors: SymTensors) -> SymBool:
     return tensors.len() > 0
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     return [
         composed(

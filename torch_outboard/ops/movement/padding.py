@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, Definition
 from torch_outboard.ops.movement.rearranging import (
     CLAMPED,
     NUMBERS,
@@ -15,15 +16,11 @@ from torch_outboard.ops.movement.rearranging import (
     launch_lines,
     remap,
 )
-from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, Row
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
     SymInts,
     SymTensor,
-    ints,
-    minimum,
-    where,
 )
 from torch_outboard.ops.template import Plan, template
 
@@ -49,18 +46,12 @@ def _only_cuts(self: SymTensor, pad: SymInts) -> SymBool:
     return ((pad.len() == 0) | (pad.max() <= 0)) & _pairs_for(self, pad) & _has_as_much(self, pad)
 
 
-def cutting() -> Row:
+def cutting() -> Definition:
     """Negative padding on all sides, which keeps the order of the strides."""
     return composed("constant_pad_nd", _cut, condition=_only_cuts, family="movement")
 
 
-def _cuts(pad: SymInts, most: int) -> SymInts:
-    """At most so many amounts, with 0 in place of those that do not cut."""
-    amounts = ints(where(k < pad.len(), minimum(pad[k], 0), 0) for k in range(most))
-    return amounts[: pad.len()]
-
-
-def constant() -> Row:
+def constant() -> Definition:
     """Padding with a number; negative amounts cut."""
 
     @template(
@@ -72,9 +63,7 @@ def constant() -> Row:
         family="movement",
     )
     def constant_pad(plan: Plan, self: SymTensor, pad: SymInts, value: SymFloat) -> None:
-        plan.require(
-            self.dim() <= 8, _pairs_for(self, pad), _has_as_much(self, _cuts(pad, most=16))
-        )
+        plan.require(self.dim() <= 8, _pairs_for(self, pad), _has_as_much(self, pad.clamp_max(0)))
         out = plan.result("out", self.shape.padded(pad), memory_format=self)
         plan.scalars(value)
         remap(plan, out, SHIFTED, pad)
@@ -96,7 +85,7 @@ def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) ->
     yield (self.dim() == dims + 2) | (self.size(0) > 0)
 
 
-def of_dims(dims: int, *, reflects: bool) -> list[Row]:
+def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
     """Reflection, or else replication, of one to three dimensions, and the gradient."""
     name = f"{'reflection' if reflects else 'replication'}_pad{dims}d"
     rule = REFLECTED if reflects else CLAMPED
@@ -135,7 +124,7 @@ def of_dims(dims: int, *, reflects: bool) -> list[Row]:
     return [pad, pad_backward]
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     made = [cutting(), constant()]
     for dims in (1, 2, 3):

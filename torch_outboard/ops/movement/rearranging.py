@@ -10,8 +10,8 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype, of_dtype_of
-from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -58,7 +58,7 @@ def _rolls_all(shifts: SymInts, dims: SymInts) -> SymBool:
     return (dims.len() == 0) & (shifts.len() == 1)
 
 
-def remapped() -> list[Row]:
+def remapped() -> list[Definition]:
     """roll and flip."""
     rolled_whole = composed(
         "roll",
@@ -106,7 +106,7 @@ def _dim_in_range(self: SymTensor, dim: SymInt) -> SymBool:
     return (dim >= -self.dim()) & (dim < self.dim())
 
 
-def triangle(name: str, *, upper: bool) -> Row:
+def triangle(name: str, *, upper: bool) -> Definition:
     """Triangular parts of matrices: tril or triu."""
 
     @template(
@@ -175,7 +175,7 @@ class _Blocks(NamedTuple):
         )
 
 
-def columns_of_images() -> list[Row]:
+def columns_of_images() -> list[Definition]:
     """unfold of images, and fold."""
 
     @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL), family="movement")
@@ -227,7 +227,7 @@ def _of_one_number(grad_in: SymTensor, input_sizes: SymInts) -> SymBool:
     return (input_sizes.len() == 0) & (grad_in.numel() == 1)
 
 
-def windows() -> list[Row]:
+def windows() -> list[Definition]:
     """The gradient of sliding windows."""
     of_number = composed(
         "unfold_backward",
@@ -343,7 +343,7 @@ def _has_size(row: SymInt, col: SymInt) -> SymBool:
     return (row >= 0) & (col >= 0)
 
 
-def _narrow_copy_out() -> Row:
+def _narrow_copy_out() -> Definition:
     @template(
         "narrow_copy.out",
         "remap",
@@ -373,7 +373,7 @@ def _narrow_copy_out() -> Row:
     return narrow_copy
 
 
-def rearranged() -> list[Row]:
+def rearranged() -> list[Definition]:
     """What copies of views do."""
     return [
         *(
@@ -463,7 +463,7 @@ def _aminmax(self: Tensor, dim: int | None, keepdim: bool, min_: Tensor, max_: T
         max_.copy_(self.amax([dim], keepdim))
 
 
-def halves() -> list[Row]:
+def halves() -> list[Definition]:
     """Gated linear units, and what else is made of slices and pointwise operators."""
     differentiable = (*FLOATS, *COMPLEX)
     return [
@@ -523,7 +523,7 @@ def halves() -> list[Row]:
     ]
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     return [
         *remapped(),

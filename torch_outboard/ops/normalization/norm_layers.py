@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymBool,
@@ -35,8 +35,8 @@ from torch_outboard.ops.template import Body, Plan, template
 HALVES = (torch.float16, torch.bfloat16)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         row
         for mixed in (False, True)
@@ -96,7 +96,7 @@ def _rows_of(
     return rows
 
 
-def _layer_norm(mixed: bool) -> Row:
+def _layer_norm(mixed: bool) -> Definition:
     @template(
         "native_layer_norm native_layer_norm.out",
         "rows layer_norm",
@@ -125,7 +125,7 @@ def _layer_norm(mixed: bool) -> Row:
     return layer_norm
 
 
-def _layer_norm_backward(mixed: bool) -> Row:
+def _layer_norm_backward(mixed: bool) -> Definition:
     @template(
         "native_layer_norm_backward native_layer_norm_backward.out",
         "rows layer_norm_backward",
@@ -220,7 +220,7 @@ def _pass_channels(plan: Plan, of: _Channels, in_parts: bool, temporaries: Seque
             plan.temporary(name, of.channels * of.parts, "value")
 
 
-def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
+def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
     # Of bfloat16 CPU rounds the mean and the sum of squares before it makes anything of them.
     dtypes = [d for d in _dtypes(mixed) if (d == torch.bfloat16) == rounded]
 
@@ -230,7 +230,7 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
         training: bool | None = None,  # None: the argument
         saved: Sequence[str] = (),
         reserves: bool = False,
-    ) -> Row:
+    ) -> Definition:
         @template(
             overload,
             f"rows channels batch_norm{'_parts' if in_parts else ''}",
@@ -301,7 +301,7 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
     ]
 
 
-def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Row]:
+def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
     name = "batch_norm_backward"
 
     def differentiate(
@@ -335,7 +335,7 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Row]:
         else:
             plan.launch(name, groups=of.channels)
 
-    def define(overloads: str, inverse: str) -> Callable[[Body], Row]:
+    def define(overloads: str, inverse: str) -> Callable[[Body], Definition]:
         return template(
             overloads,
             f"rows channels {name}{'_parts' if in_parts else ''}",
@@ -394,7 +394,7 @@ def _require_groups(
     )
 
 
-def _group_norm(mixed: bool) -> Row:
+def _group_norm(mixed: bool) -> Definition:
     @template(
         "native_group_norm native_group_norm.out",
         "rows channels group_norm",
@@ -425,7 +425,7 @@ def _group_norm(mixed: bool) -> Row:
     return group_norm
 
 
-def _group_norm_backward(mixed: bool) -> Row:
+def _group_norm_backward(mixed: bool) -> Definition:
     @template(
         "native_group_norm_backward native_group_norm_backward.out",
         "rows group_norm_backward",

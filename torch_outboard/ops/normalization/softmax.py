@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, given, where, wrap
 from torch_outboard.ops.template import Plan, template
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         *(
             define(log, last)
@@ -63,7 +63,7 @@ def _held(plan: Plan, n: SymInt) -> SymInt:
     return where(~plan.on_processor & fits_in, 16, 0)
 
 
-def _softmax(log: bool, last: bool) -> Row:
+def _softmax(log: bool, last: bool) -> Definition:
     name = "_log_softmax" if log else "_softmax"
 
     @template(
@@ -87,7 +87,7 @@ def _softmax(log: bool, last: bool) -> Row:
     return softmax
 
 
-def _softmax_backward(log: bool, last: bool) -> Row:
+def _softmax_backward(log: bool, last: bool) -> Definition:
     name = f"{'_log_softmax' if log else '_softmax'}_backward_data"
 
     @template(
@@ -157,7 +157,7 @@ def _gradient_fits(grad_output: SymTensor, output: SymTensor, mask: SymTensor) -
     return (mask.shape == grad_output.shape) & (output.shape == grad_output.shape)
 
 
-def _masked_softmax() -> list[Row]:
+def _masked_softmax() -> list[Definition]:
     """Softmax without the elements where a mask is True, whose results are 0."""
     return [
         composed(

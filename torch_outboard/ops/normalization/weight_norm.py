@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
 
@@ -65,8 +65,8 @@ def _backward_is_served(
     )
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         composed(
             "_weight_norm_interface",

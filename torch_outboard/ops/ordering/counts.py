@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -118,8 +118,8 @@ def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> Sy
     return (bins.dim() == 1) & (bins.numel() > 1) & fits(weight, self.shape)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         composed(
             "bincount",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.row import Row
+from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -105,8 +105,8 @@ def _bins_are_served(
     return has_points & fits(weight, self.shape[:-1]) & (bins.min() > 0) & has_pairs
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         composed(
             "_histogramdd_bin_edges",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row
+from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -49,7 +49,7 @@ def _per_line(self: SymTensor, sorted_sequence: SymTensor) -> SymInt:
     return maximum(where(in_one_line, self.numel(), self.size(-1)), 1)
 
 
-def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Row:
+def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Definition:
     @template(
         "searchsorted.Tensor searchsorted.Tensor_out",
         "searchsorted",
@@ -90,7 +90,7 @@ def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Row:
     return searchsorted
 
 
-def _bucketize(dtype: torch.dtype) -> Row:
+def _bucketize(dtype: torch.dtype) -> Definition:
     @template(
         "bucketize.Tensor bucketize.Tensor_out",
         "searchsorted",
@@ -116,7 +116,7 @@ def _boundaries_are_line(boundaries: SymTensor) -> SymBool:
     return boundaries.dim() == 1
 
 
-def searches() -> list[Row]:
+def searches() -> list[Definition]:
     """Indices in sorted lines; a definition per dtype of the result."""
     return [
         *(
@@ -145,6 +145,6 @@ def searches() -> list[Row]:
     ]
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return searches()

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import not_of_dtype
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, given
 
 REAL = (*FLOATS, *INTEGERS)
@@ -119,8 +119,8 @@ def _has_no_slices(self: SymTensor, dim: SymInt) -> SymBool:
     return (self.size(dim) == 0) & (self.shape.drop(dim).prod() > 0)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         composed("_unique2", _unique2, dtypes=SORTABLE, family="sorting"),
         composed("_unique", _unique, dtypes=SORTABLE, family="sorting"),

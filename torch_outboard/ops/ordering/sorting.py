@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.symbolic import (
     Bool,
     SymBool,
@@ -214,10 +214,10 @@ def _select_rank(
     plan.launch("select_rank", groups=lines.total)
 
 
-def ranks() -> list[Row]:
+def ranks() -> list[Definition]:
     """Elements by their rank, in lines of a tensor that has some."""
 
-    def define(overloads: str) -> Callable[[Body], Row]:
+    def define(overloads: str) -> Callable[[Body], Definition]:
         return template(
             overloads,
             "places_in_order select_rank",
@@ -329,7 +329,7 @@ def _has_elements(self: SymTensor) -> SymBool:
     return self.numel() > 0
 
 
-def selections() -> list[Row]:
+def selections() -> list[Definition]:
     """Elements by their rank."""
     return [
         composed(
@@ -382,8 +382,8 @@ def selections() -> list[Row]:
     ]
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         sort,
         mode,

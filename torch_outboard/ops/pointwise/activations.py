@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.pointwise_row import pointwise
+from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
+from torch_outboard.ops.expression import pointwise
 from torch_outboard.ops.requirements import Requirement, at_least, of_dtype_of
-from torch_outboard.ops.row import COMPLEX, FLOATS, Row
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
 
     def forms(name: str, backward: bool = False) -> str:
         return f"{name} {name}.grad_input" if backward else f"{name} {name}_ {name}.out"

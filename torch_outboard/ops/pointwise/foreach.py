@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from torch_outboard.ops.pointwise_row import ALL, REALS, pointwise
+from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, Definition
+from torch_outboard.ops.expression import ALL, REALS, pointwise
 from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype_of
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row
 
 _FRACTIONS = (*FLOATS, *COMPLEX)
 
@@ -18,8 +18,8 @@ _FLOAT_FUNCTIONS = (
 _REAL_FUNCTIONS = ("expm1 log1p erf erfc lgamma asin acos atan", FLOATS)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
 
     def forms(name: str, *overloads: str) -> str:
         base = f"_foreach_{name}"
@@ -27,7 +27,7 @@ def rows() -> list[Row]:
             return f"{base} {base}_"
         return " ".join(f"{base}.{o} {base}_.{o}" for o in overloads)
 
-    result: list[Row] = []
+    result: list[Definition] = []
     for names, dtypes in (_FLOAT_FUNCTIONS, _REAL_FUNCTIONS):
         for name in names.split():
             result.append(pointwise(forms(name), "self", f"{name}(self)", dtypes, types="float"))
@@ -44,7 +44,7 @@ def rows() -> list[Row]:
     return result
 
 
-def _binary(forms: Callable[..., str]) -> list[Row]:
+def _binary(forms: Callable[..., str]) -> list[Definition]:
     result = []
     kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
     for kind, other in kinds:
@@ -86,7 +86,7 @@ def _with_alpha(
     expression: str,
     dtypes: Sequence[torch.dtype],
     requires: Mapping[str, Requirement] | None = None,
-) -> Row:
+) -> Definition:
     """A sum or a difference with a factor `alpha`, which not all of the overloads have."""
     return pointwise(
         overloads,
@@ -101,7 +101,7 @@ def _with_alpha(
     )
 
 
-def _ternary(forms: Callable[..., str]) -> list[Row]:
+def _ternary(forms: Callable[..., str]) -> list[Definition]:
     result = []
     for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars:value")):
         for name, function, dtypes in (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import SymInt, SymInts, SymTensor, wrap
 from torch_outboard.ops.template import Plan, template
 
@@ -70,7 +70,7 @@ def _launch(plan: Plan, halves: _Halves, half: SymTensor) -> None:
     plan.launch("glu", half.numel())
 
 
-def _glu() -> Row:
+def _glu() -> Definition:
     @template("glu glu.out", source=_FORWARD, dtypes=FLOATS, meta="aten::glu", family="pointwise")
     def glu(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         halves = _halves_of(plan, self, dim)
@@ -79,7 +79,7 @@ def _glu() -> Row:
     return glu
 
 
-def _glu_backward() -> Row:
+def _glu_backward() -> Definition:
     @template(
         "glu_backward glu_backward.grad_input",
         source=_BACKWARD,
@@ -95,7 +95,7 @@ def _glu_backward() -> Row:
     return glu_backward
 
 
-def _glu_jvp() -> Row:
+def _glu_jvp() -> Definition:
     @template("glu_jvp glu_jvp.out", source=_JVP, dtypes=FLOATS, family="pointwise")
     def glu_jvp(plan: Plan, glu: SymTensor, x: SymTensor, dx: SymTensor, dim: SymInt) -> None:
         halves = _halves_of(plan, x, dim)
@@ -106,7 +106,7 @@ def _glu_jvp() -> Row:
     return glu_jvp
 
 
-def _glu_backward_jvp() -> Row:
+def _glu_backward_jvp() -> Definition:
     @template(
         "glu_backward_jvp glu_backward_jvp.out",
         source=_BACKWARD_JVP,
@@ -135,6 +135,6 @@ def _glu_backward_jvp() -> Row:
     return glu_backward_jvp
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     return [_glu(), _glu_backward(), _glu_jvp(), _glu_backward_jvp()]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition, dtype_bits, qualified
 from torch_outboard.ops.requirements import of_dtype, served_calls
-from torch_outboard.ops.row import FLOATS, Row, dtype_bits, qualified
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymTensor
 from torch_outboard.ops.template import Plan, template
 
 
-def _unscale() -> Row:
+def _unscale() -> Definition:
     """Divides gradients by the scale, and says whether one of them is not finite."""
     names = qualified("_amp_foreach_non_finite_check_and_unscale_")
     return {
@@ -29,7 +29,7 @@ def _unscale() -> Row:
     }
 
 
-def _update_scale() -> Row:
+def _update_scale() -> Definition:
     @template(
         "_amp_update_scale_",
         "loss_scale",
@@ -56,6 +56,6 @@ def _update_scale() -> Row:
     return update_scale
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     return [_unscale(), _update_scale()]

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.expression import ALL, REALS, binary, pointwise, unary
 from torch_outboard.ops.pointwise import activations, foreach
-from torch_outboard.ops.pointwise_row import ALL, REALS, binary, pointwise, unary
 from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype, of_dtype_of
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import SymBool, SymTensor
 
 
-def arithmetic() -> list[Row]:
+def arithmetic() -> list[Definition]:
     no_bool = dict.fromkeys(("self", "other"), not_of_dtype(torch.bool))
     division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
     modes = division.format("", "_")
@@ -132,7 +132,7 @@ def _with_alpha(
     expression: str,
     dtypes: Sequence[torch.dtype],
     requires: Mapping[str, Requirement] | None = None,
-) -> Row:
+) -> Definition:
     """A sum or a difference with a factor `alpha`."""
     return pointwise(
         overloads,
@@ -146,7 +146,7 @@ def _with_alpha(
     )
 
 
-def _powers() -> list[Row]:
+def _powers() -> list[Definition]:
     numbers = (*REALS, *COMPLEX)
     names = "pow.Tensor_Scalar pow_.Scalar pow.Tensor_Scalar_out"
     floats = (*FLOATS, *COMPLEX)
@@ -178,7 +178,7 @@ def _powers() -> list[Row]:
     ]
 
 
-def _ternary() -> list[Row]:
+def _ternary() -> list[Definition]:
     numbers = (*REALS, *COMPLEX)
     fractions = (*FLOATS, *COMPLEX)
     # Of equal zeros the second argument comes back: the tensor's own.
@@ -301,7 +301,7 @@ _COMPLEX_LERP = (
 )
 
 
-def comparison() -> list[Row]:
+def comparison() -> list[Definition]:
     rows = []
     for name, dtypes in (
         ("eq", ALL), ("ne", ALL), *((n, (*REALS, *BOOL)) for n in ("lt", "le", "gt", "ge")),
@@ -330,7 +330,7 @@ def _flags(
     dtypes: Sequence[torch.dtype],
     *,
     same_output: bool = False,
-) -> Row:
+) -> Definition:
     """An operator whose results are bool, or as the given output wants."""
     return pointwise(
         overloads,
@@ -343,7 +343,7 @@ def _flags(
     )
 
 
-def bitwise() -> list[Row]:
+def bitwise() -> list[Definition]:
     whole = (*INTEGERS, *BOOL)
     return [
         *binary("bitwise_and bitwise_or bitwise_xor", whole, "Tensor_out"),
@@ -365,15 +365,15 @@ def bitwise() -> list[Row]:
     ]
 
 
-def elementary() -> list[Row]:
+def elementary() -> list[Definition]:
     return [
         *unary("exp log log2 log10 sqrt rsqrt sin cos sinh cosh tan tanh sigmoid",
-               (*FLOATS, *COMPLEX), "float"),
-        *unary("reciprocal", (*FLOATS, *COMPLEX), "float"),
-        *unary("exp2 expm1 log1p", (*FLOATS, *COMPLEX), "float"),
-        *unary("erf erfc erfinv lgamma digamma", FLOATS, "float"),
-        *unary("asin acos atan asinh acosh atanh", (*FLOATS, *COMPLEX), "float"),
-        *unary("sinc", (*FLOATS, *COMPLEX), "float"),
+               (*FLOATS, *COMPLEX), types="float"),
+        *unary("reciprocal", (*FLOATS, *COMPLEX), types="float"),
+        *unary("exp2 expm1 log1p", (*FLOATS, *COMPLEX), types="float"),
+        *unary("erf erfc erfinv lgamma digamma", FLOATS, types="float"),
+        *unary("asin acos atan asinh acosh atanh", (*FLOATS, *COMPLEX), types="float"),
+        *unary("sinc", (*FLOATS, *COMPLEX), types="float"),
         pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, types="float"),
         *unary("neg", (*REALS, *COMPLEX), same_output=True),
         *unary("sgn:sign", ALL, same_output=True),
@@ -430,7 +430,7 @@ def elementary() -> list[Row]:
     ]  # fmt: skip
 
 
-def filling() -> list[Row]:
+def filling() -> list[Definition]:
     """Operators that write what does not depend on the output's content, and conditions."""
     return [
         pointwise(
@@ -468,14 +468,14 @@ def _is_number(value: SymTensor) -> SymBool:
     return value.dim() == 0
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         *arithmetic(),
         *comparison(),
         *bitwise(),
         *elementary(),
         *filling(),
-        *activations.rows(),
-        *foreach.rows(),
+        *activations.definitions(),
+        *foreach.definitions(),
     ]

@@ -8,9 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from torch_outboard.ops.definition import (
+    FLOATS,
+    Definition,
+    call_scalar_functions,
+    dtype_bits,
+    qualified,
+)
 from torch_outboard.ops.functions.table import functions
 from torch_outboard.ops.requirements import Requirement, at_least, served_calls
-from torch_outboard.ops.row import FLOATS, Row, call_scalar_functions, dtype_bits, qualified
 from torch_outboard.ops.symbolic import Float, SymFloat, log
 
 
@@ -22,7 +28,7 @@ def _row(
     requires: Mapping[str, Requirement],
     derived: Callable[..., Mapping[str, Float]] | None = None,
     once: dict[str, str] | None = None,
-) -> list[Row]:
+) -> list[Definition]:
     """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name.
 
     `once` has expressions for scalars: what is computed of the step once for many elements.
@@ -55,7 +61,7 @@ def _variant(
     requires: Mapping[str, Requirement],
     derived: Callable[..., Mapping[str, Float]] | None,
     once: dict[str, str] | None,
-) -> Row:
+) -> Definition:
     pairs = [part.partition(":") for part in lists.split()]
     return {
         "engine": "pointwise_lists",
@@ -83,7 +89,7 @@ def _of_decay_rates(beta1: SymFloat, beta2: SymFloat) -> dict[str, Float]:
     }
 
 
-def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row]:
+def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Definition]:
     gradient = "(-grad)" if maximize else "grad"
     weight = "param"
     if decoupled:
@@ -127,7 +133,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row
     )
 
 
-def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Row]:
+def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Definition]:
     gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
     requires: dict[str, Requirement] = {"maximize": maximize}
     names = "_fused_sgd_ _fused_sgd_.tensor_lr"
@@ -156,7 +162,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Ro
     )
 
 
-def _adagrad(maximize: bool) -> list[Row]:
+def _adagrad(maximize: bool) -> list[Definition]:
     gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
     total = f"(sum + {gradient} * {gradient})"
     return _row(
@@ -172,8 +178,8 @@ def _adagrad(maximize: bool) -> list[Row]:
     )
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     flags = (False, True)
     variants = [
         *(_sgd(False, False, False, maximize) for maximize in flags),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
+from torch_outboard.ops.expression import pointwise, unary
 from torch_outboard.ops.functions.polynomials import POLYNOMIALS
-from torch_outboard.ops.pointwise_row import pointwise, unary
 from torch_outboard.ops.requirements import at_least, not_of_dtype
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 from torch_outboard.ops.template import Plan, template
 
@@ -20,12 +20,14 @@ modified_bessel_k0 modified_bessel_k1 erfcx ndtri log_ndtr"""
 _OF_X = """airy_ai spherical_bessel_j0 scaled_modified_bessel_k0 scaled_modified_bessel_k1"""
 
 
-def _with_out(name: str, operand: str, function: str, dtypes: tuple[torch.dtype, ...]) -> Row:
+def _with_out(
+    name: str, operand: str, function: str, dtypes: tuple[torch.dtype, ...]
+) -> Definition:
     overloads = f"{name} {name}.out"
     return pointwise(overloads, operand, f"{function}({operand})", dtypes, types="float")
 
 
-def _binary() -> list[Row]:
+def _binary() -> list[Definition]:
     zeta = "special_zeta.{0} special_zeta.{0}_out"
     rows = [
         pointwise(
@@ -70,7 +72,7 @@ def _needs_row_major(self: SymTensor, p: SymInt) -> SymBool:
     return (self.dim() >= 2) & (p >= 1)
 
 
-def _polygamma() -> list[Row]:
+def _polygamma() -> list[Definition]:
     forms = "polygamma polygamma_ polygamma.out"
     return [
         pointwise(forms, "self", "digamma(self)", FLOATS, requires={"n": 0}, types="float"),
@@ -130,7 +132,7 @@ _FREXP = """
 """
 
 
-def _round_decimals() -> Row:
+def _round_decimals() -> Definition:
     return pointwise(
         "round.decimals round_.decimals round.decimals_out",
         "self",
@@ -142,7 +144,7 @@ def _round_decimals() -> Row:
     )
 
 
-def _frexp() -> Row:
+def _frexp() -> Definition:
     @template("frexp.Tensor frexp.Tensor_out", source=_FREXP, dtypes=FLOATS, family="pointwise")
     def frexp(plan: Plan, self: SymTensor) -> None:
         mantissa = plan.result("mantissa", like=self)
@@ -152,12 +154,12 @@ def _frexp() -> Row:
     return frexp
 
 
-def rows() -> list[Row]:
+def definitions() -> list[Definition]:
     """Every definition."""
     return [
         _round_decimals(),
         _frexp(),
-        *unary("i0", FLOATS, "float"),
+        *unary("i0", FLOATS, types="float"),
         *(_with_out(f"special_{name}", "self", name, FLOATS) for name in ("i0e", "i1", "i1e")),
         *(_with_out(f"special_{name}", "self", name, WIDE) for name in _OF_ONE.split()),
         *(_with_out(f"special_{name}", "x", name, WIDE) for name in _OF_X.split()),

@@ -1,14 +1,14 @@
-"""Convolution: rows of the engine in csrc/device_kernels/convolution/convolution.cpp."""
+"""Convolution: definitions for csrc/device_kernels/convolution/convolution.cpp."""
 
 from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition, dtype_bits, qualified
 from torch_outboard.ops.products.texts import group_text, patch_text, plane_text
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified
 
 
-def convolution(overloads: str, *, backward: bool) -> Row:
+def convolution(overloads: str, *, backward: bool) -> Definition:
     """A row; the overloads have the arguments of `convolution` or of its backward."""
     return {
         "engine": "convolution",
@@ -23,8 +23,8 @@ def convolution(overloads: str, *, backward: bool) -> Row:
     }
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         convolution("convolution convolution_overrideable", backward=False),
         convolution("convolution_backward convolution_backward_overrideable", backward=True),

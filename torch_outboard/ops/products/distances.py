@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, argument_name
+from torch_outboard.ops.definition import COMPLEX, FLOATS, INTEGERS, Definition, argument_name
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymFloat,
@@ -27,8 +27,8 @@ from torch_outboard.ops.template import Plan, template
 WIDE = (torch.float32, torch.float64)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         _cdist(),
         _cdist_backward(),
@@ -86,7 +86,7 @@ def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
     return pairs
 
 
-def _cdist() -> Row:
+def _cdist() -> Definition:
     @template(
         "_cdist_forward _cdist_forward.out",
         "distances cdist",
@@ -107,7 +107,7 @@ def _cdist() -> Row:
     return cdist
 
 
-def _cdist_backward() -> Row:
+def _cdist_backward() -> Definition:
     @template(
         "_cdist_backward _cdist_backward.out",
         "distances cdist",
@@ -133,7 +133,7 @@ def _cdist_backward() -> Row:
     return cdist_backward
 
 
-def _cdist_backward_of_nothing() -> Row:
+def _cdist_backward_of_nothing() -> Definition:
     """Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches."""
 
     @template(
@@ -171,7 +171,7 @@ def _shape_of_pairs(self: SymTensor) -> SymInts:
     return ints((maximum(count * (count - 1) // 2, 0),))
 
 
-def _pdist() -> Row:
+def _pdist() -> Definition:
     @template(
         "_pdist_forward _pdist_forward.out", "distances pdist", dtypes=WIDE, family="distance"
     )
@@ -184,7 +184,7 @@ def _pdist() -> Row:
     return pdist
 
 
-def _pdist_backward() -> Row:
+def _pdist_backward() -> Definition:
     @template(
         "_pdist_backward _pdist_backward.out", "distances pdist", dtypes=WIDE, family="distance"
     )
@@ -200,7 +200,7 @@ def _pdist_backward() -> Row:
     return pdist_backward
 
 
-def _cross() -> Row:
+def _cross() -> Definition:
     @template(
         "linalg_cross linalg_cross.out",
         "cross",

@@ -1,12 +1,12 @@
-"""Discrete Fourier transforms: rows of the engine in csrc/device_kernels/fourier/fourier.cpp."""
+"""Discrete Fourier transforms: definitions for csrc/device_kernels/fourier/fourier.cpp."""
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import Row, kernel_source, qualified
+from torch_outboard.ops.definition import Definition, kernel_source, qualified
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
     return [
         {

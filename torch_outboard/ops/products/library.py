@@ -1,4 +1,4 @@
-"""Products and convolutions by the driver's library: rows of the engines in
+"""Products and convolutions by the driver's library: definitions for
 csrc/device_kernels/library, where the driver has the functions.
 """
 
@@ -9,8 +9,8 @@ from typing import cast
 
 import torch
 
+from torch_outboard.ops.definition import FLOATS, Definition, dtype_bits
 from torch_outboard.ops.products import convolution, matrix_product
-from torch_outboard.ops.row import FLOATS, Row, dtype_bits
 
 # For libraries alone: no kernel of the kit computes on them.
 FLOAT8 = (
@@ -25,14 +25,14 @@ _TEXTS = {"source", "planes", "groups"}
 _NO_PRODUCTS = {"aten::addr", "aten::vdot"}
 
 
-def _products() -> list[Row]:
+def _products() -> list[Definition]:
     rows = [
         {
             **row,
             "engine": "library_product",
             "dtypes": cast("int", row["dtypes"]) | dtype_bits(FLOAT8),
         }
-        for row in matrix_product.rows()
+        for row in matrix_product.definitions()
         if str(row["overloads"][0]) not in _NO_PRODUCTS  # type: ignore[index]
     ]
     activated = matrix_product.product(
@@ -41,12 +41,12 @@ def _products() -> list[Row]:
     return [*rows, {**activated, "engine": "library_product", "gelu_flag": "use_gelu"}]
 
 
-def _convolutions() -> list[Row]:
-    return [{**row, "engine": "library_convolution"} for row in convolution.rows()]
+def _convolutions() -> list[Definition]:
+    return [{**row, "engine": "library_convolution"} for row in convolution.definitions()]
 
 
-def rows(functions: Collection[str]) -> list[Row]:
-    """The rows for the library functions that a driver has, by their names in its table."""
+def definitions(functions: Collection[str]) -> list[Definition]:
+    """The definitions for the library functions that a driver has, by their names in its table."""
     found = [
         *(_products() if "matrix_product" in functions else ()),
         *(_convolutions() if "convolution" in functions else ()),

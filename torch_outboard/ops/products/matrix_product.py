@@ -1,24 +1,34 @@
-"""Matrix products: rows of the engine in csrc/device_kernels/product/matrix_product.cpp."""
+"""Matrix products: definitions for csrc/device_kernels/product/matrix_product.cpp."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Unpack, cast
 
 import torch
 
-from torch_outboard.ops.products.texts import group_text
-from torch_outboard.ops.row import (
+from torch_outboard.ops.definition import (
     COMPLEX,
     FLOATS,
     INTEGERS,
-    Row,
-    Value,
+    Definition,
+    Properties,
+    caller_location,
     dtype_bits,
     kernel_source,
     qualified,
 )
+from torch_outboard.ops.products.texts import group_text
 
 ALL = (*FLOATS, *INTEGERS, *COMPLEX)
+
+
+class ProductProperties(Properties, total=False):
+    """What csrc/device_kernels/product/matrix_product.cpp describes."""
+
+    integral_scalars: bool
+    conjugates_left: bool
+    resizes_silently: bool
 
 
 def product(
@@ -27,9 +37,9 @@ def product(
     dimensions: str,
     added: str = "",
     dtypes: Iterable[torch.dtype] = ALL,
-    **properties: Value,
-) -> Row:
-    """A row.
+    **properties: Unpack[ProductProperties],
+) -> Definition:
+    """A definition.
 
     Args:
         overloads: names without namespace, separated by blanks.
@@ -38,14 +48,13 @@ def product(
             `"mk,kn->mn"`.
         added: name of the argument that is added.
         dtypes: those that are served.
-        properties: `integral_scalars`, `conjugates_left`, `resizes_silently`, as in
-            matrix_product.cpp.
     """
     left, right = operands.split()
     factors, _, result = dimensions.partition("->")
     left_dimensions, _, right_dimensions = factors.partition(",")
     return {
         "engine": "matrix_product",
+        "location": caller_location(),
         "overloads": qualified(overloads),
         "left": left,
         "right": right,
@@ -56,12 +65,12 @@ def product(
         "dtypes": dtype_bits(dtypes),
         "source": kernel_source("matrix_product"),
         "groups": group_text(),
-        **properties,
+        **cast("Definition", properties),
     }
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         product("mm mm.out", "self mat2", "mk,kn->mn"),
         product("bmm bmm.out", "self mat2", "bmk,bkn->bmn"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import kernel_source
+from torch_outboard.ops.definition import kernel_source
 
 
 def warpgroup_operands(columns: int) -> str:

@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
 from torch_outboard.ops.requirements import Requirement, not_of_dtype
-from torch_outboard.ops.row import COMPLEX, FLOATS, Row
 from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, ints, same_dtype
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         *_normals(),
         *_multinomials(),
@@ -94,13 +94,13 @@ def _holds_from_both(mean: SymTensor, out: SymTensor) -> SymBool:
     return _holds(out, mean)
 
 
-def _normals() -> list[Row]:
+def _normals() -> list[Definition]:
     def normal(
         overload: str,
         body: Callable[..., Tensor],
         condition: Callable[..., SymBool] | None,
         requires: Mapping[str, Requirement] | None = None,
-    ) -> Row:
+    ) -> Definition:
         return composed(
             f"normal.{overload}",
             body,
@@ -186,7 +186,7 @@ def _draws_again_into(
     return _draws_again(self, num_samples, replacement) & _keeps_its_shape(self, num_samples, out)
 
 
-def _multinomials() -> list[Row]:
+def _multinomials() -> list[Definition]:
     return [
         composed(overload, body, dtypes=FLOATS, condition=condition, family="random")
         for overload, body, condition in (

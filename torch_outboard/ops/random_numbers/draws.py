@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.pointwise_row import pointwise
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, SIGNED, Row, kernel_source
+from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, SIGNED, Definition, kernel_source
+from torch_outboard.ops.expression import pointwise
 from torch_outboard.ops.symbolic import (
     Bool,
     Float,
@@ -41,8 +41,8 @@ _UNSIGNED = (torch.uint8,)
 _EVERY = (*FLOATS, *INTEGERS, *BOOL)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         # Values are computed in float32, which has so many bits more than the half types.
         _uniform(torch.float16, surplus=13),
@@ -96,7 +96,7 @@ class _Distribution(NamedTuple):
         """Whether draws have 64 bits."""
         return self.dtypes == _DOUBLE
 
-    def define(self) -> Callable[[Body], Row]:
+    def define(self) -> Callable[[Body], Definition]:
         """The decorator of a definition."""
         return template(
             self.overload,
@@ -123,7 +123,7 @@ def _is_short(value: SymFloat) -> SymBool:
     return (value * 8 == floor(value * 8)) & (abs(value) <= 16)
 
 
-def _uniform(dtype: torch.dtype, surplus: int = 0) -> Row:
+def _uniform(dtype: torch.dtype, surplus: int = 0) -> Definition:
     uniform = _Distribution("uniform_", _UNIFORM, (dtype,))
 
     @uniform.define()
@@ -139,7 +139,7 @@ def _uniform(dtype: torch.dtype, surplus: int = 0) -> Row:
     return definition
 
 
-def _exponential(dtype: torch.dtype) -> Row:
+def _exponential(dtype: torch.dtype) -> Definition:
     exponential = _Distribution("exponential_", _EXPONENTIAL, (dtype,))
 
     @exponential.define()
@@ -150,7 +150,7 @@ def _exponential(dtype: torch.dtype) -> Row:
     return definition
 
 
-def _normal(overload: str, number: int, dtypes: Sequence[torch.dtype]) -> Row:
+def _normal(overload: str, number: int, dtypes: Sequence[torch.dtype]) -> Definition:
     normal = _Distribution(overload, number, dtypes)
 
     @normal.define()
@@ -161,7 +161,7 @@ def _normal(overload: str, number: int, dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def _cauchy(dtypes: Sequence[torch.dtype]) -> Row:
+def _cauchy(dtypes: Sequence[torch.dtype]) -> Definition:
     cauchy = _Distribution("cauchy_", _CAUCHY, dtypes)
 
     @cauchy.define()
@@ -172,7 +172,7 @@ def _cauchy(dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def _geometric(dtypes: Sequence[torch.dtype]) -> Row:
+def _geometric(dtypes: Sequence[torch.dtype]) -> Definition:
     geometric = _Distribution("geometric_", _GEOMETRIC, dtypes)
 
     @geometric.define()
@@ -192,7 +192,7 @@ def _pass_threshold(plan: Plan, probability: SymFloat) -> None:
     plan.parameters(threshold_high=threshold // 2**16, threshold_low=threshold % 2**16)
 
 
-def _bernoulli_of_number() -> Row:
+def _bernoulli_of_number() -> Definition:
     @template(
         "bernoulli_.float",
         "philox bernoulli",
@@ -210,7 +210,7 @@ def _bernoulli_of_number() -> Row:
     return definition
 
 
-def _bernoulli_of_tensor() -> Row:
+def _bernoulli_of_tensor() -> Definition:
     @template(
         "bernoulli_.Tensor",
         "philox bernoulli",
@@ -237,7 +237,7 @@ _SELF_AS_P = """
 """
 
 
-def _bernoulli_of_self() -> Row:
+def _bernoulli_of_self() -> Definition:
     @template(
         "bernoulli.out",
         dtypes=FLOATS,
@@ -254,7 +254,7 @@ def _bernoulli_of_self() -> Row:
     return definition
 
 
-def _dropout() -> Row:
+def _dropout() -> Definition:
     @template("native_dropout native_dropout.out", "philox dropout", dtypes=FLOATS, family="random")
     def definition(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
         plan.require(
@@ -270,7 +270,7 @@ def _dropout() -> Row:
     return definition
 
 
-def _dropout_backward() -> Row:
+def _dropout_backward() -> Definition:
     return pointwise(
         "native_dropout_backward native_dropout_backward.out",
         "grad_output:grad mask",
@@ -285,7 +285,7 @@ def _dropout_backward() -> Row:
 # ---- Integers
 
 
-def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[Body], Row]:
+def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[Body], Definition]:
     return template(
         overload,
         "philox random_integers",
@@ -313,7 +313,7 @@ def _largest(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
     return where(tensor.is_floating_point(), floating, integral)
 
 
-def _integers_between(dtypes: Sequence[torch.dtype]) -> Row:
+def _integers_between(dtypes: Sequence[torch.dtype]) -> Definition:
     @_define_integers("random_.from", dtypes)
     def definition(plan: Plan, self: SymTensor, from_: SymInt, to: SymInt) -> None:
         largest = _largest(self, dtypes)
@@ -326,7 +326,7 @@ def _integers_between(dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def _integers_below(dtypes: Sequence[torch.dtype]) -> Row:
+def _integers_below(dtypes: Sequence[torch.dtype]) -> Definition:
     @_define_integers("random_.to", dtypes)
     def definition(plan: Plan, self: SymTensor, to: SymInt) -> None:
         plan.require((to > 0) & (to <= _largest(self, dtypes)))
@@ -337,7 +337,7 @@ def _integers_below(dtypes: Sequence[torch.dtype]) -> Row:
     return definition
 
 
-def _integers(dtypes: Sequence[torch.dtype]) -> Row:
+def _integers(dtypes: Sequence[torch.dtype]) -> Definition:
     floating = dtypes[0].is_floating_point
 
     @_define_integers("random_", dtypes)
@@ -358,7 +358,7 @@ def _digits(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
     return 1 if dtypes == BOOL else 8
 
 
-def _randperm() -> Row:
+def _randperm() -> Definition:
     @template(
         "randperm.generator_out",
         "philox randperm",
@@ -384,7 +384,7 @@ def _randperm() -> Row:
 # ---- Activations
 
 
-def _rrelu(dtypes: Sequence[torch.dtype]) -> Row:
+def _rrelu(dtypes: Sequence[torch.dtype]) -> Definition:
     bits = 64 if dtypes == _DOUBLE else 32
 
     @template(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from torch_outboard.ops.row import Row
+from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import SymTensor, maximum, where
 from torch_outboard.ops.template import Body, Plan, template
 
@@ -23,8 +23,8 @@ _BLOCKS = 64
 _WIDE = (torch.float32, torch.float64)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         _poisson(),
         _binomial(),
@@ -35,7 +35,7 @@ def rows() -> list[Row]:
 
 def _define(
     overload: str, dtypes: Sequence[torch.dtype], reports: str = ""
-) -> Callable[[Body], Row]:
+) -> Callable[[Body], Definition]:
     return template(
         overload,
         "philox rejection rejection_values",
@@ -58,7 +58,7 @@ def _draw(plan: Plan, distribution: int, parameter: SymTensor) -> None:
     plan.launch("rejection_values", parameter.numel())
 
 
-def _poisson() -> Row:
+def _poisson() -> Definition:
     @_define(
         "poisson",
         (torch.float16, torch.bfloat16, *_WIDE),
@@ -70,7 +70,7 @@ def _poisson() -> Row:
     return poisson
 
 
-def _binomial() -> Row:
+def _binomial() -> Definition:
     @_define("binomial", _WIDE)
     def binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
         # The host knows what becomes of other sizes.
@@ -80,7 +80,7 @@ def _binomial() -> Row:
     return binomial
 
 
-def _gamma(dtype: torch.dtype) -> Row:
+def _gamma(dtype: torch.dtype) -> Definition:
     @_define("_standard_gamma", (dtype,))
     def gamma(plan: Plan, self: SymTensor) -> None:
         plan.parameters(smallest=torch.finfo(dtype).tiny)
@@ -89,7 +89,7 @@ def _gamma(dtype: torch.dtype) -> Row:
     return gamma
 
 
-def _dirichlet(dtype: torch.dtype) -> Row:
+def _dirichlet(dtype: torch.dtype) -> Definition:
     @template(
         "_sample_dirichlet",
         "philox rejection dirichlet",

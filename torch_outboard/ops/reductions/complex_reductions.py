@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import COMPLEX, Definition
 from torch_outboard.ops.requirements import of_dtype
-from torch_outboard.ops.row import COMPLEX, Row
 
 
 def _variance(
@@ -48,8 +48,8 @@ def _tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     return grad_output * torch.conj_physical(1 - output * output)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     bodies: dict[str, Callable[..., Any]] = {
         "var.correction var.correction_out": _variance,
         "std.correction std.correction_out": _deviation,

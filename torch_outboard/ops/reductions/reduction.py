@@ -1,25 +1,27 @@
-"""Reductions: the rows of the engine `reduction` (csrc/device_kernels/reduction/reduction.h)."""
+"""Reductions: a state that takes one element after the other (csrc/device_kernels/reduction)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Literal, Unpack, cast
 
 import torch
 
 from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.requirements import not_of_dtype, served_calls
-from torch_outboard.ops.row import (
+from torch_outboard.ops.definition import (
     BOOL,
     COMPLEX,
     FLOATS,
     INTEGERS,
-    Row,
-    Value,
+    Definition,
+    Properties,
+    caller_location,
     dtype_bits,
     kernel_source,
     qualified,
 )
+from torch_outboard.ops.requirements import not_of_dtype, served_calls
 
 NUMBERS = (*FLOATS, *INTEGERS)
 REAL = (*NUMBERS, *BOOL)
@@ -30,6 +32,20 @@ COMPLEX_PRODUCT = (
 )
 
 
+class ReductionProperties(Properties, total=False):
+    """What csrc/device_kernels/reduction/reduction.h describes."""
+
+    types: Literal["same", "promote", "float", "test"]
+    indices: list[str]
+    scalars: list[str]
+    absent: dict[str, str]
+    ordered: bool
+    exceeds: str
+    all_if_empty: bool
+    widens: bool
+    empty: str
+
+
 def reduction(
     overloads: str,
     dtypes: Iterable[torch.dtype],
@@ -38,18 +54,19 @@ def reduction(
     step: str,
     merge: str,
     results: str | list[str],
-    **properties: Value,
-) -> Row:
-    """A row.
+    **properties: Unpack[ReductionProperties],
+) -> Definition:
+    """A definition.
 
     Args:
         overloads: names without namespace, separated by blanks.
         dtypes: of the inputs that are served.
         state: fields, separated by commas.
-        initial, step, merge, results, properties: as in reduction.h.
+        initial, step, merge, results: as in reduction.h.
     """
     return {
         "engine": "reduction",
+        "location": caller_location(),
         "overloads": qualified(overloads),
         "dtypes": dtype_bits(dtypes),
         "state": [field.strip() for field in state.split(",")],
@@ -58,11 +75,17 @@ def reduction(
         "merge": merge,
         "results": [results] if isinstance(results, str) else results,
         "source": kernel_source("reduction"),
-        **properties,
+        **cast("Definition", properties),
     }
 
 
-def total(overloads: str, dtypes: Iterable[torch.dtype], element: str, **properties: Value) -> Row:
+def total(
+    overloads: str,
+    dtypes: Iterable[torch.dtype],
+    element: str,
+    result: str = "s->total",
+    **properties: Unpack[ReductionProperties],
+) -> Definition:
     """A sum of what `element` makes of `x`."""
     return reduction(
         overloads,
@@ -71,7 +94,7 @@ def total(overloads: str, dtypes: Iterable[torch.dtype], element: str, **propert
         "s->total = C(0);",
         f"s->total += {element};",
         "s->total += t->total;",
-        str(properties.pop("result", "s->total")),
+        result,
         **properties,
     )
 
@@ -81,8 +104,8 @@ def extreme(
     dtypes: Iterable[torch.dtype],
     sign: str,
     element: str = "x",
-    **properties: Value,
-) -> Row:
+    **properties: Unpack[ReductionProperties],
+) -> Definition:
     """The largest (`sign` is ">") or smallest ("<") element; NaN if there is one."""
     limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
     take = "s->best = (({0} {1} s->best) | ({0} != {0})) ? {0} : s->best;"
@@ -98,7 +121,7 @@ def extreme(
     )
 
 
-def limits(overloads: str) -> Row:
+def limits(overloads: str) -> Definition:
     """The smallest and the largest element; NaN if there is one."""
     take = "s->{0} = (({1} {2} s->{0}) | ({1} != {1})) ? {1} : s->{0};"
     return reduction(
@@ -118,7 +141,7 @@ def place(
     sign: str,
     results: list[str],
     indices: list[str],
-) -> Row:
+) -> Definition:
     """The first place of the largest or smallest element, or of the first NaN."""
     limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
     take = (
@@ -140,7 +163,7 @@ def place(
     )
 
 
-def spread(overloads: str, results: str | list[str]) -> Row:
+def spread(overloads: str, results: str | list[str]) -> Definition:
     """Variance and what is made of it, by Welford's updates."""
     return reduction(
         overloads,
@@ -163,7 +186,7 @@ def spread(overloads: str, results: str | list[str]) -> Row:
     )
 
 
-def norm(order: float, row: Row) -> Row:
+def norm(order: float, row: Definition) -> Definition:
     """The definition for norms of this order alone."""
     return {**row, "widens": True, **served_calls("aten::linalg_vector_norm", {"ord": order})}
 
@@ -176,7 +199,7 @@ def _norms_one_by_one(
     return [torch.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
 
 
-def _list_norms() -> list[Row]:
+def _list_norms() -> list[Definition]:
     names = qualified("_foreach_norm.Scalar")
     number = not_of_dtype(torch.bool)
     return [
@@ -197,22 +220,38 @@ def _list_norms() -> list[Row]:
     ]
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     sums = "sum sum.dim_IntList sum.IntList_out sum.out"
     means = "mean mean.dim mean.out mean.dtype_out"
     norms = "linalg_vector_norm linalg_vector_norm.out"
     variance = "(s->squares / fmax(n - correction, (T)(0)))"
     any_overloads = "any any.dim any.dims any.out any.dims_out any.all_out"
     all_overloads = "all all.dim all.dims all.out all.dims_out all.all_out"
-    floats: dict[str, Value] = {"types": "float", "all_if_empty": True}
     return [
         *_list_norms(),
         total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty="0"),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
-        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty="0", **floats),
-        total(means, FLOATS, "x", result="s->total / n", empty="nan", **floats),
-        total(means, COMPLEX, "x", result="s->total / n.x", empty="nan", **floats),
+        total(
+            "nansum nansum.out",
+            FLOATS,
+            "x == x ? x : C(0)",
+            empty="0",
+            types="float",
+            all_if_empty=True,
+        ),
+        total(
+            means, FLOATS, "x", result="s->total / n", empty="nan", types="float", all_if_empty=True
+        ),
+        total(
+            means,
+            COMPLEX,
+            "x",
+            result="s->total / n.x",
+            empty="nan",
+            types="float",
+            all_if_empty=True,
+        ),
         reduction(
             "prod prod.dim_int prod.int_out prod.out",
             REAL,
@@ -304,9 +343,30 @@ def rows() -> list[Row]:
         spread("std.correction std.correction_out", f"sqrt{variance}"),
         spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
         spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
-        norm(0.0, total(norms, FLOATS, "x != C(0) ? C(1) : C(0)", empty="0", **floats)),
-        norm(1.0, total(norms, FLOATS, "fabs(x)", empty="0", **floats)),
-        norm(2.0, total(norms, FLOATS, "x * x", result="sqrt(s->total)", empty="0", **floats)),
+        norm(
+            0.0,
+            total(
+                norms,
+                FLOATS,
+                "x != C(0) ? C(1) : C(0)",
+                empty="0",
+                types="float",
+                all_if_empty=True,
+            ),
+        ),
+        norm(1.0, total(norms, FLOATS, "fabs(x)", empty="0", types="float", all_if_empty=True)),
+        norm(
+            2.0,
+            total(
+                norms,
+                FLOATS,
+                "x * x",
+                result="sqrt(s->total)",
+                empty="0",
+                types="float",
+                all_if_empty=True,
+            ),
+        ),
         norm(math.inf, extreme(norms, FLOATS, ">", "fabs(x)", types="float", all_if_empty=True)),
         norm(-math.inf, extreme(norms, FLOATS, "<", "fabs(x)", types="float", all_if_empty=True)),
         # Any other order.
@@ -317,6 +377,7 @@ def rows() -> list[Row]:
             result="pow(s->total, (T)(1) / ord)",
             scalars=["ord"],
             widens=True,
-            **floats,
+            types="float",
+            all_if_empty=True,
         ),
     ]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where, wrap
 from torch_outboard.ops.template import Plan, template
 
@@ -20,8 +20,8 @@ _REALS = (*FLOATS, *INTEGERS, *BOOL)
 _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         *(row for in_blocks in (False, True) for row in _scans(in_blocks)),
         *_other_dtypes(),
@@ -29,7 +29,7 @@ def rows() -> list[Row]:
     ]
 
 
-def _scans(in_blocks: bool) -> list[Row]:
+def _scans(in_blocks: bool) -> list[Definition]:
     # Complex numbers do not become real ones on the way, nor the other way round.
     kinds = ((_REALS, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
     return [
@@ -99,7 +99,7 @@ def _total(
     dtypes: Sequence[torch.dtype],
     requirement: Predicate,
     in_blocks: bool,
-) -> Row:
+) -> Definition:
     @template(
         f"{name} {name}_ {name}.out",
         _kernels(in_blocks),
@@ -118,7 +118,7 @@ def _total(
     return total
 
 
-def _logcumsumexp(in_blocks: bool) -> Row:
+def _logcumsumexp(in_blocks: bool) -> Definition:
     @template(
         "_logcumsumexp _logcumsumexp.out",
         _kernels(in_blocks),
@@ -135,7 +135,7 @@ def _logcumsumexp(in_blocks: bool) -> Row:
     return logcumsumexp
 
 
-def _complex_logcumsumexp() -> Row:
+def _complex_logcumsumexp() -> Definition:
     @template(
         "_logcumsumexp _logcumsumexp.out",
         "complex_logcumsumexp",
@@ -151,7 +151,7 @@ def _complex_logcumsumexp() -> Row:
     return logcumsumexp
 
 
-def _extremes(name: str, number: int, in_blocks: bool) -> Row:
+def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
     """They go to arguments."""
 
     @template(
@@ -173,7 +173,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Row:
     return extremes
 
 
-def _other_dtypes() -> list[Row]:
+def _other_dtypes() -> list[Definition]:
     """Sums and products into another dtype, which the elements get first."""
     return [
         composed(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     Int,
     SymBool,
@@ -29,8 +29,8 @@ _KINDS = ("sum", "mean", "max", "min", "prod")
 _INDICES = (torch.int32, torch.int64)
 
 
-def rows() -> list[Row]:
-    """Every row."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     return [
         _segment_reduce(),
         # Lengths that are to be checked are looked at first.
@@ -100,7 +100,7 @@ def _launch(
     plan.launch("reduce", segments.reduced.prod())
 
 
-def _segment_reduce() -> Row:
+def _segment_reduce() -> Definition:
     @template(
         "segment_reduce segment_reduce.out",
         "segments",
@@ -129,7 +129,7 @@ def _segment_reduce() -> Row:
     return segment_reduce
 
 
-def _segment_reduce_backward() -> Row:
+def _segment_reduce_backward() -> Definition:
     @template(
         "_segment_reduce_backward _segment_reduce_backward.out",
         "segments",

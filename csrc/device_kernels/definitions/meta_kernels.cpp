@@ -1,4 +1,4 @@
-#include "device_kernels/rows/meta_kernels.h"
+#include "device_kernels/definitions/meta_kernels.h"
 
 #include <ATen/MetaFunctions.h>
 #include <ATen/core/dispatch/Dispatcher.h>

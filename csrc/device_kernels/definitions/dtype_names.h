@@ -1,4 +1,4 @@
-// dtypes as rows name them: "float32".
+// dtypes as definitions name them: "float32".
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -1,4 +1,4 @@
-// An operator as the tables in Python describe it: the overloads, the engine that runs them, and
+// An operator definition as Python gives it: the overloads, the engine that runs them, and
 // what the engine wants to know.
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace outboard {
 
-// A function that a row holds, which takes values by name.
-struct RowFunction {
+// The body of a composed operator, which takes values by name.
+struct ComposedBody {
   using Arguments = std::vector<c10::Argument>;  // their names and types
 
   std::vector<std::string> parameters;
@@ -33,9 +33,9 @@ struct RowFunction {
       call;
 };
 
-class OUTBOARD_API Row {
+class OUTBOARD_API Definition {
  public:
-  using Function = std::shared_ptr<const RowFunction>;
+  using Function = std::shared_ptr<const ComposedBody>;
   using Integers = std::vector<int64_t>;
   using NamedIntegers = std::vector<std::pair<std::string, int64_t>>;
   using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>, Integers,
@@ -62,7 +62,7 @@ class OUTBOARD_API Row {
   // Nodes of the graph. -1 where there is none.
   int node(const std::string& key) const;
   std::vector<int> nodes(const std::string& key) const;
-  // A text is the name of a function in C++ (OUTBOARD_ROW_FUNCTION).
+  // A text is the name of a function in C++ (OUTBOARD_COMPOSED_BODY).
   Function function(const std::string& key) const;
 
   // Raises where a property, a list or a dictionary, mentions another name than these.
@@ -70,7 +70,8 @@ class OUTBOARD_API Row {
 
   // The properties that nobody has asked for so far. An engine asks for all that it knows.
   std::vector<std::string> unknown() const;
-  // The one that was asked for last: what an engine raises while it reads a row is blamed on it.
+  // The one that was asked for last: what an engine raises while it reads a definition is blamed on
+  // it.
   const std::string& last_asked() const { return last_asked_; }
   // The same as asking for it, without a value.
   void ask(const std::string& key) const;
@@ -80,20 +81,20 @@ class OUTBOARD_API Row {
   template <class T>
   const T* find(const std::string& key) const;
 
-  mutable std::set<std::string> asked_;  // rows are read by one thread
+  mutable std::set<std::string> asked_;  // definitions are read by one thread
   mutable std::string last_asked_;
 };
 
-struct RowFunctionRegistrar {
-  RowFunctionRegistrar(const char* name, const char* parameters,
-                       std::function<bool(torch::jit::Stack&)> function);
+struct ComposedBodyRegistrar {
+  ComposedBodyRegistrar(const char* name, const char* parameters,
+                        std::function<bool(torch::jit::Stack&)> function);
 };
 
 }  // namespace outboard
 
-// At file scope: a function `bool(torch::jit::Stack&)`, as of RowFunction, under a name by which
-// rows refer to it. It must not write to an argument before it declines. `parameters` has blanks
-// between names.
-#define OUTBOARD_ROW_FUNCTION(function, parameters)                               \
-  static const ::outboard::RowFunctionRegistrar outboard_row_function_##function( \
+// At file scope: a function `bool(torch::jit::Stack&)`, as of ComposedBody, under a name by which
+// definitions refer to it. It must not write to an argument before it declines. `parameters` has
+// blanks between names.
+#define OUTBOARD_COMPOSED_BODY(function, parameters)                                \
+  static const ::outboard::ComposedBodyRegistrar outboard_composed_body_##function( \
       #function, parameters, &function)

@@ -14,8 +14,8 @@ import torch
 from torch_outboard import _C, Plan
 from torch_outboard.ops import symbolic
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.definition import FLOATS, Definition, argument_name
 from torch_outboard.ops.requirements import distinct_in, of_dtype_of
-from torch_outboard.ops.row import FLOATS, Row, argument_name
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
 from torch_outboard.ops.template import ANY, Body, template
 
@@ -42,13 +42,13 @@ def right(plan: Plan, x: SymTensor, by: SymInt) -> None:
     plan.launch("k", out.numel())
 
 
-def defined(body: Body = right, **properties: Any) -> Row:
+def defined(body: Body = right, **properties: Any) -> Definition:
     return template([NAME], source=KERNEL, dtypes=FLOATS, **properties)(body)
 
 
-def make(row: Row, name: str = NAME) -> None:
+def make(row: Definition, name: str = NAME) -> None:
     """Makes the kernel of an overload, and takes it back."""
-    _C.remove_kernel(name, _C.add_row_kernel(name, row, None, -1))
+    _C.remove_kernel(name, _C.add_definition(name, row, None, -1))
 
 
 def location(body: Callable[..., Any]) -> str:
@@ -56,7 +56,7 @@ def location(body: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def refusal(row: Row) -> str:
+def refusal(row: Definition) -> str:
     """What C++ says of a definition."""
     with pytest.raises(ValueError, match="definition of outboard_rows") as error:
         make(row, row["overloads"][-1])
@@ -275,7 +275,7 @@ PROPERTIES: list[tuple[Body, dict[str, Any], str, str]] = [
     (two_results, {}, "results", "it has 2 results, the overload 1"),
     (no_result, {}, "results", "it has 0 results, the overload 1"),
     (like_of_no_operand, {"shapes_only": ["y"]}, "like", "it names the tensor 'y'"),
-    (right, {"strided": ["z"]}, "strided", "it names the tensor 'z', which the row does not list"),
+    (right, {"strided": ["z"]}, "strided", "it names the tensor 'z', which the definition does"),
     (right, {"moves": ["x", "o"]}, "moves", "it names the tensor 'o'"),
     (right, {"accepts": {"z": ANY}}, "accepts", "it names 'z', which is none of 'x'"),
     (right, {"compute": "z"}, "compute", "it names the tensor 'z'"),
@@ -326,7 +326,7 @@ def test_a_later_overload_is_named_beside_the_definition() -> None:
     )
 
 
-def pointwise_row() -> Row:
+def pointwise_row() -> Definition:
     return {
         "engine": "pointwise", "overloads": [NAME], "operands": ["x"], "scalars": ["by"],
         "expressions": ["x + by"],

@@ -15,8 +15,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "device_kernels/rows/overload.h"
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/definitions/definition.h"
 #include "runtime/export.h"
 
 namespace outboard {
@@ -29,7 +29,7 @@ class OUTBOARD_API MetaCall {
 
   // That of an operator definition: its property `meta`; without one, the functional form of the
   // overload if PyTorch has a Meta kernel in C++ for it.
-  static std::unique_ptr<const MetaCall> of(const Row& row, const Overload& overload);
+  static std::unique_ptr<const MetaCall> of(const Definition& definition, const Overload& overload);
 
   // Results without memory for the call of `overload` on the stack, whose arguments have the
   // judge's names. Raises what PyTorch raises.

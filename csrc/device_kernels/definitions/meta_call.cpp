@@ -1,4 +1,4 @@
-#include "device_kernels/rows/meta_call.h"
+#include "device_kernels/definitions/meta_call.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/util/Exception.h>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "device_kernels/rows/meta_kernels.h"
+#include "device_kernels/definitions/meta_kernels.h"
 
 namespace outboard {
 namespace {
@@ -145,8 +145,9 @@ MetaCall::MetaCall(const std::string& judge, const Overload& overload)
   }
 }
 
-std::unique_ptr<const MetaCall> MetaCall::of(const Row& row, const Overload& overload) {
-  std::string name = row.text("meta");
+std::unique_ptr<const MetaCall> MetaCall::of(const Definition& definition,
+                                             const Overload& overload) {
+  std::string name = definition.text("meta");
   if (name.empty()) name = functional_meta_kernel(overload);
   return name.empty() ? nullptr : std::make_unique<const MetaCall>(name, overload);
 }

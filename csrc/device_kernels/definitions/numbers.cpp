@@ -1,4 +1,4 @@
-#include "device_kernels/rows/numbers.h"
+#include "device_kernels/definitions/numbers.h"
 
 #include <c10/util/TypeCast.h>
 #include <c10/util/overflows.h>

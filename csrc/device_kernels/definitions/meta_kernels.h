@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "device_kernels/rows/overload.h"
+#include "device_kernels/definitions/overload.h"
 #include "runtime/export.h"
 
 namespace outboard {

@@ -1,4 +1,4 @@
-#include "device_kernels/rows/conditions.h"
+#include "device_kernels/definitions/conditions.h"
 
 #include <c10/util/Exception.h>
 
@@ -6,8 +6,8 @@
 
 namespace outboard {
 
-CallConditions::CallConditions(const Row& row, const Overload& overload)
-    : overload_(overload), graph_(row.graph), nodes_(row.nodes("conditions")) {
+CallConditions::CallConditions(const Definition& definition, const Overload& overload)
+    : overload_(overload), graph_(definition.graph), nodes_(definition.nodes("conditions")) {
   for (int i = 0; i < graph_->size(); ++i) {
     if (graph_->node(i).operation != ExpressionGraph::Operation::kName) continue;
     const int argument = overload.find(graph_->node(i).text);

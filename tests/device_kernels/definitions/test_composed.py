@@ -47,7 +47,7 @@ def row(device, library) -> Iterator[Callable[..., None]]:
     def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
         qualified = f"outboard_composed::{name}"
         _C.load_device_kernels()
-        token = _C.add_row_kernel(qualified, composed(qualified, body, **properties), None, -1)
+        token = _C.add_definition(qualified, composed(qualified, body, **properties), None, -1)
         added.append((qualified, token))
 
     yield add
@@ -366,7 +366,7 @@ def test_bodies_decline_when_the_interpreter_ends(device, shares_memory):
 
     x = torch.ones(3, dtype=torch.int64, device="ocl")
     print(*placements())
-    _C.stop_row_functions()
+    _C.stop_composed_bodies()
     print(*placements())
     found = []
     thread = threading.Thread(target=work, args=(found,))

@@ -1,4 +1,4 @@
-#include "device_kernels/rows/dtype_names.h"
+#include "device_kernels/definitions/dtype_names.h"
 
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "device_kernels/expressions/expression.h"
-#include "device_kernels/rows/overload.h"
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/definitions/definition.h"
 #include "runtime/export.h"
 
 namespace outboard {
@@ -18,7 +18,7 @@ namespace outboard {
 // as long as the schema says.
 class OUTBOARD_API CallConditions {
  public:
-  CallConditions(const Row& row, const Overload& overload);
+  CallConditions(const Definition& definition, const Overload& overload);
 
   bool hold(const torch::jit::Stack& stack) const;
   // With an evaluation that knows the names.

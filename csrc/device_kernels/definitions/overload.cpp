@@ -1,4 +1,4 @@
-#include "device_kernels/rows/overload.h"
+#include "device_kernels/definitions/overload.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.device_kernels.on_device import assert_as_on_cpu
-from torch_outboard.ops.row import EVERY, dtype_number
+from torch_outboard.ops.definition import EVERY, dtype_number
 
 
 def test_numbers_are_those_of_pytorch() -> None:

@@ -1,12 +1,13 @@
-"""Rows of the operator tables, as they are handed to C++ (csrc/device_kernels)."""
+"""Operator definitions as C++ gets them (csrc/device_kernels/definitions/definition.h)."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -18,15 +19,37 @@ Value = (
     bool | int | str | list[str] | list[int] | dict[str, str] | dict[str, int] | Nodes
     | Callable[..., Any]
 )  # fmt: skip
-Row = dict[str, Value]
+Definition = dict[str, Value]
 
-# Dtypes that rows name as groups.
+# Groups of dtypes.
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 INTEGERS = (torch.uint8, *SIGNED)
 BOOL = (torch.bool,)
 EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
+
+
+class Properties(TypedDict, total=False):
+    """Properties that definitions of every kernel generator may have.
+
+    Attributes:
+        family: the kind of work, for listings and `prebuild --family`; default: the generator.
+        alert: elements may be written more than once, so deterministic algorithms warn or raise by
+            this name.
+    """
+
+    family: str
+    alert: str
+
+
+def caller_location() -> str:
+    """ "file:line" of who called a function of the module that calls this one, for messages."""
+    frame = sys._getframe(1)
+    module = frame.f_code.co_filename
+    while frame.f_back is not None and frame.f_code.co_filename == module:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def dtype_bits(dtypes: Iterable[torch.dtype]) -> int:

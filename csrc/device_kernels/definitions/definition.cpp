@@ -1,4 +1,4 @@
-#include "device_kernels/rows/row.h"
+#include "device_kernels/definitions/definition.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -9,17 +9,17 @@
 
 namespace outboard {
 
-void Row::ask(const std::string& key) const {
+void Definition::ask(const std::string& key) const {
   asked_.insert(key);
   last_asked_ = key;
 }
 
-bool Row::has(const std::string& key) const {
+bool Definition::has(const std::string& key) const {
   ask(key);
   return properties.count(key) != 0;
 }
 
-std::vector<std::string> Row::unknown() const {
+std::vector<std::string> Definition::unknown() const {
   std::vector<std::string> result;
   for (const auto& [key, value] : properties) {
     if (asked_.count(key) == 0) result.push_back(key);
@@ -28,7 +28,7 @@ std::vector<std::string> Row::unknown() const {
 }
 
 template <class T>
-const T* Row::find(const std::string& key) const {
+const T* Definition::find(const std::string& key) const {
   ask(key);
   const auto found = properties.find(key);
   if (found == properties.end()) return nullptr;
@@ -56,40 +56,41 @@ const T& or_empty(const T* value) {
   return value != nullptr ? *value : *empty;
 }
 
-std::map<std::string, Row::Function>& functions() {
-  static auto* instance = new std::map<std::string, Row::Function>;
+std::map<std::string, Definition::Function>& functions() {
+  static auto* instance = new std::map<std::string, Definition::Function>;
   return *instance;
 }
 
 }  // namespace
 
-RowFunctionRegistrar::RowFunctionRegistrar(const char* name, const char* parameters,
-                                           std::function<bool(torch::jit::Stack&)> function) {
-  RowFunction made;
+ComposedBodyRegistrar::ComposedBodyRegistrar(const char* name, const char* parameters,
+                                             std::function<bool(torch::jit::Stack&)> function) {
+  ComposedBody made;
   made.watched = false;
   std::istringstream names(parameters);
   for (std::string parameter; names >> parameter;) made.parameters.push_back(parameter);
   made.call = [function = std::move(function)](const auto&, const auto&, torch::jit::Stack& stack) {
     return function(stack);
   };
-  functions()[name] = std::make_shared<const RowFunction>(std::move(made));
+  functions()[name] = std::make_shared<const ComposedBody>(std::move(made));
 }
 
-bool Row::flag(const std::string& key, bool otherwise) const {
+bool Definition::flag(const std::string& key, bool otherwise) const {
   const bool* value = find<bool>(key);
   return value != nullptr ? *value : otherwise;
 }
 
-int64_t Row::integer(const std::string& key, int64_t otherwise) const {
+int64_t Definition::integer(const std::string& key, int64_t otherwise) const {
   const int64_t* value = find<int64_t>(key);
   return value != nullptr ? *value : otherwise;
 }
 
-const std::string& Row::text(const std::string& key) const {
+const std::string& Definition::text(const std::string& key) const {
   return or_empty(find<std::string>(key));
 }
 
-std::string Row::one_of(const std::string& key, const std::vector<std::string>& known) const {
+std::string Definition::one_of(const std::string& key,
+                               const std::vector<std::string>& known) const {
   const std::string* value = find<std::string>(key);
   if (value == nullptr) return known[0];
   TORCH_CHECK_VALUE(std::find(known.begin(), known.end(), *value) != known.end(), "'", *value,
@@ -97,24 +98,24 @@ std::string Row::one_of(const std::string& key, const std::vector<std::string>& 
   return *value;
 }
 
-const std::vector<std::string>& Row::texts(const std::string& key) const {
+const std::vector<std::string>& Definition::texts(const std::string& key) const {
   return or_empty(find<std::vector<std::string>>(key));
 }
 
-const Row::Integers& Row::integers(const std::string& key) const {
+const Definition::Integers& Definition::integers(const std::string& key) const {
   return or_empty(find<Integers>(key));
 }
 
-const Row::NamedIntegers& Row::named_integers(const std::string& key) const {
+const Definition::NamedIntegers& Definition::named_integers(const std::string& key) const {
   return or_empty(find<NamedIntegers>(key));
 }
 
-int Row::node(const std::string& key) const {
+int Definition::node(const std::string& key) const {
   const int64_t index = integer(key, -1);
   return index < 0 ? -1 : graph->checked(index);
 }
 
-std::vector<int> Row::nodes(const std::string& key) const {
+std::vector<int> Definition::nodes(const std::string& key) const {
   std::vector<int> result;
   for (const int64_t index : integers(key)) {
     result.push_back(index < 0 ? -1 : graph->checked(index));
@@ -122,7 +123,7 @@ std::vector<int> Row::nodes(const std::string& key) const {
   return result;
 }
 
-void Row::check_names(const std::string& key, const std::vector<std::string>& known) const {
+void Definition::check_names(const std::string& key, const std::vector<std::string>& known) const {
   ask(key);
   const auto found = properties.find(key);
   if (found == properties.end()) return;
@@ -139,11 +140,11 @@ void Row::check_names(const std::string& key, const std::vector<std::string>& kn
   }
 }
 
-const std::map<std::string, std::string>& Row::dictionary(const std::string& key) const {
+const std::map<std::string, std::string>& Definition::dictionary(const std::string& key) const {
   return or_empty(find<std::map<std::string, std::string>>(key));
 }
 
-Row::Function Row::function(const std::string& key) const {
+Definition::Function Definition::function(const std::string& key) const {
   const auto found = properties.find(key);
   if (found != properties.end() && std::holds_alternative<std::string>(found->second)) {
     const auto known = functions().find(text(key));

@@ -1,0 +1,139 @@
+"""Pointwise operators: an expression in OpenCL C for each result
+(csrc/device_kernels/pointwise/pointwise.h makes the kernels)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, Unpack, cast
+
+import torch
+
+from torch_outboard.ops.definition import (
+    BOOL,
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    Definition,
+    Properties,
+    call_scalar_functions,
+    caller_location,
+    dtype_bits,
+    qualified,
+)
+from torch_outboard.ops.functions.table import functions
+from torch_outboard.ops.requirements import Requirement, served_calls
+
+REALS = (*FLOATS, *INTEGERS)  # without bool
+ALL = (*REALS, *BOOL, *COMPLEX)
+
+
+class PointwiseProperties(Properties, total=False):
+    """What csrc/device_kernels/pointwise/pointwise.h describes.
+
+    Attributes:
+        scalars: as text like `operands`: further arguments that are numbers or flags.
+        types: in which dtype the expressions compute.
+        result: what they give.
+    """
+
+    scalars: str
+    types: Literal["promote", "float", "complex", "self", "same"]
+    result: Literal["value", "mask", "real"]
+    absent: dict[str, str]
+    promoting: list[str]
+    masks: list[str]
+    divisor: str
+    meta: str
+    any_output: bool
+    same_output: bool
+    scalar: bool
+    may_overlap: bool
+    resizes_silently: bool
+    some_scalar: bool
+    rounded: bool
+    strict: bool
+
+
+def pointwise(
+    overloads: str,
+    operands: str,
+    expressions: str | list[str],
+    dtypes: Iterable[torch.dtype],
+    *,
+    requires: Mapping[str, Requirement] | None = None,
+    **properties: Unpack[PointwiseProperties],
+) -> Definition:
+    """A definition.
+
+    Args:
+        overloads: names without namespace, separated by blanks.
+        operands: names of arguments, separated by blanks; `argument:name` gives another name to
+            the expressions.
+        expressions: one per result, in OpenCL C; functions of the table are called by their names.
+        dtypes: the common dtypes that are served.
+        requires: what arguments have to be, as in requirements.py.
+    """
+    definition: Definition = {
+        "engine": "pointwise",
+        "location": caller_location(),
+        "overloads": qualified(overloads),
+        "expressions": [
+            call_scalar_functions(text, functions())
+            for text in ([expressions] if isinstance(expressions, str) else expressions)
+        ],
+        "dtypes": dtype_bits(dtypes),
+    }
+    definition["operands"], definition["names"] = _renamed(operands)
+    definition.update(cast("Definition", properties))
+    if "scalars" in properties:
+        definition["scalars"], definition["scalar_names"] = _renamed(properties["scalars"])
+    return {**definition, **served_calls(qualified(overloads)[0], requires)}
+
+
+def _renamed(text: str) -> tuple[list[str], list[str]]:
+    parts = [part.partition(":") for part in text.split()]
+    return [argument for argument, _, _ in parts], [name or argument for argument, _, name in parts]
+
+
+def unary(
+    names: str,
+    dtypes: Iterable[torch.dtype],
+    *,
+    requires: Mapping[str, Requirement] | None = None,
+    **properties: Unpack[PointwiseProperties],
+) -> list[Definition]:
+    """Operators `name`, `name_`, `name.out` that are scalar functions; `operator:function`."""
+    made = []
+    for operator, function in zip(*_renamed(names), strict=True):
+        overloads = f"{operator} {operator}_ {operator}.out"
+        made.append(
+            pointwise(
+                overloads, "self", f"{function}(self)", dtypes, requires=requires, **properties
+            )
+        )
+    return made
+
+
+def binary(
+    names: str,
+    dtypes: Iterable[torch.dtype],
+    out: str = "out",
+    *,
+    requires: Mapping[str, Requirement] | None = None,
+    **properties: Unpack[PointwiseProperties],
+) -> list[Definition]:
+    """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`); `operator:function`."""
+    made = []
+    for operator, function in zip(*_renamed(names), strict=True):
+        overloads = f"{operator}.Tensor {operator}_.Tensor {operator}.{out}"
+        made.append(
+            pointwise(
+                overloads,
+                "self other",
+                f"{function}(self, other)",
+                dtypes,
+                requires=requires,
+                **properties,
+            )
+        )
+    return made
