@@ -55,7 +55,7 @@ def test_a_kernel_asks_for_device_kernels_and_the_sweep() -> None:
 def test_a_test_asks_for_itself_unless_its_folder_runs() -> None:
     path = "tests/device_kernels/losses/test_losses.py"
     assert asked_by(path) == ["ocl:device_kernels/losses/test_losses.py"]
-    both = selection([path, "csrc/device_kernels/engine.cpp"])
+    both = selection([path, "csrc/device_kernels/defined_kernel.cpp"])
     assert both["ocl"] == {"device_kernels", "turn"}
 
 

@@ -13,7 +13,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_fallback(m);
   outboard::bind_inspection(m);
   outboard::bind_kernels(m);
-  outboard::bind_engines(m);
+  outboard::bind_definitions(m);
   outboard::bind_compiled(m);
   outboard::bind_host_graphs(m);
   outboard::bind_captures(m);

@@ -2,7 +2,7 @@
 
 Compiling kernels is expensive on a processor, so the first of each test's cases and another one in
 turn belong to `make test`, and all of them to `make test-full`: the others are marked slow. With
-`test_every_family.py`, which is run as a whole, every family, engine and dtype is there.
+`test_every_family.py`, which is run as a whole, every family, kind and dtype is there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A kernel of every family, every engine and every class of dtypes, compared with CPU.
+"""A kernel of every family, every kind of definition and every class of dtypes, compared with CPU.
 
 `make test` runs a slice of the other tests of this folder. This file is run as a whole, so that
-the slice has everything in it: each family of the operator tables and each engine once on
+the slice has everything in it: each family and each kind of definition once on
 contiguous and once on transposed tensors, each dtype by pointwise kernels, reductions and copies.
 """
 
@@ -34,13 +34,13 @@ DTYPES = (
 
 
 def subjects() -> dict[str, list[str]]:
-    """Overloads by family and by engine, without `out=` forms."""
+    """Overloads by family and by kind, without `out=` forms."""
     found: dict[str, list[str]] = {}
     for row in tables.definitions():
         for name in row["overloads"]:
             if any(argument.is_out for argument in overload_of(name)._schema.arguments):
                 continue
-            found.setdefault(f"engine {row['engine']}", []).append(name)
+            found.setdefault(f"kind {row['kind']}", []).append(name)
     for name, family in tables.families().items():
         if not any(argument.is_out for argument in overload_of(name)._schema.arguments):
             found.setdefault(f"family {family}", []).append(name)
@@ -150,5 +150,5 @@ def test_make_test_runs_all_of_this_file(request):
     here = [item for item in request.session.items if item.path == request.path]
     assert len(here) > 1
     assert [item.name for item in here if item.get_closest_marker("slow")] == []
-    named = set(tables.families().values()) | {str(row["engine"]) for row in tables.definitions()}
+    named = set(tables.families().values()) | {str(row["kind"]) for row in tables.definitions()}
     assert {subject.partition(" ")[2] for subject in SUBJECTS} | set(WRITTEN) == named

@@ -161,7 +161,7 @@ def jobs_of(
         assert isinstance(names, list)
         for name in map(str, names):
             if not any(argument.is_out for argument in overload_of(name)._schema.arguments):
-                overloads.setdefault(name, str(definition.get("family", definition["engine"])))
+                overloads.setdefault(name, str(definition.get("family", definition["kind"])))
     overloads[COPIES] = COPY
     _check_names("family", families, overloads.values())
     _check_names("operator", operators, overloads)

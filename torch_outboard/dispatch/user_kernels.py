@@ -275,7 +275,7 @@ def _expression_row(
     result: str,
     requires: dict[str, Any],
 ) -> dict[str, Any]:
-    """A row of the engine `pointwise` for an expression over the arguments of a schema."""
+    """A definition of the kind `pointwise` for an expression over the arguments of a schema."""
     from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, dtype_bits
     from torch_outboard.ops.requirements import served_calls
 
@@ -294,7 +294,7 @@ def _expression_row(
             f"{name} has no argument {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
     return {
-        "engine": "pointwise",
+        "kind": "pointwise",
         "overloads": [name],
         "operands": tensors,
         "names": letters,

@@ -1,1 +1,1 @@
-"""The operator tables: data from which engines make kernels. Read at the first use of a device."""
+"""The operator tables: data from which kernels are made. Read at the first use of a device."""

@@ -56,7 +56,7 @@ def composed(
     """
     names = qualified(overloads)
     return {
-        "engine": "composed",
+        "kind": "composed",
         "location": caller_location(),
         "overloads": names,
         "body": body,

@@ -74,7 +74,7 @@ def pointwise(
         requires: what arguments have to be, as in requirements.py.
     """
     definition: Definition = {
-        "engine": "pointwise",
+        "kind": "pointwise",
         "location": caller_location(),
         "overloads": qualified(overloads),
         "expressions": [

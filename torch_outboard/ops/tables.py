@@ -1,4 +1,4 @@
-"""All tables together, and how they reach the engines."""
+"""All definitions together, and how they are loaded into C++."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def families() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for definition in definitions():
         for overload in cast("list[str]", definition["overloads"]):
-            found.setdefault(overload, str(definition.get("family", definition["engine"])))
+            found.setdefault(overload, str(definition.get("family", definition["kind"])))
     return MappingProxyType(found)
 
 

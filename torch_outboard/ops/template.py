@@ -118,7 +118,7 @@ def template(
         graph = plan.graph
         text = kernel_source("template") + source + "".join(map(kernel_source, kernels.split()))
         definition: Definition = {
-            "engine": "template",
+            "kind": "template",
             "overloads": names,
             "location": plan.location,
             "source": text,

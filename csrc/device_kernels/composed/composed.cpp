@@ -1,6 +1,6 @@
-// The engine of operators that are made of other operators of the device.
+// Operators that are made of other operators of the device.
 //
-// A definition's properties, besides those that every definition may have (engine.h):
+// A definition's properties, besides those that every definition may have (defined_kernel.h):
 //
 //   body        a function of the overload's arguments (without those of out=) by their names, as
 //               many of them as it wants: in Python, or the name of one in C++
@@ -9,14 +9,14 @@
 //               it writes to an argument: afterwards that raises RuntimeError, since another kernel
 //               would write a second time
 //   dtypes      bits of the dtypes of the first tensor that are served
-//   meta        as of the engine `template`: a functional overload whose meta function checks the
+//   meta        as of kernel templates: a functional overload whose meta function checks the
 //               call
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
 //   casts       given results of another dtype get the values converted; where PyTorch does not
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
 //   cpu_arguments  other tensors than the first one may be on the CPU; without it only numbers may
-//   reports     what wrong values in kernels that the body launches raise, as of the engine
+//   reports     what wrong values in kernels that the body launches raise, as of kernel
 //               `template`; without it, what the operators raise that it calls
 //
 // What the body calls runs as any other call does: on the device, or on the host, where it shows.
@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "device_kernels/composed/write_watch.h"
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/definitions/numbers.h"
@@ -43,7 +43,7 @@
 
 namespace outboard {
 
-class ComposedKernel final : public EngineKernel {
+class ComposedKernel final : public DefinedKernel {
  public:
   ComposedKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
@@ -107,7 +107,7 @@ bool all_tensors(const c10::IValue& value, const Function& holds) {
 }  // namespace
 
 ComposedKernel::ComposedKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema),
+    : DefinedKernel(definition, schema),
       body_(definition.function("body")),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
       casts_(definition.text("casts")),
@@ -273,6 +273,6 @@ bool ComposedKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-OUTBOARD_ENGINE("composed", ComposedKernel);
+OUTBOARD_DEFINITION_KIND("composed", ComposedKernel);
 
 }  // namespace outboard

@@ -1,5 +1,6 @@
-// The engine of convolutions in 1 to 3 dimensions, transposed ones and backwards included: products
-// of matrices (product_program.h) one of which is made of patches of an image while it is packed.
+// The kernel generator of convolutions in 1 to 3 dimensions, transposed ones and backwards
+// included: products of matrices (product_program.h) one of which is made of patches of an image
+// while it is packed.
 //
 // A definition's properties are those of convolution_call.h and
 //   source, planes, groups  texts as those of ConvolutionPasses
@@ -10,14 +11,14 @@
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/convolution_passes.h"
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
 #include "tensors/empty.h"
 
 namespace outboard {
 
-class ConvolutionKernel final : public EngineKernel {
+class ConvolutionKernel final : public DefinedKernel {
  public:
   ConvolutionKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
@@ -33,7 +34,7 @@ class ConvolutionKernel final : public EngineKernel {
 
 ConvolutionKernel::ConvolutionKernel(const Definition& definition,
                                      const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema),
+    : DefinedKernel(definition, schema),
       call_(definition, overload_),
       passes_(ProductProgram::keep(definition.text("source")),
               ProductProgram::keep(definition.text("planes")),
@@ -98,6 +99,6 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
   return results;
 }
 
-OUTBOARD_ENGINE("convolution", ConvolutionKernel);
+OUTBOARD_DEFINITION_KIND("convolution", ConvolutionKernel);
 
 }  // namespace outboard

@@ -1,5 +1,5 @@
 // What a call of `convolution` or of its backward asks for, read from the stack and looked at, for
-// engines that compute it.
+// kernel generators that compute it.
 //
 // Properties of their definitions:
 //   backward  the overload is a backward; otherwise it has the arguments of `convolution`

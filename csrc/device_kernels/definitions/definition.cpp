@@ -43,8 +43,8 @@ const T* Definition::find(const std::string& key) const {
       },
       found->second);
   if (value == nullptr && empty) return nullptr;
-  TORCH_CHECK_VALUE(value != nullptr, "the value is of a type that engine '", engine,
-                    "' does not expect");
+  TORCH_CHECK_VALUE(value != nullptr, "the value is of a type that definitions of the kind '", kind,
+                    "' do not have");
   return value;
 }
 

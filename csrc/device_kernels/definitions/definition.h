@@ -1,5 +1,5 @@
-// An operator definition as Python gives it: the overloads, the engine that runs them, and
-// what the engine wants to know.
+// An operator definition as Python gives it: the overloads, the kind of definition, and
+// what kernels of this kind need to know.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -41,7 +41,7 @@ class OUTBOARD_API Definition {
   using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>, Integers,
                              std::map<std::string, std::string>, NamedIntegers, Function>;
 
-  std::string engine;                  // "pointwise"
+  std::string kind;                    // "pointwise"
   std::string location;                // "file:line" of the definition in Python, or empty
   std::vector<std::string> overloads;  // "aten::add.Tensor"
   // What properties that are nodes are computed by.
@@ -68,9 +68,9 @@ class OUTBOARD_API Definition {
   // Raises where a property, a list or a dictionary, mentions another name than these.
   void check_names(const std::string& key, const std::vector<std::string>& known) const;
 
-  // The properties that nobody has asked for so far. An engine asks for all that it knows.
+  // The properties that nobody has asked for so far. A kernel asks for all that it knows.
   std::vector<std::string> unknown() const;
-  // The one that was asked for last: what an engine raises while it reads a definition is blamed on
+  // The one that was asked for last: what a kernel raises while it reads a definition is blamed on
   // it.
   const std::string& last_asked() const { return last_asked_; }
   // The same as asking for it, without a value.

@@ -73,7 +73,7 @@ class OUTBOARD_API Overload {
   std::vector<int> written_;  // argument of each result
 };
 
-// Result tensor of `sizes` and `dtype` for engines that do not use TensorIterator. In the
+// Result tensor of `sizes` and `dtype` for generators that do not use TensorIterator. In the
 // functional form a new one, in the given or else the contiguous layout. A tensor given with out=
 // must have the dtype, and is resized with PyTorch's warning, or `silently`, as some operators do
 // it; one written in place must have exactly these sizes. Raises what PyTorch raises.

@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <charconv>
 #include <cmath>
 
 namespace outboard {
@@ -147,34 +146,6 @@ bool ExpressionNumber::operator<(const ExpressionNumber& other) const {
 bool ExpressionNumber::operator<=(const ExpressionNumber& other) const {
   const Order order = order_of(*this, other);
   return order == Order::kLess || order == Order::kEqual;
-}
-
-std::optional<ParsedNumber> parse_number(std::string_view text) {
-  const char* const begin = text.data();
-  const char* const end = begin + text.size();
-  double real = 0;
-  const auto [real_end, real_error] = std::from_chars(begin, end, real);
-  if (real_error != std::errc()) return std::nullopt;
-  int64_t integer = 0;
-  const auto [integer_end, integer_error] = std::from_chars(begin, end, integer);
-  const auto length = static_cast<size_t>(real_end - begin);
-  if (integer_end != real_end) return ParsedNumber{real, length};
-  if (integer_error != std::errc()) return std::nullopt;
-  return ParsedNumber{integer, length};
-}
-
-std::optional<double> parse_real(std::string_view text) {
-  double real = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed_end, error] = std::from_chars(text.data(), end, real);
-  if (error != std::errc() || parsed_end != end) return std::nullopt;
-  return real;
-}
-
-double read_real(const std::string& text) {
-  const std::optional<double> real = parse_real(text);
-  TORCH_CHECK_VALUE(real.has_value(), "'", text, "' is no number");
-  return *real;
 }
 
 }  // namespace outboard

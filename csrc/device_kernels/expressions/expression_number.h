@@ -7,9 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "runtime/export.h"
 
@@ -61,18 +58,5 @@ class OUTBOARD_API ExpressionNumber {
     double real_;
   };
 };
-
-// The number that a text starts with, "12" or "1.5e-3", in which a point is a point in every
-// locale, and the length of that. None where it starts with no number, or with an integer of more
-// than 64 bits.
-struct ParsedNumber {
-  ExpressionNumber number;
-  size_t length;
-};
-OUTBOARD_API std::optional<ParsedNumber> parse_number(std::string_view text);
-// The real that the whole of a text is, also "-inf" and "nan"; none where it is no number.
-OUTBOARD_API std::optional<double> parse_real(std::string_view text);
-// The same of a property of a definition; raises ValueError where that is no number.
-OUTBOARD_API double read_real(const std::string& text);
 
 }  // namespace outboard

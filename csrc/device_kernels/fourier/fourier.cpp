@@ -1,7 +1,7 @@
-// The Fourier engine: discrete Fourier transforms along any dimensions, of any length.
+// The kernel generator `fourier`: discrete Fourier transforms along any dimensions, of any length.
 //
 // A definition's properties:
-//   kind     "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
+//   direction "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
 //            (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the root
 //            of the number of elements of a transform, 2: by that number)
 //   source   text of the kernels
@@ -14,7 +14,7 @@
 #include <cmath>
 #include <string>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/fourier/fourier_call.h"
 #include "device_kernels/fourier/fourier_kernels.h"
 #include "device_kernels/kernel_table.h"
@@ -25,7 +25,7 @@
 
 namespace outboard {
 
-class FourierKernel final : public EngineKernel {
+class FourierKernel final : public DefinedKernel {
  public:
   FourierKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
@@ -63,8 +63,8 @@ constexpr int64_t kLongest = int64_t{1} << 30;  // squares of places must fit in
 }  // namespace
 
 FourierKernel::FourierKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema), source_(definition.text("source")) {
-  const std::string kind = definition.one_of("kind", {"complex", "from_real", "to_real"});
+    : DefinedKernel(definition, schema), source_(definition.text("source")) {
+  const std::string kind = definition.one_of("direction", {"complex", "from_real", "to_real"});
   kind_ = kind == "complex"     ? Kind::kComplex
           : kind == "from_real" ? Kind::kFromReal
                                 : Kind::kToReal;
@@ -235,6 +235,6 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-OUTBOARD_ENGINE("fourier", FourierKernel);
+OUTBOARD_DEFINITION_KIND("fourier", FourierKernel);
 
 }  // namespace outboard

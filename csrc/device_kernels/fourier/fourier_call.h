@@ -1,4 +1,4 @@
-// One call of the Fourier engine: the steps that transforms are made of, each a launch or several.
+// One call of `fourier`: the steps that transforms are made of, each a launch or several.
 //
 //   fourier_call.cpp        layouts, and which algorithm a length takes
 //   fourier_passes.cpp      lengths of small factors

@@ -1,4 +1,4 @@
-// The kernels of the Fourier engine, as one program makes them.
+// The kernels of `fourier`, as one program makes them.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// The engine of convolutions by the driver's library, in 1 to 3 dimensions, transposed ones and
+// Convolutions by the driver's library, in 1 to 3 dimensions, transposed ones and
 // backwards included. A definition's properties are those of convolution_call.h.
 #include <ATen/ops/add.h>
 #include <ATen/ops/convolution_backward.h>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "device_kernels/convolution/convolution_call.h"
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/library/library_call.h"
 #include "runtime/driver/driver_table.h"
 
 namespace outboard {
 
-class LibraryConvolutionKernel final : public EngineKernel {
+class LibraryConvolutionKernel final : public DefinedKernel {
  public:
   LibraryConvolutionKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
@@ -84,7 +84,7 @@ bool convolve(const ConvolutionGeometry& geometry, const Pass& pass, const at::T
 
 LibraryConvolutionKernel::LibraryConvolutionKernel(const Definition& definition,
                                                    const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema), call_(definition, overload_) {}
+    : DefinedKernel(definition, schema), call_(definition, overload_) {}
 
 bool LibraryConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;
@@ -159,6 +159,6 @@ std::vector<at::Tensor> LibraryConvolutionKernel::run_backward(
   return results;
 }
 
-OUTBOARD_ENGINE("library_convolution", LibraryConvolutionKernel);
+OUTBOARD_DEFINITION_KIND("library_convolution", LibraryConvolutionKernel);
 
 }  // namespace outboard

@@ -1,4 +1,4 @@
-// The engine of matrix products by the driver's library: alpha * left @ right + beta * added, of
+// Matrix products by the driver's library: alpha * left @ right + beta * added, of
 // matrices, vectors and batches of matrices in any strides.
 //
 // A definition's properties are those of product_call.h and
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <array>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/library/library_call.h"
 #include "device_kernels/product/product_call.h"
 #include "runtime/driver/driver_table.h"
@@ -19,7 +19,7 @@
 
 namespace outboard {
 
-class LibraryProductKernel final : public EngineKernel {
+class LibraryProductKernel final : public DefinedKernel {
  public:
   LibraryProductKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
@@ -71,7 +71,7 @@ uint32_t bias_dimension_of(const ob_tensor& added) {
 
 LibraryProductKernel::LibraryProductKernel(const Definition& definition,
                                            const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema),
+    : DefinedKernel(definition, schema),
       call_(definition, overload_),
       gelu_flag_(definition.text("gelu_flag").empty()
                      ? -1
@@ -176,6 +176,6 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
   return call.submit(description);
 }
 
-OUTBOARD_ENGINE("library_product", LibraryProductKernel);
+OUTBOARD_DEFINITION_KIND("library_product", LibraryProductKernel);
 
 }  // namespace outboard

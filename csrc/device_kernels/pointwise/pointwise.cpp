@@ -11,7 +11,6 @@
 #include <deque>
 #include <limits>
 
-#include "device_kernels/expressions/expression_number.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/numbers.h"
 #include "runtime/driver/device.h"
@@ -166,7 +165,7 @@ PointwiseKernel::Types PointwiseKernel::types_of(const Definition& definition) {
 }
 
 PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema),
+    : DefinedKernel(definition, schema),
       result_(result_of(definition)),
       types_(types_of(definition)),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
@@ -447,6 +446,6 @@ bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex devic
   return true;
 }
 
-OUTBOARD_ENGINE("pointwise", PointwiseKernel);
+OUTBOARD_DEFINITION_KIND("pointwise", PointwiseKernel);
 
 }  // namespace outboard

@@ -1,5 +1,5 @@
-// The pointwise engine: an expression of scalar functions over broadcast operands, as a kernel for
-// each combination of dtypes and each class of layouts that calls bring.
+// The kernel generator `pointwise`: an expression of scalar functions over broadcast operands, as a
+// kernel for each combination of dtypes and each class of layouts that calls bring.
 //
 // A definition's properties:
 //   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
@@ -40,13 +40,13 @@
 #include <string>
 #include <vector>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
 
 namespace outboard {
 
-class PointwiseKernel final : public EngineKernel {
+class PointwiseKernel final : public DefinedKernel {
  public:
   PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;

@@ -1,5 +1,5 @@
-// The engine `pointwise_lists`: expressions over lists of tensors that are updated in place, as in
-// fused optimizers.
+// The kernel generator `pointwise_lists`: expressions over lists of tensors that are updated in
+// place, as in fused optimizers.
 //
 // A definition's properties:
 //   lists        names of arguments that are lists of tensors, of one length
@@ -23,7 +23,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
 #include "device_kernels/definitions/numbers.h"
@@ -66,10 +66,10 @@ PointwiseExpression list_expression(const Definition& definition) {
   return expression;
 }
 
-class PointwiseListsKernel final : public EngineKernel {
+class PointwiseListsKernel final : public DefinedKernel {
  public:
   PointwiseListsKernel(const Definition& definition, const c10::FunctionSchema& schema)
-      : EngineKernel(definition, schema),
+      : DefinedKernel(definition, schema),
         dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
         launcher_(list_expression(definition)) {
     const PointwiseExpression expression = list_expression(definition);
@@ -209,7 +209,7 @@ class PointwiseListsKernel final : public EngineKernel {
   PointwiseLauncher launcher_;
 };
 
-OUTBOARD_ENGINE("pointwise_lists", PointwiseListsKernel);
+OUTBOARD_DEFINITION_KIND("pointwise_lists", PointwiseListsKernel);
 
 }  // namespace
 }  // namespace outboard

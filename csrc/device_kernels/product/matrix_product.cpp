@@ -1,5 +1,5 @@
-// The engine of matrix products: alpha * left @ right + beta * added, of matrices, vectors and
-// batches of matrices in any strides.
+// The kernel generator of matrix products: alpha * left @ right + beta * added, of matrices,
+// vectors and batches of matrices in any strides.
 //
 // A definition's properties are those of product_call.h and
 //   conjugates_left   the left operand of a complex product is conjugated
@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <string>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/groups/group_tiles.h"
 #include "device_kernels/product/product_call.h"
@@ -24,7 +24,7 @@
 
 namespace outboard {
 
-class MatrixProductKernel final : public EngineKernel {
+class MatrixProductKernel final : public DefinedKernel {
  public:
   MatrixProductKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
@@ -124,7 +124,7 @@ bool is_column_major(const at::Tensor& matrix) {
 
 MatrixProductKernel::MatrixProductKernel(const Definition& definition,
                                          const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema),
+    : DefinedKernel(definition, schema),
       call_(definition, overload_),
       source_(ProductProgram::keep(definition.text("source"))),
       groups_(ProductProgram::keep(definition.text("groups"))),
@@ -241,6 +241,6 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
   }
 }
 
-OUTBOARD_ENGINE("matrix_product", MatrixProductKernel);
+OUTBOARD_DEFINITION_KIND("matrix_product", MatrixProductKernel);
 
 }  // namespace outboard

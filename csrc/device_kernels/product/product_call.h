@@ -1,5 +1,5 @@
 // What a call of an overload multiplies: operands, sizes and factors, read from the stack and
-// looked at, for engines that compute alpha * left @ right + beta * added.
+// looked at, for generators that compute alpha * left @ right + beta * added.
 //
 // Properties of their definitions:
 //   left, right            names of the operands

@@ -1,8 +1,8 @@
 // The kernels of torch_outboard/kernels/products/matrix_product.cl for one dtype on one device:
 // packing, products in register tiles, and products too small to pack for.
 //
-// Engines that end in a matrix product share it: they bring operands as strides, or pack one of
-// them by a kernel of their own that stands in the same program.
+// Kernel generators that end in a matrix product share it: they bring operands as strides, or pack
+// one of them by a kernel of their own that stands in the same program.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -90,7 +90,7 @@ class OUTBOARD_API ProductProgram {
   void multiply_slices(const ProductLayout& layout, const void* left, const void* right,
                        void* out) const;
 
-  // Pieces for engines with kernels of their own in the program.
+  // Pieces for generators with kernels of their own in the program.
   Kernel& kernel(const char* name) const;
   at::Tensor workspace(int64_t elements) const;
   int64_t slices(int64_t depth) const { return (depth + slice_ - 1) / slice_; }

@@ -1,5 +1,5 @@
-// The engine `list_norms`: norms of the tensors of a list, two launches for as many tensors as the
-// arguments of a kernel have room for.
+// The kernel generator `list_norms`: norms of the tensors of a list, two launches for as many
+// tensors as the arguments of a kernel have room for.
 //
 // A definition's properties:
 //   kernels  the text (list_norms.cl)
@@ -14,7 +14,7 @@
 #include <bit>
 #include <limits>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/call_table.h"
@@ -92,10 +92,10 @@ Kernels make_kernels(const Key& key, const std::string& text) {
           static_cast<uint64_t>(chunk) * static_cast<uint64_t>(shape.local * kParts)};
 }
 
-class ListNorms final : public EngineKernel {
+class ListNorms final : public DefinedKernel {
  public:
   ListNorms(const Definition& definition, const c10::FunctionSchema& schema)
-      : EngineKernel(definition, schema),
+      : DefinedKernel(definition, schema),
         text_(definition.text("kernels")),
         dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {}
 
@@ -164,7 +164,7 @@ class ListNorms final : public EngineKernel {
   KernelTable<Key, Kernels> kernels_;
 };
 
-OUTBOARD_ENGINE("list_norms", ListNorms);
+OUTBOARD_DEFINITION_KIND("list_norms", ListNorms);
 
 }  // namespace
 }  // namespace outboard

@@ -7,7 +7,7 @@
 #include <bitset>
 
 #include "tensors/empty.h"
-#include "device_kernels/expressions/expression_number.h"
+#include "device_kernels/definitions/numbers.h"
 #include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
 
@@ -92,7 +92,7 @@ struct ReductionKernel::Call {
 };
 
 ReductionKernel::ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema),
+    : DefinedKernel(definition, schema),
       types_(definition.one_of("types", {"same", "promote", "float", "test"})),
       dim_(overload_.find("dim")),
       keepdim_(overload_.find("keepdim")),
@@ -403,6 +403,6 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   return true;
 }
 
-OUTBOARD_ENGINE("reduction", ReductionKernel);
+OUTBOARD_DEFINITION_KIND("reduction", ReductionKernel);
 
 }  // namespace outboard

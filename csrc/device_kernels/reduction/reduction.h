@@ -1,5 +1,5 @@
-// The reduction engine: a state per result that starts as an identity, takes one element after the
-// other, merges with other states and at last gives results.
+// The kernel generator `reduction`: a state per result that starts as an identity, takes one
+// element after the other, merges with other states and at last gives results.
 //
 // A definition's properties:
 //   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/reduction/reduction_source.h"
 #include "runtime/programs/program.h"
@@ -40,7 +40,7 @@ struct TensorIteratorBase;
 
 namespace outboard {
 
-class ReductionKernel final : public EngineKernel {
+class ReductionKernel final : public DefinedKernel {
  public:
   ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;

@@ -7,13 +7,23 @@
 #include <algorithm>
 #include <map>
 
-#include "device_kernels/definitions/dtype_names.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/numbers.h"
 
 namespace outboard {
 
 using at::ScalarType;
+
+namespace {
+
+// nullopt for what is no dtype's name, such as "float32".
+std::optional<ScalarType> dtype_named(const std::string& name) {
+  const auto& names = c10::getStringToDtypeMap();
+  const auto found = names.find(name);
+  return found == names.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace
 
 int TemplateKernel::tensor_index(const std::string& name) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -57,7 +67,7 @@ std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Definition&
 }
 
 TemplateKernel::TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : EngineKernel(definition, schema, /*own_conditions=*/true),
+    : DefinedKernel(definition, schema, /*own_conditions=*/true),
       location_(definition.location),
       source_(definition.text("source")),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
@@ -173,6 +183,6 @@ void TemplateKernel::read_launches(const Definition& definition) {
   read_after_ = static_cast<size_t>(definition.integer("read_after"));
 }
 
-OUTBOARD_ENGINE("template", TemplateKernel);
+OUTBOARD_DEFINITION_KIND("template", TemplateKernel);
 
 }  // namespace outboard

@@ -1,11 +1,11 @@
-// The template engine: kernels written in OpenCL C, and a description of what surrounds them: which
+// Kernel templates: kernels written in OpenCL C, and a description of what surrounds them: which
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
 // docs/definitions.md describes the properties of a definition, in the order in which a call goes
 // through them: which calls it serves (template_operands.cpp), what it makes
 // (template_results.cpp), what kernels get besides tensors and scalars (template_source.cpp,
 // template_launch.cpp), and what is launched (template_launch.cpp). Those that every definition may
-// have: engine.h.
+// have: defined_kernel.h.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/template/reported_fault.h"
@@ -23,7 +23,7 @@
 
 namespace outboard {
 
-class TemplateKernel final : public EngineKernel {
+class TemplateKernel final : public DefinedKernel {
  public:
   TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;

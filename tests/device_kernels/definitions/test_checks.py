@@ -280,7 +280,12 @@ PROPERTIES: list[tuple[Body, dict[str, Any], str, str]] = [
     (right, {"accepts": {"z": ANY}}, "accepts", "it names 'z', which is none of 'x'"),
     (right, {"compute": "z"}, "compute", "it names the tensor 'z'"),
     (right, {"reports": "Warning"}, "reports", "it can report IndexError or RuntimeError"),
-    (right, {"vectors": "yes"}, "vectors", "of a type that engine 'template' does not expect"),
+    (
+        right,
+        {"vectors": "yes"},
+        "vectors",
+        "definitions of the kind 'template' do not have",
+    ),
 ]
 
 
@@ -328,7 +333,7 @@ def test_a_later_overload_is_named_beside_the_definition() -> None:
 
 def pointwise_row() -> Definition:
     return {
-        "engine": "pointwise", "overloads": [NAME], "operands": ["x"], "scalars": ["by"],
+        "kind": "pointwise", "overloads": [NAME], "operands": ["x"], "scalars": ["by"],
         "expressions": ["x + by"],
     }  # fmt: skip
 
@@ -351,8 +356,8 @@ def test_properties_of_expressions_are_checked() -> None:
 def test_unknown_properties_are_named() -> None:
     for row in (defined(), pointwise_row()):
         assert refusal(row | {"colour": "red"}).endswith(
-            f"the definition of {NAME} has the property 'colour', which engine "
-            f"'{row['engine']}' does not know"
+            f"the definition of {NAME} has the property 'colour', which definitions of the kind "
+            f"'{row['kind']}' do not have"
         )
 
 

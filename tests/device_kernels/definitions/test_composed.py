@@ -1,4 +1,4 @@
-"""The engine of operators that are made of others, by definitions of a test's own."""
+"""Operators that are made of others, by definitions of a test's own."""
 
 from __future__ import annotations
 

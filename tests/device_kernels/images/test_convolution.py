@@ -1,4 +1,4 @@
-"""The engine `convolution` against CPU: sizes around its tiles, and layouts."""
+"""Convolutions against CPU: sizes around its tiles, and layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pointwise engine against CPU: dtypes, layouts, sizes, forms and types of results.
+"""Pointwise operators against CPU: dtypes, layouts, sizes, forms and types of results.
 
 OpInfo's samples go through every row of the tables (tests/opinfo); here are the corners that they
 do not reach.

@@ -1,4 +1,4 @@
-"""The program of a pointwise row that docs/kernels.md shows is the one that the engine makes."""
+"""The program of a pointwise definition that docs/kernels.md shows is the one that is made."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The engine `matrix_product` against CPU: layouts, factors, and sizes around its tiles."""
+"""Matrix products against CPU: layouts, factors, and sizes around its tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine of reductions against CPU: layouts, sizes around its limits, NaN, ties; and scans."""
+"""Reductions against CPU: layouts, sizes around its limits, NaN, ties; and scans."""
 
 import pytest
 import torch

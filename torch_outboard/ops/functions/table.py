@@ -64,7 +64,7 @@ def functions() -> Functions:
 
 
 def texts() -> dict[str, dict[str, str]]:
-    """For the engines: name, kind of values, definition."""
+    """For kernel generators: name, kind of values, definition."""
     result: dict[str, dict[str, str]] = {}
     for name, function in functions().items():
         kinds = {"float": function.real, "integer": function.integer, "complex": function.complex}

@@ -1,4 +1,4 @@
-"""Activations and their derivatives: operator definitions of the engine `pointwise`."""
+"""Activations and their derivatives: operator definitions of the kind `pointwise`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def _unscale() -> Definition:
     """Divides gradients by the scale, and says whether one of them is not finite."""
     names = qualified("_amp_foreach_non_finite_check_and_unscale_")
     return {
-        "engine": "pointwise_lists",
+        "kind": "pointwise_lists",
         "overloads": names,
         "lists": ["self"],
         "common": ["inv_scale"],

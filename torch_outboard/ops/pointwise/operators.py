@@ -1,4 +1,4 @@
-"""Pointwise operators: operator definitions of the engine `pointwise`.
+"""Pointwise operators: operator definitions of the kind `pointwise`.
 
 Arithmetic, comparison and elementary functions; activations are in activations.py,
 operators over lists in foreach.py.

@@ -1,4 +1,4 @@
-"""Fused optimizers: operator definitions of the engine `pointwise_lists`.
+"""Fused optimizers: operator definitions of the kind `pointwise_lists`.
 
 It is in csrc/device_kernels/pointwise/pointwise_lists.cpp.
 """
@@ -64,7 +64,7 @@ def _variant(
 ) -> Definition:
     pairs = [part.partition(":") for part in lists.split()]
     return {
-        "engine": "pointwise_lists",
+        "kind": "pointwise_lists",
         "overloads": qualified(overloads),
         "lists": [argument for argument, _, _ in pairs],
         "common": common,

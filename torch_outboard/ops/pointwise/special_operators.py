@@ -1,4 +1,4 @@
-"""Special functions as operators, most of them of the engine `pointwise`."""
+"""Special functions as operators, most of them of the kind `pointwise`."""
 
 from __future__ import annotations
 

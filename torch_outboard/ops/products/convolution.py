@@ -11,7 +11,7 @@ from torch_outboard.ops.products.texts import group_text, patch_text, plane_text
 def convolution(overloads: str, *, backward: bool) -> Definition:
     """A row; the overloads have the arguments of `convolution` or of its backward."""
     return {
-        "engine": "convolution",
+        "kind": "convolution",
         "overloads": qualified(overloads),
         "backward": backward,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),

@@ -10,9 +10,9 @@ def definitions() -> list[Definition]:
     kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
     return [
         {
-            "engine": "fourier",
+            "kind": "fourier",
             "overloads": qualified(f"{name} {name}.out"),
-            "kind": kind,
+            "direction": kind,
             "source": kernel_source("fourier"),
         }
         for name, kind in kinds.items()

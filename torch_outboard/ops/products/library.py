@@ -29,7 +29,7 @@ def _products() -> list[Definition]:
     rows = [
         {
             **row,
-            "engine": "library_product",
+            "kind": "library_product",
             "dtypes": cast("int", row["dtypes"]) | dtype_bits(FLOAT8),
         }
         for row in matrix_product.definitions()
@@ -38,11 +38,11 @@ def _products() -> list[Definition]:
     activated = matrix_product.product(
         "_addmm_activation _addmm_activation.out", "mat1 mat2", "mk,kn->mn", "self", FLOATS
     )
-    return [*rows, {**activated, "engine": "library_product", "gelu_flag": "use_gelu"}]
+    return [*rows, {**activated, "kind": "library_product", "gelu_flag": "use_gelu"}]
 
 
 def _convolutions() -> list[Definition]:
-    return [{**row, "engine": "library_convolution"} for row in convolution.definitions()]
+    return [{**row, "kind": "library_convolution"} for row in convolution.definitions()]
 
 
 def definitions(functions: Collection[str]) -> list[Definition]:

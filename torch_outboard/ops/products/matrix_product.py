@@ -53,7 +53,7 @@ def product(
     factors, _, result = dimensions.partition("->")
     left_dimensions, _, right_dimensions = factors.partition(",")
     return {
-        "engine": "matrix_product",
+        "kind": "matrix_product",
         "location": caller_location(),
         "overloads": qualified(overloads),
         "left": left,

@@ -65,7 +65,7 @@ def reduction(
         initial, step, merge, results: as in reduction.h.
     """
     return {
-        "engine": "reduction",
+        "kind": "reduction",
         "location": caller_location(),
         "overloads": qualified(overloads),
         "dtypes": dtype_bits(dtypes),
@@ -204,7 +204,7 @@ def _list_norms() -> list[Definition]:
     number = not_of_dtype(torch.bool)
     return [
         {
-            "engine": "list_norms",
+            "kind": "list_norms",
             "overloads": names,
             "kernels": kernel_source("list_norms"),
             "dtypes": dtype_bits(FLOATS),

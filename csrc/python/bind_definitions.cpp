@@ -1,9 +1,9 @@
-// Operator tables from Python to the engines, and placement.
+// Operator definitions from Python to C++, and placement.
 #include <pybind11/stl.h>
 
 #include "dispatch/router.h"
 #include "dispatch/placement.h"
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 #include "device_kernels/pointwise/pointwise_source.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
@@ -99,8 +99,8 @@ Definition to_definition(const py::dict& description) {
   Definition definition;
   for (const auto& [key, value] : description) {
     const auto name = key.cast<std::string>();
-    if (name == "engine") {
-      definition.engine = value.cast<std::string>();
+    if (name == "kind") {
+      definition.kind = value.cast<std::string>();
     } else if (name == "location") {
       definition.location = value.cast<std::string>();
     } else if (name == "overloads") {
@@ -226,7 +226,7 @@ void bind_programs(py::module_& m) {
 
 }  // namespace
 
-void bind_engines(py::module_& m) {
+void bind_definitions(py::module_& m) {
   bind_placement(m);
   bind_programs(m);
   bind_private_folder(m);
@@ -275,7 +275,7 @@ void bind_engines(py::module_& m) {
         return add_kernel(name, std::move(kernel));
       },
       py::arg("name"), py::arg("definition"), py::arg("dtypes"), py::arg("device"),
-      "A user's kernel, made by an engine from a definition.");
+      "A user's kernel, made from a definition.");
 }
 
 }  // namespace outboard

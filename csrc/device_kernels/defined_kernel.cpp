@@ -1,4 +1,4 @@
-#include "device_kernels/engine.h"
+#include "device_kernels/defined_kernel.h"
 
 #include <ATen/Context.h>
 
@@ -9,8 +9,8 @@
 namespace outboard {
 namespace {
 
-std::map<std::string, EngineFactory>& factories() {
-  static auto* instance = new std::map<std::string, EngineFactory>;
+std::map<std::string, KernelFactory>& factories() {
+  static auto* instance = new std::map<std::string, KernelFactory>;
   return *instance;
 }
 
@@ -27,11 +27,11 @@ c10::OperatorHandle operator_of(const std::string& overload) {
 
 }  // namespace
 
-EngineRegistrar::EngineRegistrar(const char* name, EngineFactory factory) {
+KindRegistrar::KindRegistrar(const char* name, KernelFactory factory) {
   factories()[name] = factory;
 }
 
-void EngineKernel::alert() const {
+void DefinedKernel::alert() const {
   if (!alert_.empty()) at::globalContext().alertNotDeterministic(alert_);
 }
 
@@ -39,9 +39,9 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
                                                  const std::string& overload) {
   const std::string& first = definition.overloads.empty() ? overload : definition.overloads[0];
   const std::string place = definition.location.empty() ? "" : definition.location + ": ";
-  const auto found = factories().find(definition.engine);
+  const auto found = factories().find(definition.kind);
   TORCH_CHECK_VALUE(found != factories().end(), place, "the definition of ", first,
-                    " asks for engine '", definition.engine, "', which does not exist");
+                    " has the kind '", definition.kind, "', which does not exist");
   std::shared_ptr<DeviceKernel> kernel;
   try {
     kernel = found->second(definition, operator_of(overload).schema());
@@ -52,7 +52,8 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
   }
   const std::vector<std::string> unknown = definition.unknown();
   TORCH_CHECK_VALUE(unknown.empty(), place, "the definition of ", first, " has the property '",
-                    unknown[0], "', which engine '", definition.engine, "' does not know");
+                    unknown[0], "', which definitions of the kind '", definition.kind,
+                    "' do not have");
   return kernel;
 }
 

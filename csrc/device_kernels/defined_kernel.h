@@ -1,10 +1,10 @@
-// Engines: they turn operator definitions into device kernels. An engine knows descriptions
+// Device kernels that are made from operator definitions. They know descriptions
 // and no operator's name.
 //
-// A new engine is a file with a class derived from EngineKernel, which gets a definition and the
-// schema of one overload, and one line at file scope:
+// A new kind of definition is a file with a class derived from DefinedKernel, which gets a
+// definition and the schema of one overload, and one line at file scope:
 //
-//   OUTBOARD_ENGINE("reduction", ReductionKernel);
+//   OUTBOARD_DEFINITION_KIND("reduction", ReductionKernel);
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -23,25 +23,25 @@
 
 namespace outboard {
 
-// What every engine's kernels share, and with them the properties that every definition may have:
+// What kernels of every kind share, and with them the properties that every definition may have:
 //
 //   conditions  nodes over the arguments of a call without which it is declined
 //               (definitions/conditions.h)
 //   alert       for one whose result is one of several, since elements may be written more than
 //               once: the name under which PyTorch raises or warns of that where deterministic
 //               algorithms are asked for
-//   family      the kind of work, for listings; default: the name of the engine
+//   family      the kind of work, for listings; default: the kind of definition
 //
 // Derived classes have the constructor `(const Definition&, const c10::FunctionSchema&)`, which
 // raises ValueError for a definition that makes no sense.
-class OUTBOARD_API EngineKernel : public DeviceKernel {
+class OUTBOARD_API DefinedKernel : public DeviceKernel {
  public:
-  // `own_conditions`: the engine evaluates them, since it knows more than the arguments.
-  EngineKernel(const Definition& definition, const c10::FunctionSchema& schema,
-               bool own_conditions = false)
+  // `own_conditions`: the derived class evaluates them, since it knows more than the arguments.
+  DefinedKernel(const Definition& definition, const c10::FunctionSchema& schema,
+                bool own_conditions = false)
       : overload_(schema),
         conditions_(definition, overload_),
-        family_(definition.has("family") ? definition.text("family") : definition.engine),
+        family_(definition.has("family") ? definition.text("family") : definition.kind),
         alert_(definition.text("alert")),
         own_conditions_(own_conditions) {}
   const char* family() const noexcept override { return family_.c_str(); }
@@ -69,14 +69,14 @@ class OUTBOARD_API EngineKernel : public DeviceKernel {
   const bool own_conditions_;
 };
 
-using EngineFactory = std::shared_ptr<DeviceKernel> (*)(const Definition&,
+using KernelFactory = std::shared_ptr<DeviceKernel> (*)(const Definition&,
                                                         const c10::FunctionSchema&);
 
-struct EngineRegistrar {
-  OUTBOARD_API EngineRegistrar(const char* name, EngineFactory factory);
+struct KindRegistrar {
+  OUTBOARD_API KindRegistrar(const char* name, KernelFactory factory);
 };
 
-// The kernel of one overload of a definition. Raises ValueError where engine or definition are
+// The kernel of one overload of a definition. Raises ValueError where kind or definition are
 // wrong.
 OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
                                                               const std::string& overload);
@@ -87,10 +87,10 @@ OUTBOARD_API void add_definitions(const std::vector<Definition>& rows);
 
 }  // namespace outboard
 
-#define OUTBOARD_ENGINE(name, Class)                                                  \
-  static const ::outboard::EngineRegistrar C10_ANONYMOUS_VARIABLE(outboard_engine)(   \
-      name,                                                                           \
-      [](const ::outboard::Definition& definition, const c10::FunctionSchema& schema) \
-          -> std::shared_ptr<::outboard::DeviceKernel> {                              \
-            return std::make_shared<Class>(definition, schema);                       \
+#define OUTBOARD_DEFINITION_KIND(name, Class)                                              \
+  static const ::outboard::KindRegistrar C10_ANONYMOUS_VARIABLE(outboard_definition_kind)( \
+      name,                                                                                \
+      [](const ::outboard::Definition& definition, const c10::FunctionSchema& schema)      \
+          -> std::shared_ptr<::outboard::DeviceKernel> {                                   \
+            return std::make_shared<Class>(definition, schema);                            \
           })
