@@ -57,8 +57,8 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
   return kernel;
 }
 
-void add_definitions(const std::vector<Definition>& rows) {
-  for (const Definition& definition : rows) {
+void add_definitions(const std::vector<Definition>& definitions) {
+  for (const Definition& definition : definitions) {
     for (const std::string& overload : definition.overloads) {
       RoutedKernel kernel;
       kernel.device_kernel = make_device_kernel(definition, overload);

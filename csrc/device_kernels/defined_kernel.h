@@ -83,7 +83,7 @@ OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& 
 
 // Adds definitions to the router as the kit's kernels or as library calls; a later one of the same
 // overload is tried first.
-OUTBOARD_API void add_definitions(const std::vector<Definition>& rows);
+OUTBOARD_API void add_definitions(const std::vector<Definition>& definitions);
 
 }  // namespace outboard
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import keyword
 from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any
@@ -32,12 +33,7 @@ def arguments_of(overload: str) -> Mapping[str, Symbol]:
 
 def parameter_name(argument: str) -> str:
     """The parameter of a function that stands for an argument: `from_` for `from`."""
-    return argument + "_" if argument in ("from",) else argument
-
-
-def argument_name(parameter: str) -> str:
-    """The argument that a parameter of a function stands for."""
-    return parameter.removesuffix("_") if parameter in ("from_",) else parameter
+    return argument + "_" if keyword.iskeyword(argument) else argument
 
 
 def location_of(function: Callable[..., Any]) -> str:

@@ -68,26 +68,12 @@ def qualified(names: str | Iterable[str]) -> list[str]:
     return [name if "::" in name else f"aten::{name}" for name in listed]
 
 
-def argument_name(overload: str, *names: str) -> str:
-    """The one of `names` that an argument of `overload` has: versions of PyTorch differ.
-
-    Raises:
-        ValueError: if it has none of them.
-    """
-    operator, _, which = overload.partition(".")
-    schema = getattr(getattr(torch.ops.aten, operator), which or "default")._schema
-    found = [name for name in names if any(a.name == name for a in schema.arguments)]
-    if not found:
-        raise ValueError(f"aten::{overload} has no argument {' or '.join(names)}")
-    return found[0]
-
-
 @cache
 def kernel_source(name: str) -> str:
-    """The text of the one file `<name>.cl` below `torch_outboard/kernels`.
+    """The source in the one file `<name>.cl` below `torch_outboard/kernels`.
 
-    Texts for the tables in a folder of `torch_outboard/ops` are in the folder of the same name, and
-    those for tables in several folders in none.
+    Sources for a folder of `torch_outboard/ops` are in the folder of the same name, and those for
+    several folders in none.
     """
     return _template_files()[name].read_text()
 

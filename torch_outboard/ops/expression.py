@@ -95,6 +95,27 @@ def _renamed(text: str) -> tuple[list[str], list[str]]:
     return [argument for argument, _, _ in parts], [name or argument for argument, _, name in parts]
 
 
+def with_alpha(
+    overloads: str,
+    operands: str,
+    expression: str,
+    dtypes: Iterable[torch.dtype],
+    requires: Mapping[str, Requirement] | None = None,
+) -> Definition:
+    """A sum or a difference with a factor `alpha`, which is 1 for overloads without it."""
+    return pointwise(
+        overloads,
+        operands,
+        expression,
+        dtypes,
+        requires=requires,
+        scalars="alpha",
+        strict=True,
+        rounded=True,
+        absent={"alpha": "1"},
+    )
+
+
 def unary(
     names: str,
     dtypes: Iterable[torch.dtype],

@@ -81,7 +81,7 @@ def _condition(value: Symbol, wanted: Requirement, arguments: Mapping[str, Symbo
         return ~given(value)
     if isinstance(value, SymTensors):
         return given(value) & (value.len() == 0)
-    return given(value) & (value == wanted)
+    return value == wanted  # None equals nothing
 
 
 def served_calls(

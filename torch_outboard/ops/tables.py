@@ -15,10 +15,10 @@ from torch_outboard import _C
 from torch_outboard.ops.definition import Definition, joined_template
 
 _lock = threading.RLock()
-_handed_over = False
+_loaded = False
 
 
-# The modules of this package with tables; earlier definitions of an overload are tried first.
+# The modules of this package with definitions; earlier definitions of an overload are tried first.
 TABLES = (
     "pointwise.operators",
     "pointwise.optimizers",
@@ -89,10 +89,10 @@ def families() -> Mapping[str, str]:
 
 
 def load() -> None:
-    """Gives the tables to C++, once; the runtime asks for it at the first use of a device."""
-    global _handed_over
+    """Loads the definitions into C++, once; the runtime asks for it at its first device kernel."""
+    global _loaded
     with _lock:
-        if _handed_over:
+        if _loaded:
             return
         from torch_outboard.ops.functions import table
         from torch_outboard.ops.products import library
@@ -102,4 +102,4 @@ def load() -> None:
         texts = (table.texts(), joined_template("pointwise")) if compiled else ({}, "")
         _C.load_definitions(*texts, wanted)
         atexit.register(_C.stop_composed_bodies)
-        _handed_over = True
+        _loaded = True

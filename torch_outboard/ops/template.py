@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias, Unpack, cast
 import torch
 
 from torch_outboard.ops.arguments import (
-    argument_name,
     arguments_of,
     call_with_arguments,
     location_of,
@@ -142,8 +141,8 @@ def template(
 class Plan:
     """What a call of an operator makes and launches.
 
-    The statements of a function are recorded in their order: `require` first, then results and
-    temporaries, which kernels may also be launched before where `read` gives their sizes.
+    A function states conditions first, then tensors and launches. Where `read` gives the size of a
+    result, launches come before that result.
 
     Attributes:
         processors: compute units of the device.
@@ -164,13 +163,12 @@ class Plan:
         self._tensors: set[str] = set()
         self._operand_names: dict[Node, str] = {}
         self._lists: dict[str, list[str]] = {
-            key: []
-            for key in ("operands", "optional", "results", "temporaries", "scalars", "kernels")
+            key: [] for key in ("optional", "results", "temporaries", "scalars", "kernels")
         }
         self._nodes: dict[str, dict[str, int]] = {
             key: {}
             for key in (
-                "values", "sizes", "strides", "wanted", "initial",
+                "operands", "sizes", "strides", "wanted", "initial",
                 "numbers", "reals", "lists", "constants",
             )
         }  # fmt: skip
@@ -198,7 +196,7 @@ class Plan:
 
     def limit_lanes(self, most: Int) -> None:
         """Gives a work-group at most so many work-items; to be stated first."""
-        if self._tensors - set(self._lists["operands"]) or self._lists["kernels"]:
+        if self._tensors - set(self._nodes["operands"]) or self._lists["kernels"]:
             raise ValueError("work-groups are limited before results are made; state it first")
         self._lanes = maximum(minimum(most, self._lanes), 1)
         self._single["lanes"] = self.graph.add(self._lanes)
@@ -225,8 +223,8 @@ class Plan:
             raise TypeError(f"the operand '{name}' is no tensor")
         if optional is None:
             optional = tensor.optional
-        self._add_tensor("operands", name)
-        self._nodes["values"][name] = self.graph.add(tensor)
+        self._add_tensor(name)
+        self._nodes["operands"][name] = self.graph.add(tensor)
         self._operand_names.setdefault(tensor.node, name)
         if optional:
             self._lists["optional"].append(name)
@@ -257,7 +255,8 @@ class Plan:
             wanted: whether it is made; else it is an undefined tensor.
             initial: what it holds before the first launch: a number, or an operand.
         """
-        self._add_tensor("results", name)
+        self._add_tensor(name)
+        self._lists["results"].append(name)
         if shape is not None:
             self._nodes["sizes"][name] = self._list(shape)
         if strides is not None:
@@ -274,7 +273,8 @@ class Plan:
         self, name: str, numel: Int, dtype: Dtype | None = None, *, initial: Float | None = None
     ) -> SymTensor:
         """Makes a further tensor with so many elements, which kernels may write and read."""
-        self._add_tensor("temporaries", name)
+        self._add_tensor(name)
+        self._lists["temporaries"].append(name)
         self._nodes["sizes"][name] = self._integer(numel)
         self._set_contents(name, dtype, initial)
         return SymTensor(fact(f"temporaries.{name}"))
@@ -388,15 +388,14 @@ class Plan:
         if unknown := [name for name in shapes_only if name not in self.known]:
             raise ValueError(f"{self.location}: there is no argument '{unknown[0]}'")
         for name in parameters[1:]:
-            tensor = self.known.get(argument_name(name))
+            tensor = self.known.get(name)
             if isinstance(tensor, SymTensor) and name not in shapes_only:
                 self.operand(name, tensor)
 
-    def _add_tensor(self, kind: str, name: str) -> None:
+    def _add_tensor(self, name: str) -> None:
         if name in self._tensors:
             raise ValueError(f"there are two tensors of the name '{name}'")
         self._tensors.add(name)
-        self._lists[kind].append(name)
 
     def _set(self, kind: str, name: str, value: Symbol) -> None:
         if any(name in self._nodes[key] for key in ("numbers", "reals", "lists", "constants")):

@@ -5,7 +5,6 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
-#include <map>
 
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/numbers.h"
@@ -107,15 +106,13 @@ TemplateKernel::TemplateKernel(const Definition& definition, const c10::Function
 
 void TemplateKernel::read_operands(const Definition& definition) {
   const auto& optional = definition.texts("optional");
-  std::map<std::string, int> values;
-  for (const auto& [name, node] : definition.named_integers("values")) {
-    values[name] = definition.graph->checked(node);
-  }
-  for (const std::string& name : definition.texts("operands")) {
+  std::vector<std::string> operands;
+  for (const auto& [name, node] : definition.named_integers("operands")) {
+    operands.push_back(name);
     Tensor tensor;
     tensor.name = name;
     tensor.argument = overload_.find(name);
-    tensor.value = values.at(name);
+    tensor.value = definition.graph->checked(node);
     tensor.optional = std::find(optional.begin(), optional.end(), name) != optional.end();
     tensors_.push_back(std::move(tensor));
   }
@@ -128,7 +125,7 @@ void TemplateKernel::read_operands(const Definition& definition) {
       unread_.push_back(i);
     }
   }
-  definition.check_names("accepts", definition.texts("operands"));
+  definition.check_names("accepts", operands);
   for (const auto& [name, dtypes] : definition.named_integers("accepts")) {
     tensors_[tensor_index(name)].accepts = static_cast<uint64_t>(dtypes);
   }

@@ -14,7 +14,7 @@ import torch
 from torch_outboard import _C, Plan
 from torch_outboard.ops import symbolic
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.definition import FLOATS, Definition, argument_name
+from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype_of
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
 from torch_outboard.ops.template import ANY, Body, template
@@ -371,9 +371,3 @@ def test_values_of_types_that_no_property_has_are_refused() -> None:
 
 def test_dimensions_of_another_argument() -> None:
     make(defined(requires={"list": distinct_in("x")}))
-
-
-def test_arguments_are_named_as_the_installed_pytorch_names_them() -> None:
-    assert argument_name("add.Tensor", "summand", "other") == "other"
-    with pytest.raises(ValueError, match=r"aten::add.Tensor has no argument summand or addend"):
-        argument_name("add.Tensor", "summand", "addend")

@@ -108,7 +108,6 @@ def put(accumulates: bool) -> Definition:
         "_index_put_impl_",
         "places_in_order index_put",
         dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulates else EVERY,
-        shapes_only=("values",),  # an operand, but behind the index
         accepts=INDEX_DTYPES,
         moves=() if accumulates else ("self", "values", "out"),
         reports="IndexError",
@@ -118,7 +117,6 @@ def put(accumulates: bool) -> Definition:
         plan: Plan, self: SymTensor, indices: SymTensors, values: SymTensor, accumulate: SymBool
     ) -> None:
         index = plan.operand("index", indices[-1])
-        plan.operand("values", values)
         selected = _selection(plan, self, indices, index)
         single_value = values.numel() == 1
         plan.require(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import torch
 
 from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, Definition
-from torch_outboard.ops.expression import ALL, REALS, pointwise
-from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype_of
+from torch_outboard.ops.expression import ALL, REALS, pointwise, with_alpha
+from torch_outboard.ops.requirements import not_of_dtype, of_dtype_of
 
 _FRACTIONS = (*FLOATS, *COMPLEX)
 
@@ -50,8 +50,8 @@ def _binary(forms: Callable[..., str]) -> list[Definition]:
     for kind, other in kinds:
         operands = f"self {other}"
         result += [
-            _with_alpha(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL),
-            _with_alpha(
+            with_alpha(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL),
+            with_alpha(
                 forms("sub", kind),
                 operands,
                 "sub(self, mul(alpha, other))",
@@ -71,34 +71,13 @@ def _binary(forms: Callable[..., str]) -> list[Definition]:
     for kind, other in (("List", "exponent"), ("Scalar", "exponent"), ("ScalarList", "exponent")):
         result.append(pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS))
     result += [
-        _with_alpha(forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL),
+        with_alpha(forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL),
         pointwise(forms("mul", "Tensor"), "self other", "mul(self, other)", ALL),
         pointwise(
             forms("div", "Tensor"), "self other", "truediv(self, other)", _FRACTIONS, types="float"
         ),
     ]
     return result
-
-
-def _with_alpha(
-    overloads: str,
-    operands: str,
-    expression: str,
-    dtypes: Sequence[torch.dtype],
-    requires: Mapping[str, Requirement] | None = None,
-) -> Definition:
-    """A sum or a difference with a factor `alpha`, which not all of the overloads have."""
-    return pointwise(
-        overloads,
-        operands,
-        expression,
-        dtypes,
-        requires=requires,
-        scalars="alpha",
-        strict=True,
-        rounded=True,
-        absent={"alpha": "1"},
-    )
 
 
 def _ternary(forms: Callable[..., str]) -> list[Definition]:

@@ -6,15 +6,15 @@ operators over lists in foreach.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
-from torch_outboard.ops.expression import ALL, REALS, binary, pointwise, unary
+from torch_outboard.ops.expression import ALL, REALS, binary, pointwise, unary, with_alpha
 from torch_outboard.ops.pointwise import activations, foreach
-from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype, of_dtype_of
+from torch_outboard.ops.requirements import not_of_dtype, of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymTensor
 
 
@@ -24,17 +24,17 @@ def arithmetic() -> list[Definition]:
     modes = division.format("", "_")
     fractions = (*FLOATS, *COMPLEX)
     return [
-        _with_alpha(
+        with_alpha(
             "add.Tensor add_.Tensor add.out", "self other", "add(self, mul(alpha, other))", ALL
         ),
-        _with_alpha(
+        with_alpha(
             "sub.Tensor sub_.Tensor sub.out",
             "self other",
             "sub(self, mul(alpha, other))",
             (*REALS, *COMPLEX),
             no_bool,
         ),
-        _with_alpha(
+        with_alpha(
             "rsub.Tensor",
             "other self",
             "sub(other, mul(alpha, self))",
@@ -124,26 +124,6 @@ def arithmetic() -> list[Definition]:
         ),
         *_ternary(),
     ]
-
-
-def _with_alpha(
-    overloads: str,
-    operands: str,
-    expression: str,
-    dtypes: Sequence[torch.dtype],
-    requires: Mapping[str, Requirement] | None = None,
-) -> Definition:
-    """A sum or a difference with a factor `alpha`."""
-    return pointwise(
-        overloads,
-        operands,
-        expression,
-        dtypes,
-        requires=requires,
-        scalars="alpha",
-        strict=True,
-        rounded=True,
-    )
 
 
 def _powers() -> list[Definition]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.definition import COMPLEX, FLOATS, INTEGERS, Definition, argument_name
+from torch_outboard.ops.definition import COMPLEX, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymFloat,
@@ -50,14 +50,9 @@ def _pass_norm(plan: Plan, p: SymFloat, of: SymTensor, *, backward: bool) -> Non
     plan.parameters(p=p)
 
 
-def _gradient(plan: Plan, overload: str, arguments: dict[str, Symbol]) -> SymTensor:
+def _gradient(plan: Plan, arguments: dict[str, Symbol]) -> SymTensor:
     """The gradient as operand `grad`; as argument it has another name since PyTorch 2.15."""
-    return plan.operand("grad", _tensor(arguments[argument_name(overload, "grad", "grad_output")]))
-
-
-def _tensor(value: Symbol) -> SymTensor:
-    assert isinstance(value, SymTensor)
-    return value
+    return plan.operand("grad", arguments["grad" if "grad" in arguments else "grad_output"])
 
 
 # ---- Between the rows of two matrices
@@ -118,8 +113,8 @@ def _cdist_backward() -> Definition:
     def cdist_backward(
         plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
     ) -> None:
-        grad = _gradient(plan, "_cdist_backward", rest)
-        cdist = plan.operand("cdist", _tensor(rest["cdist"]))
+        grad = _gradient(plan, rest)
+        cdist = plan.operand("cdist", rest["cdist"])
         pairs = _pairs_of(plan, x1, x2, p)
         plan.require(
             grad.shape == pairs.shape,
@@ -146,8 +141,8 @@ def _cdist_backward_of_nothing() -> Definition:
     def cdist_backward(
         plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
     ) -> None:
-        grad = _gradient(plan, "_cdist_backward", rest)
-        plan.operand("cdist", _tensor(rest["cdist"]))
+        grad = _gradient(plan, rest)
+        plan.operand("cdist", rest["cdist"])
         pairs = _pairs_of(plan, x1, x2, p)
         plan.require((grad.numel() == 0) | (pairs.columns == 0))
         plan.result("out", x1.shape, like=x1, initial=0)
@@ -189,8 +184,8 @@ def _pdist_backward() -> Definition:
         "_pdist_backward _pdist_backward.out", "distances pdist", dtypes=WIDE, family="distance"
     )
     def pdist_backward(plan: Plan, self: SymTensor, p: SymFloat, **rest: Symbol) -> None:
-        grad = _gradient(plan, "_pdist_backward", rest)
-        pdist = plan.operand("pdist", _tensor(rest["pdist"]))
+        grad = _gradient(plan, rest)
+        pdist = plan.operand("pdist", rest["pdist"])
         _require_matrix(plan, self, p)
         plan.require(grad.shape == _shape_of_pairs(self), pdist.shape == _shape_of_pairs(self))
         out = plan.result("out", self.shape)
