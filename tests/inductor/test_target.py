@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.inductor.support import checked_code, skip_without_kernels
 from tests.line_process import ROOT
@@ -39,6 +41,28 @@ def test_kernels_with_fewer_lanes(device: torch.device, monkeypatch: pytest.Monk
         assert "float8(" not in code
 
 
+def test_the_trial_of_vectors_has_memory_within_a_mode(device: torch.device):
+    """A pass over a graph that runs first would have it write through null pointers."""
+    skip_without_kernels()
+    launched = []
+
+    class Kernel:
+        def __init__(self, *arguments, **options):
+            self.kernel = graph_kernel(*arguments, **options)
+
+        def build(self, index):
+            return self.kernel.build(index)
+
+        def __call__(self, *arguments):
+            launched.extend(arguments[:2])
+            return self.kernel(*arguments)
+
+    graph_kernel = _C.GraphKernel
+    with mock.patch.object(_C, "GraphKernel", Kernel), FakeTensorMode():
+        assert target._runs(device, 4)
+    assert [type(x) for x in launched] == [torch.Tensor] * 2
+
+
 # Kernels in the forms of GPUs.
 REDUCTIONS = """
 import sys
@@ -63,7 +87,9 @@ torch.manual_seed(0)
 x, w = torch.randn(37, 301), torch.randn(301)
 actual = torch.compile(function)(x.to("ocl"), w.to("ocl"))
 for place, (got, want) in enumerate(zip(actual, function(x, w))):
-    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4, msg=lambda m: f"{place}: {m}")
+    bound = 1e-3 if want.dtype == torch.float16 else 1e-4  # a rounding of float16 is 5e-4
+    bounds = {"rtol": bound, "atol": bound}
+    torch.testing.assert_close(got.cpu(), want, **bounds, msg=lambda m: f"{place}: {m}")
 print(len(gpu_driver.sources) > 0)
 """
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_outboard import _C
 from torch_outboard.state import state
@@ -71,8 +72,10 @@ def _runs(device: torch.device, lanes: int) -> bool:
         kernel.build(device.index or 0)
     except RuntimeError:
         return False
-    # What has run is kept on disk, so that another process does not compile it.
-    kernel(*(torch.empty(lanes, dtype=kind, device=device) for kind in _KINDS), 1, 1)
+    # What has run is kept on disk, so that another process does not compile it. A pass over a graph
+    # may ask while a mode makes tensors without memory.
+    with _disable_current_modes():
+        kernel(*(torch.empty(lanes, dtype=kind, device=device) for kind in _KINDS), 1, 1)
     return True
 
 

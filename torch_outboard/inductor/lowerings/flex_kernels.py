@@ -20,15 +20,8 @@ from torch._higher_order_ops.flex_attention import _permute_strides
 from torch._inductor.lowering import make_fallback
 
 from torch_outboard.dispatch.user_kernels import kernel
-from torch_outboard.inductor.lowerings.score_texts import (
-    INTEGER,
-    TRUTH,
-    VALUE,
-    Buffer,
-    NoTextError,
-    Number,
-    ScoreText,
-)
+from torch_outboard.inductor.lowerings.score_functions import lowered
+from torch_outboard.inductor.opencl.program import checked_index, functions_called_by
 from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, kernel_source
 from torch_outboard.ops.layers.attention import LARGEST_HEAD, delta_groups, rows_of_groups
 from torch_outboard.ops.symbolic import (
@@ -320,7 +313,7 @@ def replace(graph: torch.fx.Graph, node: torch.fx.Node, module_of: Callable[[Any
     try:
         forward = node.target is higher_order.flex_attention
         arguments = _arguments_of(node, module_of, forward)
-    except NoTextError:
+    except NotImplementedError:
         counters[state.name]["dense_attention"] += 1
         return False
     target = (
@@ -349,10 +342,10 @@ def _arguments_of(node: torch.fx.Node, module_of: Callable[[Any], Any], forward:
         buffers = [score_buffers, mask_buffers]
         query, key, value = tensors[:3]
         if tensors[5] is None:
-            raise NoTextError("a gradient of logsumexp alone")
+            raise NotImplementedError("a gradient of logsumexp alone")
         used = [u for u in node.users if u.target is not operator.getitem or u.args[1] == 3]
         if any(user.target is not operator.getitem or user.users for user in used):
-            raise NoTextError("gradients of tensors that score_mod takes from outside")
+            raise NotImplementedError("gradients of tensors that score_mod takes from outside")
     _check(query.meta["val"], key.meta["val"], value.meta["val"], mask, scale)
     of_score, of_mask = (list(x) for x in (*buffers, (), ())[:2])
     others = [x for x in (*of_score, *of_mask) if isinstance(x, torch.fx.Node)]
@@ -369,39 +362,39 @@ def _arguments_of(node: torch.fx.Node, module_of: Callable[[Any], Any], forward:
 def _check(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Sequence[Any], scale: Any
 ) -> None:
-    """Raises NoTextError for what kernels cannot do; open sizes get guards."""
+    """Raises NotImplementedError for what kernels cannot do; open sizes get guards."""
     query_block, key_block = mask[-3:-1]
     same = query.dtype == key.dtype == value.dtype and key.shape == value.shape
     if not same or query.dtype not in _DTYPES or query.shape[0] != key.shape[0]:
-        raise NoTextError("dtypes and sizes that differ")
+        raise NotImplementedError("dtypes and sizes that differ")
     if not isinstance(scale, float) or not all(isinstance(x, int) for x in mask[-3:-1]):
-        raise NoTextError("an open scale, or blocks of open sizes")
+        raise NotImplementedError("an open scale, or blocks of open sizes")
     if query.shape[3] != key.shape[3] or not 0 < query.shape[3] <= LARGEST_HEAD:
-        raise NoTextError("heads of this size")
+        raise NotImplementedError("heads of this size")
     for block, multiple, length in (
         (query_block, 4, query.shape[2]),
         (key_block, _TILE, key.shape[2]),
     ):
         if block % multiple and not (isinstance(length, int) and length <= block):
-            raise NoTextError(f"blocks of {block} rows")
+            raise NotImplementedError(f"blocks of {block} rows")
     if 0 in (*query.shape[:3], key.shape[2]):
-        raise NoTextError("no rows")
+        raise NotImplementedError("no rows")
     scores = [*query.shape[:3], key.shape[2]]
     if not all(isinstance(size, int) for size in scores):
         return
     if query_block >= scores[2] and key_block >= scores[3] and 4 * math.prod(scores) < DENSE_BYTES:
-        raise NoTextError("a faster way to few scores, of which none is left out")
+        raise NotImplementedError("a faster way to few scores, of which none is left out")
 
 
-def _inputs(buffers: Sequence[Any], others: Sequence[torch.fx.Node]) -> list[Number | Buffer]:
-    found: list[Number | Buffer] = []
+def _inputs(buffers: Sequence[Any], others: Sequence[torch.fx.Node]) -> list[Any]:
+    found: list[Any] = []
     for buffer in buffers:
         if isinstance(buffer, torch.fx.Node) and isinstance(buffer.meta["val"], torch.Tensor):
-            found.append(Buffer(f"other{others.index(buffer)}", buffer.meta["val"]))
+            found.append((f"other{others.index(buffer)}", buffer.meta["val"]))
         elif isinstance(buffer, (bool, int)):
-            found.append(Number(f"({int(buffer)}L)", INTEGER))
+            found.append(buffer)
         else:
-            raise NoTextError("a number that is not known")
+            raise NotImplementedError("a number that is not known")
     return found
 
 
@@ -409,27 +402,26 @@ def _texts(
     score: torch.fx.GraphModule,
     mask: torch.fx.GraphModule,
     derivative: torch.fx.GraphModule | None,
-    score_buffers: list[Number | Buffer],
-    mask_buffers: list[Number | Buffer],
+    score_buffers: list[Any],
+    mask_buffers: list[Any],
 ) -> str:
-    """The macros that flex_attention.cl asks for."""
-    place = [Number(f"((long)({name}))", INTEGER) for name in "bhmn"]
-    given = Number("((V)(s))", VALUE)
-    definitions = [
-        _macro(
-            "SCORE", "to, s, b, h, m, n", ScoreText(score, [given, *place, *score_buffers]), VALUE
-        ),
-        _macro("VISIBLE", "to, b, h, m, n", ScoreText(mask, [*place, *mask_buffers]), TRUTH),
+    """The macros that flex_attention.cl asks for, behind the functions that they call."""
+    real = torch.float32
+    macros = [
+        _macro("SCORE", "s b h m n", score, score_buffers, real),
+        _macro("VISIBLE", "b h m n", mask, mask_buffers, torch.bool),
     ]
     if derivative is not None:
-        inputs = [given, *place, Number("((V)(g))", VALUE), *score_buffers]
-        text = ScoreText(derivative, inputs)
-        definitions.append(_macro("SCORE_GRADIENT", "to, s, b, h, m, n, g", text, VALUE))
-    return "".join(definitions)
+        macros.append(_macro("SCORE_GRADIENT", "s b h m n g", derivative, score_buffers, real))
+    checks = [checked_index(kind, 1) + "\n" for kind in ("int", "long")]
+    functions = functions_called_by("".join(macros))
+    return "".join(["#define ob_fault ob_report\n", *checks, functions, *macros])
 
 
-def _macro(name: str, parameters: str, text: ScoreText, kind: str) -> str:
-    result = text.results[0]
-    if result is None:
-        raise NoTextError("a function without a result")
-    return f"#define {name}({parameters}) {{ {text.statements} to = {result.as_kind(kind)}; }}\n"
+def _macro(
+    name: str, inputs: str, module: torch.fx.GraphModule, buffers: list[Any], dtype: torch.dtype
+) -> str:
+    scalars = [f"(({'float' if x in 'sg' else 'int'})({x}))" for x in inputs.split()]
+    statements, result = lowered(module, scalars, buffers, dtype)
+    parameters = ", ".join(["to", *inputs.split()])
+    return f"#define {name}({parameters}) {{ {statements} to = {result}; }}\n"

@@ -36,6 +36,8 @@ _FLOATING = ("float", "double")
 _MEMORY = re.compile(rf"\bob_({'|'.join(OPERATIONS)})_({'|'.join(STORED)})(16|8|4|2)?\b")
 _CALL = re.compile(rf"\bob_(\w+?)_({'|'.join(_TYPES)})(16|8|4|2)?\b")
 _TABLE_CALL = re.compile(r"\bob_(\w+)\b")
+# What stands for types in functions of the table; no macros, which kernels may have.
+_WORD = re.compile(r"\b(?:[TMS]\b|OB_WIDTH\b|(?:C|OB_ANY|OB_BITS|OB_VALUE)\()")
 # A call of a kernel as a function, in a kernel of several.
 _PART = re.compile(r"\b(\w+)_part\(")
 _HEAD = re.compile(r"__kernel void (\w+)\(([^)]*(?:\([^)]*\)[^)]*)*)\) \{\n((?: *OB_BIND.*\n)*)")
@@ -149,7 +151,7 @@ def program_source(kernels: str) -> str:
     sorts = {(m[1], m[2], int(m[3] or 1)) for m in SORT.finditer(kernels)}
     functions_of_values = "".join(sort_text(*sort) for sort in sorted(sorts))
     helpers = functions_of_memory + functions_of_values
-    return _COMMON + _definitions(helpers + kernels) + helpers + kernels
+    return _COMMON + functions_called_by(helpers + kernels) + helpers + kernels
 
 
 def _part(source: str) -> str:
@@ -162,7 +164,8 @@ def _part(source: str) -> str:
     return _HEAD.sub(head, source)
 
 
-def _definitions(text: str) -> str:
+def functions_called_by(text: str) -> str:
+    """Definitions of the helpers that kernels call, and of what these call."""
     calls = {(m[1], m[2], int(m[3] or 1)) for m in _CALL.finditer(text)}
     table, folds = texts(), functions()
     blocks: dict[tuple[str, int], list[str]] = {}
@@ -228,24 +231,13 @@ def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
     for name in names:
         define(name)
     t = kind if lanes == 1 else f"{kind}{lanes}"
-    signed = _SIGNED.get(kind, kind)
-    mask = "int" if lanes == 1 else f"{signed}{lanes}"
-    defines = {
-        "T": t,
-        "M": mask,
-        "C(x)": "((T)(x))",
-        "S": kind,
-        "OB_ANY(m)": "(m)" if lanes == 1 else "any(m)",
-        "OB_WIDTH": str(lanes),
-    }
-    if kind == "float":
-        defines["OB_BITS(x)"] = f"as_{'int' if lanes == 1 else f'int{lanes}'}(x)"
-        defines["OB_VALUE(x)"] = f"as_{t}(x)"
-    if kind == "double":
-        defines["OB_DOUBLE"] = ""
-    head = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    tail = "".join(f"#undef {name.split('(')[0]}\n" for name in defines)
-    return head + "".join(done.values()) + tail
+    mask = "int" if lanes == 1 else f"{_SIGNED.get(kind, kind)}{lanes}"
+    words = {
+        "T": t, "M": mask, "S": kind, "C(": f"({t})(", "OB_ANY(": "(" if lanes == 1 else "any(",
+        "OB_WIDTH": str(lanes), "OB_BITS(": f"as_{mask}(", "OB_VALUE(": f"as_{t}(",
+    }  # fmt: skip
+    text = _WORD.sub(lambda found: words[found[0]], "".join(done.values()))
+    return f"#define OB_DOUBLE\n{text}#undef OB_DOUBLE\n" if kind == "double" else text
 
 
 def _each(name: str, kind: str, lanes: int) -> str:
@@ -265,7 +257,7 @@ def _each(name: str, kind: str, lanes: int) -> str:
     )
 
 
-def _checked_index(kind: str, lanes: int) -> str:
+def checked_index(kind: str, lanes: int) -> str:
     """An index, of which those that are wrong where the mask counts are reported and become 0."""
     t = kind if lanes == 1 else f"{kind}{lanes}"
     mask = "int" if lanes == 1 else f"int{lanes}"
@@ -274,7 +266,7 @@ def _checked_index(kind: str, lanes: int) -> str:
     return (
         f"static inline {t} ob_checked_{t}(const {t} i, const long n, const {mask} m,"
         f" __global int *fault) {{ const {m} wrong = ((i < ({t})(0)) | (i >= ({t})(({kind})n)));"
-        f" if (ob_any{lanes if lanes > 1 else ''}(wrong & ({counts}))) *fault = 1;"
+        f" if ({'any' if lanes > 1 else ''}(wrong & ({counts}))) *fault = 1;"
         f" return wrong ? ({t})(0) : i; }}"
     )
 
@@ -328,7 +320,7 @@ def _common_text() -> str:
         " vstore##w(ob_pack_half##w(value), 0, p); }",
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
-        *(_checked_index(kind, 1) for kind in ("int", "long")),
+        *(checked_index(kind, 1) for kind in ("int", "long")),
         *(_frexp(kind, 1) for kind in _FLOATING),
         philox_text(1),
     ]
@@ -342,7 +334,7 @@ def _common_text() -> str:
             *(_frexp(kind, lanes) for kind in _FLOATING),
             philox_text(lanes),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",
-            *(_checked_index(kind, lanes) for kind in ("int", "long")),
+            *(checked_index(kind, lanes) for kind in ("int", "long")),
         ]
     return "\n".join(lines) + "\n"
 
