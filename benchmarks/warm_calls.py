@@ -4,7 +4,8 @@
 
 Both trees have to be built. A round is a process in each, which take turns call by call: a process
 is faster or slower than the next one by some per cent as a whole. `load definitions` is the time
-until device kernels can be called. Inputs have 32 elements, so a call is the work of enqueuing it.
+until device kernels can be called, `first calls` that of the first call of all operators together,
+with their programs on disk. Inputs have 32 elements, so a call is the work of enqueuing it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from pathlib import Path
 from benchmarks.paired import HEADER, Ratio, median_interval, save
 
 TREE = Path(__file__).resolve().parent.parent
-LOAD = "load definitions"
-# Prints the names of operators, then for each name that it reads the seconds of one call.
+LOAD, FIRST = "load definitions", "first calls"
+# Prints the names of operators, then for each name that it reads the seconds of the first call, and
+# of a later one.
 PROCESS = """
 import os, sys, time
 import torch
@@ -62,8 +64,10 @@ OPERATORS = {
 print(loading, *OPERATORS, flush=True)
 for line in sys.stdin:
     run = OPERATORS[line.strip()]
+    start = time.perf_counter()
     run()
     synchronize()
+    first = time.perf_counter() - start
     seconds = []
     for _ in range(8):  # the least of several, since the kernels share the processors
         start = time.perf_counter()
@@ -71,7 +75,7 @@ for line in sys.stdin:
             run()
         seconds.append((time.perf_counter() - start) / 20)
         synchronize()
-    print(min(seconds), flush=True)
+    print(first, min(seconds), flush=True)
 """
 
 
@@ -80,6 +84,7 @@ class Process:
 
     Attributes:
         loading: seconds in which definitions were loaded.
+        first: seconds of first calls so far.
         operators: what can be timed.
     """
 
@@ -94,12 +99,14 @@ class Process:
             text=True,
         )
         loading, *self.operators = self._read().split()
-        self.loading = float(loading)
+        self.loading, self.first = float(loading), 0.0
 
     def seconds(self, operator: str) -> float:
         assert self._process.stdin is not None
         print(operator, file=self._process.stdin, flush=True)
-        return float(self._read())
+        first, later = map(float, self._read().split())
+        self.first += first
+        return later
 
     def stop(self) -> None:
         self._process.communicate()
@@ -123,7 +130,8 @@ def measure_round(trees: tuple[Path, Path], number: int) -> dict[str, tuple[floa
         found[name] = taken[0], taken[1]
     for process in processes:
         process.stop()
-    return found | {LOAD: (processes[0].loading, processes[1].loading)}
+    ours, other = processes
+    return found | {LOAD: (ours.loading, other.loading), FIRST: (ours.first, other.first)}
 
 
 def ratio(name: str, ours: Sequence[float], others: Sequence[float]) -> Ratio:

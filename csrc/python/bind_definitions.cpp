@@ -4,8 +4,6 @@
 #include "dispatch/router.h"
 #include "dispatch/placement.h"
 #include "device_kernels/defined_kernel.h"
-#include "device_kernels/pointwise/pointwise_source.h"
-#include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
 #include "python/functions/python_function.h"
 #include "runtime/programs/compiler_probe.h"
@@ -248,19 +246,14 @@ void bind_definitions(py::module_& m) {
   m.attr("Declined") = declined_in_python();
   m.def("stop_composed_bodies", &stop_composed_bodies, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
-  m.def("load_definitions",
-        [](std::map<std::string, ScalarFunction> functions, std::string pointwise_text,
-           const std::vector<py::dict>& descriptions) {
-          std::vector<Definition> rows;
-          for (const py::dict& description : descriptions)
-            rows.push_back(to_definition(description));
-          std::reverse(rows.begin(), rows.end());
-          py::gil_scoped_release no_gil;
-          set_scalar_functions(std::move(functions));
-          set_pointwise_text(std::move(pointwise_text));
-          add_definitions(rows);
-          device_kernels_are_loaded();
-        });
+  m.def("load_definitions", [](const std::vector<py::dict>& descriptions) {
+    std::vector<Definition> rows;
+    for (const py::dict& description : descriptions) rows.push_back(to_definition(description));
+    std::reverse(rows.begin(), rows.end());
+    py::gil_scoped_release no_gil;
+    add_definitions(rows);
+    device_kernels_are_loaded();
+  });
   m.def(
       "add_definition",
       [](const std::string& name, const py::dict& description,

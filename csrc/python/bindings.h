@@ -21,6 +21,7 @@ void bind_fallback(pybind11::module_& m);     // policies and reports of the rou
 void bind_inspection(pybind11::module_& m);   // kernels of an operator, traces of dispatch
 void bind_kernels(pybind11::module_& m);      // kernels written in Python
 void bind_definitions(pybind11::module_& m);  // operator tables, programs, placement
+void bind_sources(pybind11::module_& m);      // what the sources of kernels are written from
 void bind_compiled(pybind11::module_& m);     // kernels of compiled graphs
 void bind_host_graphs(pybind11::module_& m);  // graphs compiled for the CPU
 void bind_captures(pybind11::module_& m);     // captured graphs that were compiled

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_inspection(m);
   outboard::bind_kernels(m);
   outboard::bind_definitions(m);
+  outboard::bind_sources(m);
   outboard::bind_compiled(m);
   outboard::bind_host_graphs(m);
   outboard::bind_captures(m);

@@ -488,18 +488,18 @@ def count_steps_on_the_device() -> None:
     if hasattr(original, "__wrapped__"):
         return
 
-    def counts_on_the_device(self: Any, group: dict[str, Any]) -> bool:
+    def counts_on_the_device(self: OptimizerVariable, group: dict[str, Any]) -> bool:
         return group.get("capturable") is False and all(
             parameter.device.type == state.name and parameter not in self.value.state
             for parameter in group["params"]
         )
 
     @functools.wraps(original)
-    def safe_to_set_capturable(self: Any, group: dict[str, Any]) -> bool:
+    def safe_to_set_capturable(self: OptimizerVariable, group: dict[str, Any]) -> bool:
         return original(self, group) or counts_on_the_device(self, group)
 
     @functools.wraps(original)
-    def set_capturable(self: Any, tx: Any) -> None:
+    def set_capturable(self: OptimizerVariable, tx: Any) -> None:
         for group in self.value.param_groups:
             if counts_on_the_device(self, group):
                 group["capturable"] = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._inductor import config
@@ -51,17 +51,24 @@ def _named_streams(line: WrapperLine) -> WrapperLine:
     return line if hasattr(DeviceOpOverrides, "current_stream") else _StreamLine(line)
 
 
-class _OutboardCode:
+if TYPE_CHECKING:  # what both classes of PyTorch are
+    _Code = PythonWrapperCodegen
+else:
+    _Code = object
+
+
+class _OutboardCode(_Code):
     """What a graph and its subgraphs do differently."""
 
     graph_kernels: GraphKernels
+    lines: list[Any]
 
-    def run_wrapper_ir_passes(self: Any, is_inference: bool) -> None:
+    def run_wrapper_ir_passes(self, is_inference: bool) -> None:
         super().run_wrapper_ir_passes(is_inference)
         self.lines = merge_small_kernels(self, self.lines, self.graph_kernels)
 
     def _generate_kernel_call_helper(
-        self: Any,
+        self,
         kernel_name: str,
         call_args: Any,
         *,
@@ -77,7 +84,7 @@ class _OutboardCode:
         )
 
     def make_allocation(
-        self: Any,
+        self,
         name: str,
         device: torch.device,
         dtype: torch.dtype,
@@ -97,11 +104,11 @@ class _OutboardCode:
             return line.replace(end, f", {dtype})", 1)
         return line.replace(f"device='{device.type}'", f"device='{device.type}:{index}'")
 
-    def codegen_device_guard_enter(self: Any, *arguments: Any, **rest: Any) -> None:
+    def codegen_device_guard_enter(self, *arguments: Any, **rest: Any) -> None:
         super().codegen_device_guard_enter(*arguments, **rest)
         self.lines[-1] = _named_streams(self.lines[-1])
 
-    def codegen_cuda_stream_enter(self: Any, stream_idx: int) -> Any:
+    def codegen_cuda_stream_enter(self, stream_idx: int) -> Any:
         line = super().codegen_cuda_stream_enter(stream_idx)
         self.lines[-1] = _named_streams(self.lines[-1])
         return line

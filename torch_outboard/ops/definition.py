@@ -69,6 +69,7 @@ def qualified(names: str | Iterable[str]) -> list[str]:
 
 
 @cache
+@cache
 def kernel_source(name: str) -> str:
     """The source in the one file `<name>.cl` below `torch_outboard/kernels`.
 
@@ -76,11 +77,6 @@ def kernel_source(name: str) -> str:
     several folders in none.
     """
     return _template_files()[name].read_text()
-
-
-def joined_template(name: str) -> str:
-    """The same; a backslash at the end of a line joins the next one without its indentation."""
-    return re.sub(r"\\\n *", "", kernel_source(name))
 
 
 @cache

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from torch_outboard import _C
-from torch_outboard.ops.definition import Definition, joined_template
+from torch_outboard.ops.definition import Definition
 
 _lock = threading.RLock()
 _loaded = False
@@ -94,12 +94,12 @@ def load() -> None:
     with _lock:
         if _loaded:
             return
-        from torch_outboard.ops.functions import table
+        from torch_outboard.ops import sources
         from torch_outboard.ops.products import library
 
         compiled = any(map(_C.runs_code, range(_C.device_count())))
         wanted = library.definitions(_C.library_functions()) + (definitions() if compiled else [])
-        texts = (table.texts(), joined_template("pointwise")) if compiled else ({}, "")
-        _C.load_definitions(*texts, wanted)
+        _C.set_source_writer(sources)
+        _C.load_definitions(wanted)
         atexit.register(_C.stop_composed_bodies)
         _loaded = True

@@ -1,21 +1,14 @@
 #include "device_kernels/fourier/fourier_kernels.h"
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 
 namespace outboard {
 
 const FourierKernels* make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide,
                                            const std::string& source) {
-  const int64_t lanes = fourier_lanes(real);
-  std::string text = "typedef " + value_type(real) + " S;\n";
-  text += "typedef " + value_type(c10::toComplexType(real)) + " V;\n";
-  text += "typedef " + value_type(real, static_cast<int>(2 * lanes)) + " L;\n";
-  text += "#define OB_LANES " + std::to_string(lanes) + "\n";
-  text += wide ? "typedef long ob_index;\ntypedef ulong ob_unsigned;\n"
-               : "typedef int ob_index;\ntypedef uint ob_unsigned;\n";
-  text += "#define OB_DIMENSIONS " + std::to_string(kFourierDimensions) + "\n";
-  if (real == at::ScalarType::Double) text += "#define OB_DOUBLE\n";
-  text += source;
+  const std::string text =
+      source_writer().fourier(real, fourier_lanes(real), wide, kFourierDimensions, source);
   const char* options = literal_options(real);
   const auto kernel = [&](const std::string& name) {
     return &find_kernel(device, text, name, options);

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
 
-#include "device_kernels/text_template.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/launch.h"
 
@@ -27,18 +25,6 @@ inline size_t most_calls(c10::DeviceIndex device, size_t pointers, size_t bytes,
   const size_t each = pointers * pointer + bytes + 2 * sizeof(uint32_t);
   const size_t room = std::min(kMostCalls, (kArgumentBytes - taken) / each);
   return pointers == 0 ? room : std::min(room, kArguments / pointers);
-}
-
-// The marks `calls` and `each_call` of a text: per call its number, its label in a switch, and
-// where its groups begin.
-inline void add_call_marks(TextValues& marks, int calls) {
-  marks.texts["calls"] = std::to_string(calls);
-  for (int c = 0; c < calls; ++c) {
-    const std::string call = std::to_string(c);
-    const std::string begin = c == 0 ? "0" : "calls.end[" + std::to_string(c - 1) + "]";
-    const std::string label = c + 1 == calls ? "default" : "case " + call;
-    marks.lists["each_call"].push_back({{{"call", call}, {"label", label}, {"begin", begin}}, {}});
-  }
 }
 
 // Calls that are not added have no elements.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 
 namespace outboard {
@@ -135,7 +136,7 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex devi
                                                            const at::TensorIteratorBase& iterator,
                                                            ScalarType compute, bool wide) const {
   const PointwiseSource source = make_source(device, iterator, compute, wide);
-  const std::string text = source.text();
+  const std::string text = source_writer().pointwise(source);
   const char* options = literal_options(compute);
   return {&find_kernel(device, text, "contiguous", options),
           &find_kernel(device, text, "strided", options), source.elements()};
@@ -147,12 +148,13 @@ Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
   PointwiseSource source = make_source(device, iterator, compute, wide);
   const auto in_memory = std::count_if(source.inputs.begin(), source.inputs.end(),
                                        [](const auto& input) { return !input.by_value; });
-  if (!source.has_vectors() || in_memory > kMostCrossed || !source.once.empty() ||
+  if (source.width() == 1 || in_memory > kMostCrossed || !source.once.empty() ||
       source.divisor.has_value() || !source.condition.empty()) {
     return nullptr;
   }
   source.crossed = true;
-  return &find_kernel(device, source.text(), "crossed", literal_options(compute));
+  return &find_kernel(device, source_writer().pointwise(source), "crossed",
+                      literal_options(compute));
 }
 
 PointwiseLauncher::Key PointwiseLauncher::key_of(c10::DeviceIndex device,

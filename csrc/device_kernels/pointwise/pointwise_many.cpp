@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/pointwise/call_table.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
 #include "device_kernels/work_shape.h"
@@ -149,8 +150,8 @@ PointwiseLauncher::Many PointwiseLauncher::make_many(const ManyKey& key,
     source.inputs[i].common = expression_.operands[i].common;
     source.inputs[i].single = ((key.single >> i) & 1) != 0;
   }
-  Kernel& kernel =
-      find_kernel(key.key.device, source.text(), "many", literal_options(call.compute));
+  Kernel& kernel = find_kernel(key.key.device, source_writer().pointwise(source), "many",
+                               literal_options(call.compute));
   return {&kernel, source.elements(), source.parts()};
 }
 

@@ -1,7 +1,7 @@
-// The text of a pointwise program: one expression over operands of given dtypes, as a kernel for
-// contiguous operands and one for any strides; as one for inputs whose elements follow each other
-// along another dimension than those of the outputs; or as one for the contiguous operands of many
-// calls, as of operators over lists of tensors.
+// What a pointwise program is made of: one expression over operands of given dtypes, as a kernel
+// for contiguous operands and one for any strides; as one for inputs whose elements follow each
+// other along another dimension than those of the outputs; or as one for the contiguous operands of
+// many calls, as of operators over lists of tensors.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -62,17 +62,12 @@ struct PointwiseSource {
   bool crossed = false;  // the kernel for crossed inputs alone; needs vectors
   int calls = 0;         // the kernel for so many calls alone, if any
 
+  // Elements of a vector; 1, for scalars, where values are complex: vectors of those do not exist.
+  OUTBOARD_API int width() const;
   // Elements of one work item; of many calls the parts of `parts()` groups that follow each other.
-  int elements() const;
+  int elements() const { return shape.elements(width()); }
   // How often a work-group goes through as many elements as its work items have, for many calls.
   int parts() const { return shape.chunk == 0 ? 4 : 1; }
-  // Whether values come in vectors.
-  bool has_vectors() const;
-  std::string text() const;
 };
-
-// Sets torch_outboard/kernels/pointwise/pointwise.cl, which the programs are made of. Once, before
-// the first of them.
-OUTBOARD_API void set_pointwise_text(std::string text);
 
 }  // namespace outboard

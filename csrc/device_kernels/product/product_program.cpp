@@ -10,6 +10,7 @@
 #include "tensors/empty.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 
@@ -33,11 +34,11 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::string define(const std::string& name, const std::string& text) {
-  return "#define " + name + " " + text + "\n";
-}
-
 }  // namespace
+
+std::string define(const char* name, int64_t number) {
+  return std::string("#define ") + name + " " + std::to_string(number) + "\n";
+}
 
 ScalarType product_value_dtype(ScalarType dtype) {
   if (at::isIntegralType(dtype, /*includeBool=*/false) && c10::elementSize(dtype) < 4) {
@@ -45,36 +46,6 @@ ScalarType product_value_dtype(ScalarType dtype) {
   }
   return value_dtype(dtype);
 }
-
-std::string product_definitions(ScalarType dtype, ScalarType value, int width, bool wide) {
-  const std::string w = std::to_string(width);
-  std::string text =
-      define("X", storage_type(dtype)) + define("S", value_type(value)) + define("W", w);
-  text += define("V", value_type(value, width)) + define("I", wide ? "long" : "int");
-  text += define("VLOAD", "vload" + w) + define("VSTORE", "vstore" + w);
-  const ScalarType loaded = value_dtype(dtype);
-  const auto load = [&](int n) {
-    return convert_text(loaded, value, n, load_text(dtype, n, "(p)", "(i)"));
-  };
-  const auto store = [&](int n) {
-    return store_text(dtype, n, "(p)", "(i)", convert_text(value, loaded, n, "(x)"));
-  };
-  text += define("LOAD(p, i)", load(1)) + define("LOADV(p, i)", load(width));
-  return text + define("STORE(p, i, x)", store(1)) + define("STOREV(p, i, x)", store(width));
-}
-
-namespace {
-
-std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide,
-                        const ProductBlocks& blocks, int slice) {
-  std::string text = product_definitions(dtype, value, width, wide);
-  text += define("ROWS", std::to_string(blocks.rows));
-  text += define("VECTORS", std::to_string(blocks.vectors));
-  text += define("PANELS", std::to_string(blocks.panels));
-  return text + define("SLICE", std::to_string(slice));
-}
-
-}  // namespace
 
 ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
                                const ProductBlocks& blocks, const std::string& source)
@@ -91,9 +62,10 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   fine_local_ = shape.local;
   packed_bytes_ = portions.packed_bytes;
   in_place_ = cpu && value_ == dtype;
-  std::string text = definitions(dtype, value_, width_, wide, blocks, slice_);
-  if (in_place_) text += define("IN_PLACE", "");
-  text_ = with_type_functions(text + source);
+  std::string text = define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
+                     define("PANELS", blocks.panels) + define("SLICE", slice_);
+  if (in_place_) text += "#define IN_PLACE\n";
+  text_ = source_writer().product(dtype, value_, width_, wide, text, source);
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
   tiles_ = &kernel("tiles");

@@ -139,13 +139,11 @@ class OUTBOARD_API ProductProgram {
   Kernel* sum_slices_;
 };
 
+// A line that defines a macro.
+std::string define(const char* name, int64_t number);
+
 // The dtype of sums of products of the dtype.
 at::ScalarType product_value_dtype(at::ScalarType dtype);
-
-// The macros that kernels of products take types and vectors from: X, S, V, W, I, LOAD and their
-// like, as the head of matrix_product.cl says. Vectors have `width` values of the dtype `value`.
-OUTBOARD_API std::string product_definitions(at::ScalarType dtype, at::ScalarType value, int width,
-                                             bool wide);
 
 // Whether a product on tensors with these strides needs 64-bit indices.
 OUTBOARD_API bool needs_wide_index(const ProductLayout& layout);

@@ -18,7 +18,8 @@
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/call_table.h"
-#include "device_kernels/text_template.h"
+#include "device_kernels/reduction/list_norms.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 
 namespace outboard {
@@ -27,9 +28,9 @@ namespace {
 using at::ScalarType;
 
 constexpr int kParts = 16;  // of a work-group; each has as many elements as its work items
-constexpr const char* kLarger = "(b > a) | (b != b) ? b : a";
 
 enum class Order : uint8_t { kSum, kSquares, kLargest };
+constexpr const char* kOrders[] = {"1", "2", "inf"};
 
 std::optional<Order> order_of(const c10::IValue& value) {
   if (!value.isScalar()) return std::nullopt;
@@ -59,33 +60,14 @@ struct Kernels {
   uint64_t elements;  // of a work-group
 };
 
-Kernels make_kernels(const Key& key, const std::string& text) {
+Kernels make_kernels(const Key& key) {
   const WorkShape shape = work_shape(key.device);
   const ScalarType value = value_dtype(key.dtype);
   const int width = shape.width(static_cast<int>(c10::elementSize(value)));
   const int chunk = shape.elements(width);
-  const std::string largest = "(x > a) | (x != x) ? x : a";
-  TextValues marks;
-  marks.texts = {
-      {"step", key.order == Order::kSquares ? "a + x * x"
-               : key.order == Order::kSum   ? "a + x"
-                                            : largest},
-      {"both", key.order == Order::kLargest ? kLarger : "a + b"},
-      {"result", key.order == Order::kSquares ? "sqrt(sum)" : "sum"},
-      {"storage", storage_type(key.dtype)},
-      {"value", value_type(value)},
-      {"vector", value_type(value, width)},
-      {"width", std::to_string(width)},
-      {"chunk", std::to_string(chunk)},
-      {"parts", std::to_string(kParts)},
-      {"local", std::to_string(shape.local)},
-      {"load", load_text(key.dtype, width, "in", "i")},
-      {"load_one", load_text(key.dtype, 1, "in", "i")},
-      {"store",
-       store_text(key.dtype, 1, "out", "call * " + std::to_string(spacing(key.dtype)), "value")},
-  };
-  add_call_marks(marks, key.calls);
-  const std::string source = with_type_functions(render(text, marks));
+  const std::string source =
+      source_writer().list_norms({kOrders[static_cast<int>(key.order)], key.dtype, key.calls, width,
+                                  chunk, kParts, shape.local, spacing(key.dtype)});
   const char* options = literal_options(value);
   return {&find_kernel(key.device, source, "partial_norms", options),
           &find_kernel(key.device, source, "norms", options),
@@ -96,7 +78,6 @@ class ListNorms final : public DefinedKernel {
  public:
   ListNorms(const Definition& definition, const c10::FunctionSchema& schema)
       : DefinedKernel(definition, schema),
-        text_(definition.text("kernels")),
         dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {}
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
@@ -128,7 +109,7 @@ class ListNorms final : public DefinedKernel {
  private:
   void enqueue(const Key& key, c10::ArrayRef<at::Tensor> tensors, const at::Tensor& out,
                size_t begin) {
-    const Kernels& kernels = kernels_.find(key, [&] { return make_kernels(key, text_); });
+    const Kernels& kernels = kernels_.find(key, [&] { return make_kernels(key); });
     std::vector<at::Tensor> dense;
     CallTable table(static_cast<size_t>(key.calls));
     LaunchArguments arguments;
@@ -159,7 +140,6 @@ class ListNorms final : public DefinedKernel {
     launch(stream, *kernels.whole, Grid::linear(tensors.size() * local, local), whole);
   }
 
-  const std::string text_;
   const uint64_t dtypes_;
   KernelTable<Key, Kernels> kernels_;
 };

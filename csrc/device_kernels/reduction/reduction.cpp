@@ -9,6 +9,7 @@
 #include "tensors/empty.h"
 #include "device_kernels/definitions/numbers.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
 
 namespace outboard {
@@ -101,8 +102,7 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
       all_if_empty_(definition.flag("all_if_empty")),
       widens_(definition.flag("widens")),
       empty_(definition.text("empty")),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
-      kernels_(definition.text("source")) {
+      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {
   description_.fields = definition.texts("state");
   description_.initial = definition.text("initial");
   description_.step = definition.text("step");
@@ -299,18 +299,17 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
   const Key key{call.device, wide, call.input.scalar_type(), call.compute, call.results[0]};
   return variants_.find(key, [&] {
     const ReductionSource source{description_,
-                                 kernels_,
                                  key.input,
                                  call.compute,
                                  {call.results.begin(), call.results.end()},
                                  work_shape(call.device),
                                  group_lanes(call.device),
                                  wide};
-    const std::string text = source.text();
+    const std::string text = source_writer().reduction(source);
     const auto kernel = [&](const char* name) {
       return &find_kernel(call.device, text, name, literal_options(call.compute));
     };
-    const bool shares = source.lanes_of_group > 1;
+    const bool shares = source.group_lanes > 1;
     return Variant{kernel("along"),
                    kernel("across"),
                    kernel("combine"),

@@ -83,7 +83,6 @@ class ReductionKernel final : public DefinedKernel {
   bool widens_;
   std::string empty_;
   uint64_t dtypes_;
-  std::string kernels_;
   KernelTable<Key, Variant> variants_;
 };
 

@@ -1,4 +1,4 @@
-// The text of a reduction program.
+// What a reduction program is made of.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device_kernels/work_shape.h"
+#include "runtime/export.h"
 
 namespace outboard {
 
@@ -28,16 +29,15 @@ struct ReductionDescription {
 
 struct ReductionSource {
   const ReductionDescription& description;
-  const std::string& kernels;  // the template
   at::ScalarType input;
   at::ScalarType compute;
   std::vector<at::ScalarType> outputs;
   WorkShape shape;
-  int lanes_of_group;  // 1: no kernels of groups
-  bool wide_index;     // 64-bit
+  int group_lanes;  // 1: no kernels of groups
+  bool wide_index;  // 64-bit
 
-  int width() const;  // of vectors
-  std::string text() const;
+  // Of vectors. Indices are int, and a vector of them is as wide as one of values.
+  OUTBOARD_API int width() const;
 };
 
 }  // namespace outboard

@@ -3,7 +3,7 @@
 //
 // docs/definitions.md describes the properties of a definition, in the order in which a call goes
 // through them: which calls it serves (template_operands.cpp), what it makes
-// (template_results.cpp), what kernels get besides tensors and scalars (template_source.cpp,
+// (template_results.cpp), what kernels get besides tensors and scalars (template_source.h,
 // template_launch.cpp), and what is launched (template_launch.cpp). Those that every definition may
 // have: defined_kernel.h.
 #pragma once

@@ -2,6 +2,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/template/template_call.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
@@ -95,8 +96,9 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
     source.local = call.lanes;
-    const std::string text = source.program();
-    options = source.options() + options;
+    const std::string text = source_writer().kernel_template(source);
+    const ScalarType values = source.moves_items ? ScalarType::Float : value_dtype(source.compute);
+    options = literal_options(values) + options;
     Kernels made;
     for (const Launch& launch : launches_) {
       made.launches.push_back(&find_kernel(call.device, text, launch.kernel, options));

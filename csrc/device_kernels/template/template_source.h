@@ -1,5 +1,4 @@
-// The text of a program for a kernel template: parameters, loads and stores of its tensors, and
-// types, before the template itself.
+// What the program of a kernel template is made of.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,14 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/export.h"
-
 namespace outboard {
 
 constexpr int kTemplateDimensions = 8;  // of a tensor with sizes and strides
 constexpr int kTemplateList = 16;       // numbers in a list
 
-struct OUTBOARD_API TemplateSource {
+struct TemplateSource {
   struct Tensor {
     std::string name;
     at::ScalarType dtype;  // Undefined: absent
@@ -37,9 +34,6 @@ struct OUTBOARD_API TemplateSource {
   bool gpu;
   int width;  // of vectors, 1 without
   int local;  // size of work-groups
-
-  std::string program() const;
-  const char* options() const;
 };
 
 }  // namespace outboard

@@ -42,9 +42,10 @@ class InterpreterUse {
   bool possible_;
 };
 
-// How torch.compile is told what to look at; leaked. Set before any function can be called.
-py::object& set_eval_frame() {
-  static auto* function = new py::object;
+// How torch.compile is told what to look at; leaked.
+const py::object& set_eval_frame() {
+  static auto* function =
+      new py::object(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame"));
   return *function;
 }
 
@@ -104,9 +105,6 @@ py::object call(const py::function& function, const ComposedBody::Arguments& par
     arguments.push_back(to_python(values.at(i), parameters[i]));
     pointers.push_back(arguments.back().ptr());
   }
-  const NoCompilation no_compilation;
-  const NoFunctionModes no_modes;
-  const NoTrace no_trace;
   PyObject* result = PyObject_Vectorcall(function.ptr(), pointers.data(), pointers.size(), nullptr);
   if (result != nullptr) return py::reinterpret_steal<py::object>(result);
   py::error_already_set error;
@@ -177,22 +175,31 @@ py::object declined_in_python() {
 Definition::Function make_composed_body(py::function function) {
   ComposedBody made;
   made.parameters = parameters_of(function);
-  if (!set_eval_frame()) {
-    set_eval_frame() = py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame");
-  }
   made.call = [held = hold_function(std::move(function))](const ComposedBody::Arguments& parameters,
                                                           const ComposedBody::Arguments& returns,
                                                           torch::jit::Stack& stack) {
-    const InterpreterUse use;
-    if (!use.possible()) return false;
-    const py::gil_scoped_acquire lock;
-    const py::object result = call(*held, parameters, stack);
-    stack.clear();
-    if (!result) return false;
-    push_results(result, returns, stack);
-    return true;
+    bool accepted = false;
+    run_in_interpreter([&] {
+      const py::object result = call(*held, parameters, stack);
+      stack.clear();
+      if (!result) return;
+      push_results(result, returns, stack);
+      accepted = true;
+    });
+    return accepted;
   };
   return std::make_shared<const ComposedBody>(std::move(made));
+}
+
+bool run_in_interpreter(const std::function<void()>& work) {
+  const InterpreterUse use;
+  if (!use.possible()) return false;
+  const py::gil_scoped_acquire lock;
+  const NoCompilation no_compilation;
+  const NoFunctionModes no_modes;
+  const NoTrace no_trace;
+  work();
+  return true;
 }
 
 void stop_composed_bodies() {

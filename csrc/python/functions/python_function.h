@@ -4,6 +4,7 @@
 #include <ATen/core/function_schema.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <functional>
 #include <memory>
 
 #include "device_kernels/definitions/definition.h"
@@ -24,6 +25,10 @@ pybind11::object to_python(const c10::IValue& value, const c10::Argument& argume
 // It runs as a kernel in C++ does: what it calls is seen by no mode of the user (TorchFunctionMode,
 // such as torch.set_default_device), by no torch.jit.trace, and by no torch.compile.
 Definition::Function make_composed_body(pybind11::function function);
+
+// Runs something in the interpreter, as a kernel in C++ runs: it is seen by no mode of the user, by
+// no torch.jit.trace and by no torch.compile. False where it did not: the interpreter ends.
+bool run_in_interpreter(const std::function<void()>& work);
 
 // To be called at exit. From then on such functions decline calls of other threads, which would
 // otherwise end, as Python has it, where they ask for the interpreter's lock; those under way are

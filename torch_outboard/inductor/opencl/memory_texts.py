@@ -19,32 +19,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from torch_outboard.inductor.opencl.value_types import FORMATS
+from torch_outboard.inductor.opencl.value_types import FORMATS, STORED_NAMES
+from torch_outboard.ops.sources import value_types
 
 _ELEMENT = "0123456789abcdef"
-# Stored as integers, which functions named after them unpack to floats and pack.
-_PACKED = {"bfloat": "ushort", **dict.fromkeys(FORMATS, "uchar")}
-
+# The dtypes that kernels of eager mode load and store as well.
+_DTYPES = {
+    name: dtype for dtype, name in STORED_NAMES.items() if dtype in value_types.STORAGE_TYPES
+}
 # Stored name: type behind the pointer, value type.
 STORED = {
-    "bool": ("uchar", "int"),
-    "half": ("half", "float"),
-    **{name: (kind, "float") for name, kind in _PACKED.items()},
     **{
-        name: (name, name)
-        for name in [
-            "uchar",
-            "char",
-            "short",
-            "ushort",
-            "int",
-            "uint",
-            "long",
-            "ulong",
-            "float",
-            "double",
-        ]
+        name: (value_types.STORAGE_TYPES[dtype], value_types.value_type(dtype))
+        for name, dtype in _DTYPES.items()
     },
+    "bool": ("uchar", "int"),
+    **dict.fromkeys(FORMATS, ("uchar", "float")),
 }
 
 # How many lanes may have one element, in vectors of more.
@@ -70,11 +60,9 @@ def _one(name: str, place: str) -> str:
     """An element as a value."""
     if name == "bool":
         return f"((p)[{place}] != 0)"
-    if name == "half":
-        return f"vload_half({place}, p)"
-    if name in _PACKED:
+    if name in FORMATS:
         return f"ob_unpack_{name}((p)[{place}])"
-    return f"(p)[{place}]"
+    return value_types.load(_DTYPES[name], 1, "(p)", place)
 
 
 def _vector(name: str, lanes: int, parts: list[str]) -> str:
@@ -93,11 +81,9 @@ def _whole(name: str, lanes: int, place: str = "(i)") -> str:
     raw = f"vload{lanes}(0, (p) + {place})"
     if name == "bool":
         return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
-    if name == "half":
-        return f"ob_from_halves{lanes}((const __global ushort *)((p) + {place}))"
-    if name in _PACKED:
+    if name in FORMATS:
         return f"ob_unpack_{name}{lanes}({raw})"
-    return raw
+    return value_types.load(_DTYPES[name], lanes, "(p)", place)
 
 
 def _second(name: str, lanes: int) -> str:
@@ -162,25 +148,20 @@ def _masked_gather(name: str, lanes: int) -> str:
 def _store_one(name: str, place: str, value: str) -> str:
     if name == "bool":
         return f"(p)[{place}] = ({value}) != 0"
-    if name == "half":
-        return f"vstore_half_rte({value}, {place}, p)"
-    if name in _PACKED:
+    if name in FORMATS:
         return f"(p)[{place}] = ob_pack_{name}({value})"
-    return f"(p)[{place}] = ({value})"
+    return value_types.store(_DTYPES[name], 1, "(p)", place, f"({value})")
 
 
 def _store(name: str, lanes: int) -> str:
     if lanes == 1:
         return _define("store", name, 1, "p, i, v", _store_one(name, "i", "v"))
-    at = "0, (p) + (i))"
     if name == "bool":
-        body = f"vstore{lanes}(convert_uchar{lanes}((v) & (int{lanes})(1)), {at}"
-    elif name == "half":
-        body = f"ob_to_halves{lanes}(v, (__global ushort *)((p) + (i)))"
-    elif name in _PACKED:
-        body = f"vstore{lanes}(ob_pack_{name}{lanes}(v), {at}"
+        body = f"vstore{lanes}(convert_uchar{lanes}((v) & (int{lanes})(1)), 0, (p) + (i))"
+    elif name in FORMATS:
+        body = f"vstore{lanes}(ob_pack_{name}{lanes}(v), 0, (p) + (i))"
     else:
-        body = f"vstore{lanes}(v, {at}"
+        body = value_types.store(_DTYPES[name], lanes, "(p)", "(i)", "v")
     return _define("store", name, lanes, "p, i, v", body)
 
 
@@ -227,7 +208,7 @@ def _atomic_add(name: str, lanes: int) -> str:
     unsigned = "ushort" if bits == 16 else "uchar"
     if name == "half":
         added = "0; vstore_half_rte(vload_half(0, (half *)&old) + v, 0, (half *)&fresh);"
-    elif name in _PACKED:
+    elif name == "bfloat" or name in FORMATS:
         added = f"ob_pack_{name}(ob_unpack_{name}(old) + v);"
     else:
         added = f"({unsigned})(old + v);"

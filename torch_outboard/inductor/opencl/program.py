@@ -24,7 +24,8 @@ from torch_outboard.inductor.opencl.algorithms import (
 )
 from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
 from torch_outboard.inductor.opencl.value_types import FLOAT8_CALL, float8_text
-from torch_outboard.ops.functions.table import functions, texts
+from torch_outboard.ops.functions.table import definitions_called_by, functions
+from torch_outboard.ops.sources.value_types import with_functions
 
 _WIDTHS = (16, 8, 4, 2)
 _TYPES = ["float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar"]
@@ -151,7 +152,7 @@ def program_source(kernels: str) -> str:
     sorts = {(m[1], m[2], int(m[3] or 1)) for m in SORT.finditer(kernels)}
     functions_of_values = "".join(sort_text(*sort) for sort in sorted(sorts))
     helpers = functions_of_memory + functions_of_values
-    return _COMMON + functions_called_by(helpers + kernels) + helpers + kernels
+    return with_functions(_COMMON + functions_called_by(helpers + kernels) + helpers + kernels)
 
 
 def _part(source: str) -> str:
@@ -167,7 +168,7 @@ def _part(source: str) -> str:
 def functions_called_by(text: str) -> str:
     """Definitions of the helpers that kernels call, and of what these call."""
     calls = {(m[1], m[2], int(m[3] or 1)) for m in _CALL.finditer(text)}
-    table, folds = texts(), functions()
+    table = functions()
     blocks: dict[tuple[str, int], list[str]] = {}
     wide: list[str] = []
     fold_list: list[str] = []
@@ -180,7 +181,7 @@ def functions_called_by(text: str) -> str:
         if name in SCANS:
             fold_list.append(scan_text(name, kind, lanes))
             continue
-        if name in ("round", "iota") and name not in folds:
+        if name in ("round", "iota") and name not in table:
             continue
         if name.startswith("each_"):
             blocks.setdefault((kind, 1), []).append(name[5:])
@@ -210,33 +211,23 @@ def _unique_lines(text: str) -> str:
 @cache
 def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
     """Functions of the table for one type of values, with what they call, by other names."""
-    table = texts()
-    variant = "float" if kind in _FLOATING else "integer"
     ending = f"_{kind}{lanes if lanes > 1 else ''}"
-    done: dict[str, str] = {}
-
-    def define(name: str) -> None:
-        if name in done or name not in table:
-            return
-        if variant not in table[name]:
-            raise NotImplementedError(f"'{name}' does not exist for {kind} in compiled graphs")
-        text = table[name][variant]
-        done[name] = ""
-        for called in _TABLE_CALL.findall(text):
-            define(called)
-        del done[name]
-        text = _TABLE_CALL.sub(lambda m: m[0] + ending if m[1] in table else m[0], text)
-        done[name] = _LITERAL.sub(r"\1f", text) if kind == "float" else text
-
-    for name in names:
-        define(name)
+    calls = " ".join(f"ob_{name}" for name in names)
+    try:
+        found = definitions_called_by(calls, "float" if kind in _FLOATING else "integer")
+    except ValueError as problem:
+        raise NotImplementedError(f"{problem}, in a compiled graph") from problem
+    text = "".join(found.values())
+    text = _TABLE_CALL.sub(lambda m: m[0] + ending if m[1] in found else m[0], text)
+    if kind == "float":
+        text = _LITERAL.sub(r"\1f", text)
     t = kind if lanes == 1 else f"{kind}{lanes}"
     mask = "int" if lanes == 1 else f"{_SIGNED.get(kind, kind)}{lanes}"
     words = {
         "T": t, "M": mask, "S": kind, "C(": f"({t})(", "OB_ANY(": "(" if lanes == 1 else "any(",
         "OB_WIDTH": str(lanes), "OB_BITS(": f"as_{mask}(", "OB_VALUE(": f"as_{t}(",
     }  # fmt: skip
-    text = _WORD.sub(lambda found: words[found[0]], "".join(done.values()))
+    text = _WORD.sub(lambda word: words[word[0]], text)
     return f"#define OB_DOUBLE\n{text}#undef OB_DOUBLE\n" if kind == "double" else text
 
 
@@ -298,27 +289,6 @@ def _common_text() -> str:
         " const long q = a / b; return q * b != a && (a < 0) != (b < 0) ? q - 1 : q; }",
         "static inline long ob_natural_power(long base, long exponent) {"
         " long result = 1; for (; exponent > 0; --exponent) result *= base; return result; }",
-        "#define OB_BFLOAT(w) static inline ushort##w ob_pack_bfloat##w(float##w value) {"
-        " const uint##w bits = as_uint##w(value);"
-        " const uint##w rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;"
-        " return convert_ushort##w(value != value ? (uint##w)(0x7fc0u) : rounded); }"
-        " static inline float##w ob_unpack_bfloat##w(ushort##w bits) {"
-        " return as_float##w(convert_uint##w(bits) << 16); }"
-        " static inline float##w ob_round_bfloat##w(float##w value) {"
-        " return ob_unpack_bfloat##w(ob_pack_bfloat##w(value)); }",
-        "#define OB_HALF(w) static inline ushort##w ob_pack_half##w(float##w value) {"
-        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored); return stored; }"
-        " static inline float##w ob_unpack_half##w(ushort##w bits) {"
-        " return vload_half##w(0, (half *)&bits); }"
-        " static inline float##w ob_round_half##w(float##w value) {"
-        " return ob_unpack_half##w(ob_pack_half##w(value)); }",
-        # PoCL takes addresses of vload_half16 for those of whole vectors, and crashes elsewhere.
-        "#define OB_HALVES(w)"
-        " static inline float##w ob_from_halves##w(const __global ushort *p) {"
-        " return ob_unpack_half##w(vload##w(0, p)); }"
-        " static inline void ob_to_halves##w(float##w value, __global ushort *p) {"
-        " vstore##w(ob_pack_half##w(value), 0, p); }",
-        "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(checked_index(kind, 1) for kind in ("int", "long")),
         *(_frexp(kind, 1) for kind in _FLOATING),
@@ -330,7 +300,6 @@ def _common_text() -> str:
             f"#define ob_lane_mask{lanes}(x) ((x) ? -1 : 0)",
             f"#define ob_iota_int{lanes} ((int{lanes})({numbers}))",
             f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
-            f"OB_BFLOAT({lanes})\nOB_HALF({lanes})\nOB_HALVES({lanes})",
             *(_frexp(kind, lanes) for kind in _FLOATING),
             philox_text(lanes),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",

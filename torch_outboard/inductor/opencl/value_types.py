@@ -25,6 +25,8 @@ from functools import cache
 import sympy
 import torch
 
+from torch_outboard.ops.sources.value_types import STORAGE_TYPES, convert_number
+
 LANES = "@"
 MASK = "int"
 
@@ -61,29 +63,12 @@ SMALL_FLOATS = {
     torch.bfloat16: "bfloat",
     **{known.dtype: name for name, known in FORMATS.items()},
 }
-# Of values.
-VALUE_TYPES = {
-    torch.bool: MASK,
-    torch.uint8: "uchar",
-    torch.int8: "char",
-    torch.int16: "short",
-    torch.uint16: "ushort",
-    torch.int32: "int",
-    torch.uint32: "uint",
-    torch.int64: "long",
-    torch.uint64: "ulong",
-    torch.float32: "float",
-    torch.float64: "double",
-    **dict.fromkeys(SMALL_FLOATS, "float"),
-}
-# In memory; the helpers that load and store are named after the dtypes.
+# In memory, and of values; the helpers that load and store are named after the dtypes.
 STORED_TYPES = {
-    **VALUE_TYPES,
-    torch.bool: "uchar",
-    torch.float16: "half",
-    torch.bfloat16: "ushort",
+    **{dtype: kind for dtype, kind in STORAGE_TYPES.items() if not dtype.is_complex},
     **{known.dtype: "uchar" for known in FORMATS.values()},
 }
+VALUE_TYPES = {**STORED_TYPES, **dict.fromkeys(SMALL_FLOATS, "float"), torch.bool: MASK}
 STORED_NAMES = {**STORED_TYPES, torch.bool: "bool", **SMALL_FLOATS}
 
 _INFINITY = 0x7F800000  # as float32
@@ -186,11 +171,7 @@ def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
         return ones if after == MASK else f"convert_{after}{lanes}({ones})"
     if before == after:
         return text
-    whole = not target.is_floating_point and target != torch.int32 and value_bytes(target) < 8
-    if source.is_floating_point and whole:
-        # Values in the range of a wide integer wrap, as they do on CPU.
-        text = f"convert_long{lanes}({text})"
-    return f"convert_{after}{lanes}({text})"
+    return convert_number(computed_dtype(source), computed_dtype(target), lanes, text)
 
 
 def mask_of(comparison: str, compared: torch.dtype, vector: bool) -> str:

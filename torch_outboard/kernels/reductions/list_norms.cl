@@ -1,68 +1,52 @@
-{{!
-Norms of the tensors of a list. The marks are said in csrc/device_kernels/reduction/list_norms.cpp.
-Work-groups of `partial_norms` take a part of one tensor each; those of `norms` put the parts of one
-tensor together. Ends are counted in groups of the first kernel.
-}}
-#define STEP(a, x) ({{step}})
-#define BOTH(a, b) ({{both}})
-typedef struct { uint end[{{calls}}]; uint size[{{calls}}]; } ob_calls;
-__kernel void partial_norms({{#each_call}}OB_POINTER({{storage}}, in_{{call}}), {{/each_call}}OB_POINTER({{value}}, partial), ob_calls calls) {
-  OB_BIND({{value}}, partial)
-  __global {{storage}} *in;
-  uint group = get_group_id(0), call = 0, total;
-#pragma unroll
-  for (uint c = 0; c + 1 < {{calls}}; ++c) call += group >= calls.end[c];
-  switch (call) {
-{{#each_call}}
-  {{label}}: {
-    OB_BIND({{storage}}, in_{{call}})
-    in = in_{{call}};
-    total = calls.size[{{call}}];
-    group -= {{begin}};
-    break;
-  }
-{{/each_call}}
-  }
-  const uint lane = get_local_id(0), lanes = {{local}};
-  {{vector}} a = ({{vector}})(0);
-  {{value}} sum = 0;
-  for (uint part = 0; part < {{parts}}; ++part) {
-    uint i = ((group * {{parts}} + part) * lanes + lane) * {{chunk}};
+// Norms of the tensors of a list. What stands before this is written by ops/sources/list_norms.py.
+// Work-groups of `partial_norms` take a part of one tensor each; those of `norms` put the parts of
+// one tensor together. Ends are counted in groups of the first kernel.
+
+__kernel void partial_norms(OB_INPUTS OB_POINTER(S, partial), ob_calls calls) {
+  OB_BIND(S, partial)
+  __global X *in;
+  OB_SELECT_CALL
+  const uint lane = get_local_id(0), lanes = OB_LOCAL;
+  V a = (V)(0);
+  S sum = 0;
+  for (uint part = 0; part < OB_PARTS; ++part) {
+    uint i = ((group * OB_PARTS + part) * lanes + lane) * OB_CHUNK;
     if (i >= total) break;
-    const uint end = total - i < {{chunk}} ? total : i + {{chunk}};
-    for (; end - i >= {{width}}; i += {{width}}) {
-      const {{vector}} x = fabs({{load}});
-      a = STEP(a, x);
+    const uint end = total - i < OB_CHUNK ? total : i + OB_CHUNK;
+    for (; end - i >= OB_WIDTH; i += OB_WIDTH) {
+      const V x = fabs(OB_LOADV(i));
+      a = OB_STEP(a, x);
     }
     for (; i < end; ++i) {
-      const {{value}} x = fabs({{load_one}});
-      sum = STEP(sum, x);
+      const S x = fabs(OB_LOAD(i));
+      sum = OB_STEP(sum, x);
     }
   }
-  {{value}} each[{{width}}];
-  vstore{{width}}(a, 0, each);
+  S each[OB_WIDTH];
+  OB_VSTORE(a, 0, each);
 #pragma unroll
-  for (uint k = 0; k < {{width}}; ++k) sum = BOTH(sum, each[k]);
-  __local {{value}} sums[{{local}}];
+  for (uint k = 0; k < OB_WIDTH; ++k) sum = OB_BOTH(sum, each[k]);
+  __local S sums[OB_LOCAL];
   sums[lane] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (lane != 0) return;
-  for (uint k = 1; k < lanes; ++k) sum = BOTH(sum, sums[k]);
+  for (uint k = 1; k < lanes; ++k) sum = OB_BOTH(sum, sums[k]);
   partial[get_group_id(0)] = sum;
 }
-__kernel void norms(OB_POINTER({{value}}, partial), OB_POINTER({{storage}}, out), ob_calls calls) {
-  OB_BIND({{value}}, partial)
-  OB_BIND({{storage}}, out)
-  const uint call = get_group_id(0), lane = get_local_id(0), lanes = {{local}};
-  {{value}} sum = 0;
+
+__kernel void norms(OB_POINTER(S, partial), OB_POINTER(X, out), ob_calls calls) {
+  OB_BIND(S, partial)
+  OB_BIND(X, out)
+  const uint call = get_group_id(0), lane = get_local_id(0), lanes = OB_LOCAL;
+  S sum = 0;
   for (uint k = (call == 0 ? 0 : calls.end[call - 1]) + lane; k < calls.end[call]; k += lanes) {
-    sum = BOTH(sum, partial[k]);
+    sum = OB_BOTH(sum, partial[k]);
   }
-  __local {{value}} sums[{{local}}];
+  __local S sums[OB_LOCAL];
   sums[lane] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (lane != 0) return;
-  for (uint k = 1; k < lanes; ++k) sum = BOTH(sum, sums[k]);
-  const {{value}} value = {{result}};
-  {{store}}
+  for (uint k = 1; k < lanes; ++k) sum = OB_BOTH(sum, sums[k]);
+  const S value = OB_NORM;
+  OB_STORE(value);
 }

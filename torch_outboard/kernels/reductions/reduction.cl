@@ -1,69 +1,7 @@
-{{!
-The program of a reduction: definitions, then the kernels. The marks are those of Mustache
-(csrc/device_kernels/text_template.h). What they stand for is said in
-csrc/device_kernels/reduction/reduction_source.cpp.
-}}
-#undef OB_INDEX
-#define OB_INDEX {{index}}
-#undef OB_WIDTH
-#define OB_WIDTH {{width}}
-#undef OB_LOCAL
-#define OB_LOCAL {{local}}
-#undef OB_COLUMNS
-#define OB_COLUMNS {{columns}}
-#undef OB_DIMENSIONS
-#define OB_DIMENSIONS {{dimensions}}
-#undef OB_INPUT
-#define OB_INPUT {{input}}
-#undef OB_PARAMETERS
-#define OB_PARAMETERS {{parameters}}
-#undef OB_ARGUMENTS
-#define OB_ARGUMENTS {{arguments}}
-#undef OB_LOWEST
-#define OB_LOWEST {{lowest}}
-#undef OB_HIGHEST
-#define OB_HIGHEST {{highest}}
-{{#states}}
-#undef T
-#define T {{value}}
-#undef M
-#define M {{mask}}
-#undef C(x)
-#define C(x) ((T)(x))
-#undef I
-#define I {{index_type}}
-#undef OB_INDEX_MASK(m)
-#define OB_INDEX_MASK(m) {{to_index_mask}}(m)
-#undef OB_VALUE_MASK(m)
-#define OB_VALUE_MASK(m) {{to_value_mask}}(m)
-typedef struct {
-{{#fields}}
-  {{field}};
-{{/fields}}
-} state_{{lanes}};
-typedef T value_{{lanes}};
-typedef I index_{{lanes}};
-static inline void initial_{{lanes}}(state_{{lanes}} *s) {
-  {{initial}}
-}
-static inline void step_{{lanes}}(state_{{lanes}} *s, const T x, const I i OB_PARAMETERS) {
-  {{step}}
-}
-static inline void merge_{{lanes}}(state_{{lanes}} *s, const state_{{lanes}} *t) {
-  {{merge}}
-}
-static inline T load_{{lanes}}(__global const OB_INPUT *p, OB_INDEX at) {
-  const {{loaded}} x = {{load}};
-  return {{converted}};
-}
-{{/states}}
-static inline state_one lane_of_wide(const state_wide *s, const uint k) {
-  state_one one;
-{{#fields}}
-  one.{{name}} = ((const {{type}} *)&s->{{name}})[k];
-{{/fields}}
-  return one;
-}
+// The kernels of a reduction. What stands before them is written by ops/sources/reduction.py.
+//
+// Dimension 0 of the reduced and of the kept ones is the one with the smallest stride.
+
 // Of all lanes, by halves: a chain of merges would take as long as many steps.
 static inline state_one merged_lanes(const state_wide *s) {
   state_one lanes[OB_WIDTH];
@@ -73,28 +11,6 @@ static inline state_one merged_lanes(const state_wide *s) {
   }
   return lanes[0];
 }
-#undef OB_LANES
-#define OB_LANES (index_wide)({{places}})
-{{#outputs}}
-static inline void write{{k}}(__global {{storage}} *p, const OB_INDEX at, const state_one *s, const {{compute}} n OB_PARAMETERS) {
-  const {{type}} result = {{result}};
-  const {{value}} value = {{converted}};
-  {{store}}
-}
-{{/outputs}}
-#undef OB_OUTPUTS
-#define OB_OUTPUTS {{output_count}}
-#undef OB_POINTERS
-#define OB_POINTERS {{#outputs}}, OB_POINTER({{storage}}, out{{k}}){{/outputs}}
-#undef OB_BINDS
-#define OB_BINDS {{#outputs}} OB_BIND({{storage}}, out{{k}}){{/outputs}}
-#undef OB_WRITE
-#define OB_WRITE {{#outputs}} write{{k}}(out{{k}}, kept_offset(layout.output[{{k}}], k, &layout), &s, count_value OB_ARGUMENTS);{{/outputs}}
-#undef OB_COUNT
-#define OB_COUNT const {{compute}} count_value = {{count}};
-// The kernels of the reduction engine. What stands before them: csrc/device_kernels/reduction/reduction_source.cpp.
-//
-// Dimension 0 of the reduced and of the kept ones is the one with the smallest stride.
 
 typedef struct {
   OB_INDEX reduced_size[OB_DIMENSIONS];

@@ -6,6 +6,7 @@ as on CPU.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -18,7 +19,7 @@ from torch_outboard.ops.functions import (
     single_precision,
     special,
 )
-from torch_outboard.ops.functions.scalar_function import Functions, ScalarFunction
+from torch_outboard.ops.functions.scalar_function import Functions
 
 
 @cache
@@ -63,20 +64,40 @@ def functions() -> Functions:
     return table
 
 
-def texts() -> dict[str, dict[str, str]]:
-    """For kernel generators: name, kind of values, definition."""
-    result: dict[str, dict[str, str]] = {}
-    for name, function in functions().items():
-        kinds = {"float": function.real, "integer": function.integer, "complex": function.complex}
-        result[name] = {
-            kind: _definition(name, function, kind, body)
-            for kind, body in kinds.items()
-            if body is not None
-        }
-    return result
+def definitions_called_by(source: str, kind: str) -> dict[str, str]:
+    """Definitions of the functions that a source calls, by name; what one calls is before it.
+
+    Args:
+        kind: of values: "float", "integer" or "complex".
+
+    Raises:
+        ValueError: if a function does not exist for such values.
+    """
+    found: dict[str, str] = {}
+    open_ = set()
+
+    def define(source: str) -> None:
+        for name in _CALL.findall(source):
+            if name in found or name in open_ or name not in functions():
+                continue
+            open_.add(name)
+            definition = _definition(name, kind)
+            define(definition)
+            found[name] = definition
+
+    define(source)
+    return found
 
 
-def _definition(name: str, function: ScalarFunction, kind: str, body: str) -> str:
+_CALL = re.compile(r"\bob_(\w+)")
+
+
+@cache
+def _definition(name: str, kind: str) -> str:
+    function = functions()[name]
+    body = {"float": function.real, "integer": function.integer, "complex": function.complex}[kind]
+    if body is None:
+        raise ValueError(f"the scalar function '{name}' does not exist for {kind} values")
     returned = function.result
     if kind == "complex" and function.complex_result is not None:
         returned = function.complex_result

@@ -18,7 +18,6 @@ from torch_outboard.ops.definition import (
     Properties,
     caller_location,
     dtype_bits,
-    kernel_source,
     qualified,
 )
 from torch_outboard.ops.requirements import not_of_dtype, served_calls
@@ -74,7 +73,6 @@ def reduction(
         "step": step,
         "merge": merge,
         "results": [results] if isinstance(results, str) else results,
-        "source": kernel_source("reduction"),
         **cast("Definition", properties),
     }
 
@@ -206,7 +204,6 @@ def _list_norms() -> list[Definition]:
         {
             "kind": "list_norms",
             "overloads": names,
-            "kernels": kernel_source("list_norms"),
             "dtypes": dtype_bits(FLOATS),
             "family": "reduction",
             **served_calls(names[0], {"dtype": None, "ord": number}),
@@ -309,8 +306,8 @@ def definitions() -> list[Definition]:
             COMPLEX,
             "T found",
             "s->found = C(0);",
-            "s->found = ob_complex_nonzero(x) ? C(1) : s->found;",
-            "s->found = ob_complex_nonzero(t->found) ? C(1) : s->found;",
+            "s->found = (x.x != 0 || x.y != 0) ? C(1) : s->found;",
+            "s->found = (t->found.x != 0 || t->found.y != 0) ? C(1) : s->found;",
             "s->found",
             types="test",
             empty="0",
@@ -320,8 +317,8 @@ def definitions() -> list[Definition]:
             COMPLEX,
             "T found",
             "s->found = C(1);",
-            "s->found = ob_complex_nonzero(x) ? s->found : C(0);",
-            "s->found = ob_complex_nonzero(t->found) ? s->found : C(0);",
+            "s->found = (x.x != 0 || x.y != 0) ? s->found : C(0);",
+            "s->found = (t->found.x != 0 || t->found.y != 0) ? s->found : C(0);",
             "s->found",
             types="test",
             empty="1",

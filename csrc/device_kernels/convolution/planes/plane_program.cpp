@@ -6,6 +6,7 @@
 #include "device_kernels/convolution/planes/plane_arguments.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/product/product_program.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
@@ -31,10 +32,6 @@ constexpr int64_t kBlock = 32;         // filters of a work item
 constexpr int64_t kElementTiles = 16;  // of a work item
 constexpr int64_t kSlice = 1024;       // elements that a work item adds up
 constexpr int64_t kItems = 8;          // for each processor, where there is work for so many
-
-std::string define(const std::string& name, int64_t number) {
-  return "#define " + name + " " + std::to_string(number) + "\n";
-}
 
 // As the kernel has it.
 struct Gradient {
@@ -68,11 +65,10 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   filters_ = tiles.filters;
   elements_ = tiles.elements;
   processors_ = std::max<int64_t>(device_properties(device).compute_units, 1);
-  std::string text = product_definitions(dtype, value_, width_, /*wide=*/false);
-  text += define("ROWS", rows_) + define("COLUMNS", columns_);
+  std::string text = define("ROWS", rows_) + define("COLUMNS", columns_);
   text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
   text += define("PANELS", kPanels) + define("TAPS", kTaps) + define("SLICE", kSlice);
-  text_ = with_type_functions(text + source);
+  text_ = source_writer().product(dtype, value_, width_, /*wide=*/false, text, source);
   const auto kernel = [&](const char* name) { return &this->kernel(name); };
   pack_planes_ = kernel("pack_planes");
   pack_weights_ = kernel("pack_weights");

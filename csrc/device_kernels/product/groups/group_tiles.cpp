@@ -9,6 +9,7 @@
 
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
 #include "device_kernels/product/groups/unit_tiles.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
@@ -164,8 +165,7 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
   const Ways ways = units_ ? work.ways : Ways{-1, -1};  // -1: known to launches alone
   const Key key{this, &tile, image, ways.left, ways.right};
   return table->find(key, [&] {
-    std::string text = product_definitions(dtype_, value_, width_, wide_);
-    text += define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
+    std::string text = define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
     if (units_) {
       text += dtype_ == ScalarType::Half ? "#define MATRIX_UNITS \"f16\"\n"
                                          : "#define MATRIX_UNITS \"bf16\"\n#define UNIT_BFLOAT16\n";
@@ -173,7 +173,7 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
               define("RIGHT_WAY", static_cast<int>(ways.right));
     }
     if (image) text += "#define IMAGE\n";
-    text = with_type_functions(text + text_);
+    text = source_writer().product(dtype_, value_, width_, wide_, text, text_);
     // Drivers that can tell their compiler do.
     const std::string options =
         std::string(literal_options(value_)) + " -DOB_REGISTERS=" + std::to_string(tile.registers);

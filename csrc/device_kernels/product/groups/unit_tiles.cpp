@@ -74,10 +74,6 @@ bool multiplies_right(c10::DeviceIndex device, ScalarType dtype, const std::stri
 
 }  // namespace
 
-std::string define(const char* name, int value) {
-  return std::string("#define ") + name + " " + std::to_string(value) + "\n";
-}
-
 bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype, const std::string& text) {
   if ((dtype != ScalarType::Half && dtype != ScalarType::BFloat16) ||
       !has(device, OB_FEATURE_MATRIX_UNITS) ||

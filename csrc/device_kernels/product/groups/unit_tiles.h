@@ -15,7 +15,4 @@ bool uses_matrix_units(c10::DeviceIndex device, at::ScalarType dtype, const std:
 // Its tiles.
 std::vector<GroupTiles::Tile> unit_tiles(c10::DeviceIndex device);
 
-// A line that defines a macro.
-std::string define(const char* name, int value);
-
 }  // namespace outboard

@@ -1,0 +1,53 @@
+"""The source of products and of convolutions as products: types, loads and stores before a file."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_outboard.ops.sources.scalar_functions import defines
+from torch_outboard.ops.sources.value_types import (
+    STORAGE_TYPES,
+    convert,
+    load,
+    store,
+    value_dtype,
+    value_type,
+    with_functions,
+)
+
+
+def product(
+    dtype: torch.dtype, compute: torch.dtype, width: int, wide: bool, definitions: str, text: str
+) -> str:
+    """The program of kernels/products/product.cl, and of others that are written as it is.
+
+    Args:
+        dtype: of operands and results.
+        compute: of sums.
+        width: lanes of vectors.
+        wide: whether indices have 64 bits.
+        definitions: further macros.
+        text: the kernels.
+    """
+    loaded = value_dtype(dtype)
+
+    def read(lanes: int) -> str:
+        return convert(loaded, compute, lanes, load(dtype, lanes, "(p)", "(i)"))
+
+    def write(lanes: int) -> str:
+        return store(dtype, lanes, "(p)", "(i)", convert(compute, loaded, lanes, "(x)"))
+
+    macros: dict[str, str | int] = {
+        "X": STORAGE_TYPES[dtype],
+        "S": value_type(compute),
+        "W": width,
+        "V": value_type(compute, width),
+        "I": "long" if wide else "int",
+        "VLOAD": f"vload{width}",
+        "VSTORE": f"vstore{width}",
+        "LOAD(p, i)": read(1),
+        "LOADV(p, i)": read(width),
+        "STORE(p, i, x)": f"{write(1)};",
+        "STOREV(p, i, x)": f"{write(width)};",
+    }
+    return with_functions(defines(macros) + definitions + text)

@@ -1,0 +1,126 @@
+"""The source of a reduction: its state and functions, then reductions/reduction.cl."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from torch_outboard.ops.definition import kernel_source
+from torch_outboard.ops.sources.scalar_functions import defines
+from torch_outboard.ops.sources.value_types import (
+    STORAGE_TYPES,
+    convert,
+    load,
+    mask_type,
+    store,
+    value_dtype,
+    value_type,
+    with_functions,
+)
+
+if TYPE_CHECKING:
+    from torch_outboard._C import ReductionSource
+
+# Least and greatest values, by dtype.
+_LIMITS = {torch.int32: ("INT_MIN", "INT_MAX"), torch.int64: ("LONG_MIN", "LONG_MAX")}
+
+
+def reduction(source: ReductionSource) -> str:
+    """The program of all kernels of a reduction over one dtype."""
+    compute = value_type(source.compute)
+    lowest, highest = _LIMITS.get(source.compute, ("(-INFINITY)", "INFINITY"))
+    outputs = range(len(source.outputs))
+    types = [STORAGE_TYPES[dtype] for dtype in source.outputs]
+    # Two reals for a complex dtype: n is real, and so are all results of dividing by it.
+    count = convert(torch.int64, source.compute, 1, "(long)n")
+    head = defines(
+        {
+            "OB_INDEX": "ulong" if source.wide_index else "uint",
+            "OB_WIDTH": source.width,
+            "OB_LOCAL": source.group_lanes,
+            "OB_COLUMNS": source.columns,
+            "OB_DIMENSIONS": source.dimensions,
+            "OB_INPUT": STORAGE_TYPES[source.input],
+            "OB_PARAMETERS": "".join(f", const {compute} {name}" for name in source.parameters),
+            "OB_ARGUMENTS": "".join(f", {name}" for name in source.parameters),
+            "OB_LOWEST": lowest,
+            "OB_HIGHEST": highest,
+            "C(x)": "((T)(x))",
+            "OB_LANES": f"(index_wide)({', '.join(map(str, range(source.width)))})",
+            "OB_OUTPUTS": len(source.outputs),
+            "OB_POINTERS": "".join(f", OB_POINTER({types[k]}, out{k})" for k in outputs),
+            "OB_BINDS": " ".join(f"OB_BIND({types[k]}, out{k})" for k in outputs),
+            "OB_WRITE": " ".join(
+                f"write{k}(out{k}, kept_offset(layout.output[{k}], k, &layout), &s, "
+                "count_value OB_ARGUMENTS);"
+                for k in outputs
+            ),
+            "OB_COUNT": f"const {compute} count_value = {count};",
+        }
+    )
+    # State and functions for vectors, then for scalars: results are expressions for these.
+    states = _state(source, source.width, "wide") + _state(source, 1, "one")
+    writes = "".join(_write(source, k) for k in outputs)
+    return with_functions(head + states + _lane(source) + writes + kernel_source("reduction"))
+
+
+def _state(source: ReductionSource, lanes: int, name: str) -> str:
+    mask = mask_type(source.compute, lanes)
+    wide = lanes > 1
+    types = defines(
+        {
+            "T": value_type(source.compute, lanes),
+            "M": mask,
+            "I": f"int{lanes}" if wide else "int",
+            "OB_INDEX_MASK(m)": f"convert_int{lanes}(m)" if wide else "(m)",
+            "OB_VALUE_MASK(m)": f"convert_{mask}(m)" if wide else "(m)",
+        }
+    )
+    undefined = "".join(
+        f"#undef {macro}\n" for macro in ("T", "M", "I", "OB_INDEX_MASK", "OB_VALUE_MASK")
+    )
+    read = value_dtype(source.input)
+    fields = "".join(f" {field};" for field in source.fields)
+    return f"""\
+{undefined}{types}\
+typedef struct {{{fields} }} state_{name};
+typedef T value_{name};
+typedef I index_{name};
+static inline void initial_{name}(state_{name} *s) {{ {source.initial} }}
+static inline void step_{name}(state_{name} *s, const T x, const I i OB_PARAMETERS) {{
+  {source.step}
+}}
+static inline void merge_{name}(state_{name} *s, const state_{name} *t) {{ {source.merge} }}
+static inline T load_{name}(__global const OB_INPUT *p, OB_INDEX at) {{
+  const {value_type(read, lanes)} x = {load(source.input, lanes, "p", "at")};
+  return {convert(read, source.compute, lanes, "x")};
+}}
+"""
+
+
+def _lane(source: ReductionSource) -> str:
+    """One lane of a state for vectors; a field is `T name` or `I name`."""
+    lines = ""
+    for field in source.fields:
+        kind, _, name = field.partition(" ")
+        element = "int" if kind == "I" else value_type(source.compute)
+        lines += f"  one.{name} = ((const {element} *)&s->{name})[k];\n"
+    return (
+        "static inline state_one lane_of_wide(const state_wide *s, const uint k) {\n"
+        f"  state_one one;\n{lines}  return one;\n}}\n"
+    )
+
+
+def _write(source: ReductionSource, k: int) -> str:
+    output, compute = source.outputs[k], value_type(source.compute)
+    stored = value_dtype(output)
+    result = torch.int32 if source.indices[k] else source.compute
+    return f"""\
+static inline void write{k}(__global {STORAGE_TYPES[output]} *p, const OB_INDEX at,
+                          const state_one *s, const {compute} n OB_PARAMETERS) {{
+  const {value_type(result)} result = {source.results[k]};
+  const {value_type(stored)} value = {convert(result, stored, 1, "result")};
+  {store(output, 1, "p", "at", "value")};
+}}
+"""
