@@ -30,12 +30,8 @@ PASSES: dict[str, tuple[str, str, Callable[..., object], tuple[str, ...]]] = {
     "known_indices": (
         "passes.known_indices", "repeat_by_views", lambda graph: None, ("U-Net", "upsampling")
     ),
-    "reused_values": (
-        "passes.reused_values", "store_reused", lambda graph: None, ("SiLU", "positions")
-    ),
-    "merge_small_kernels": (
-        "wrapper", "merge_small_kernels", lambda wrapper, lines, kernels: lines,
-        ("MLP", "gates"),
+    "hoist": (
+        "kernel.units", "hoist", lambda text, pointers, numbers: ("", text), ("Adam",)
     ),
 }  # fmt: skip
 
@@ -52,50 +48,6 @@ class _Upsampling(nn.Module):
         return large * self.after
 
 
-class _Gates(nn.Module):
-    """Twenty gated steps on states (N, 8), each a mean and a few elements."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(8))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(20):
-            x = (x - x.mean()) * self.scale
-        return x
-
-
-class _Positions(nn.Module):
-    """Sines of angles (N, 512) that two norms and a product of matrices read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.layer = nn.Parameter(torch.ones(512)), nn.Linear(512, 512)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        waves = (x * self.scale).sin().exp()
-        rows = functional.layer_norm(waves, (512,))
-        return self.layer(waves) + rows + waves / waves.sum(0)
-
-
-class _Silu(nn.Module):
-    """Convolutions, batch norms and SiLU, as in detectors, on images (N, 3, H, W)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            *(
-                nn.Sequential(
-                    nn.Conv2d(inputs, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.SiLU()
-                )
-                for inputs in (3, 32, 32)
-            )
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layers(x)
-
-
 def _of_images(model: Callable[[], nn.Module], channels: int, *target: int) -> Model:
     given = [torch.randn(4, channels, 64, 64), torch.randn(4, *target)]
     return lambda: (model(), given, functional.mse_loss)
@@ -103,25 +55,22 @@ def _of_images(model: Callable[[], nn.Module], channels: int, *target: int) -> M
 
 _MODELS: dict[str, Model] = {
     **MODELS,
-    "SiLU": _of_images(_Silu, 3, 32, 64, 64),
-    "gates": lambda: (_Gates(), [torch.randn(4, 8), torch.randn(4, 8)], functional.mse_loss),
-    "positions": lambda: (
-        _Positions(),
-        [torch.randn(2048, 512), torch.randn(2048, 512)],
-        functional.mse_loss,
-    ),
     "upsampling": _of_images(_Upsampling, 16, 16, 128, 128),
 }
 
 
+def _leave_out() -> None:
+    torch._inductor.config.force_disable_caches = True
+    if left_out := os.environ.get(_WITHOUT):
+        module, function, instead, _ = PASSES[left_out]
+        found = importlib.import_module(f"torch_outboard.inductor.{module}")
+        setattr(found, function, instead)
+    torch.manual_seed(0)
+
+
 def _work(name: str) -> Work:
     def make(device: str) -> Callable[[], object]:
-        torch._inductor.config.force_disable_caches = True
-        if left_out := os.environ.get(_WITHOUT):
-            module, function, instead, _ = PASSES[left_out]
-            found = importlib.import_module(f"torch_outboard.inductor.{module}")
-            setattr(found, function, instead)
-        torch.manual_seed(0)
+        _leave_out()
         model, inputs, loss = _MODELS[name]()
         net, given = model.to(device), [x.to(device) for x in inputs]
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
@@ -137,7 +86,16 @@ def _work(name: str) -> Work:
     return make
 
 
-WORKS: dict[str, Work] = {name: _work(name) for name in _MODELS}
+def _adam(device: str) -> Callable[[], object]:
+    """A compiled step of Adam over 8 tensors of 2**18 elements."""
+    _leave_out()
+    parameters = [nn.Parameter(torch.randn(1 << 18, device=device)) for _ in range(8)]
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    return torch.compile(torch.optim.Adam(parameters, lr=1e-4).step)
+
+
+WORKS: dict[str, Work] = {name: _work(name) for name in _MODELS} | {"Adam": _adam}
 
 
 def measure(name: str, device: str, rounds: int) -> list[Ratio]:

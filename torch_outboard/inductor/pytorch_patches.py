@@ -225,7 +225,7 @@ def set_options_of_graphs() -> None:
         operators.define_lowerings()
         expressions.define_lowerings()
         keep_python(patches)
-        _set_last_pass(patches)
+        _keep_order_of_draws(patches)
         if captured:
             _capture_graphs(patches)
         if not patches:  # the original's call of itself, with the settings in place
@@ -249,20 +249,6 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
         from torch_outboard.inductor.captured_graphs import CaptureGraphs
 
         patches.setdefault("cudagraph_policy", CaptureGraphs())
-
-
-def _set_last_pass(patches: dict[str, Any]) -> None:
-    """Sets the passes over graphs of kernels that come after all of Inductor's."""
-    from torch._inductor import config
-
-    from torch_outboard.inductor.passes.common import InOrder
-    from torch_outboard.inductor.passes.reused_values import store_reused
-
-    if config.post_grad_custom_post_pass is None:
-        _keep_order_of_draws(patches)
-        order = patches.pop("post_grad_custom_post_pass", None)
-        passes = [store_reused, *([order] if order else [])]
-        patches["post_grad_custom_post_pass"] = InOrder(*passes)
 
 
 def _keep_order_of_draws(patches: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from torch_outboard.inductor.passes import common
 from torch_outboard.inductor.passes.common import InOrder, hash_of_sources
+from torch_outboard.inductor.passes.known_indices import repeat_by_views
 from torch_outboard.inductor.passes.random_numbers import HostValues, UseOwnNumbers, Words
-from torch_outboard.inductor.passes.reused_values import store_reused
 
 
 class Named(CustomGraphPass):
@@ -32,10 +32,11 @@ def test_they_are_called_in_order():
 
 
 def test_what_caches_depend_on(monkeypatch: pytest.MonkeyPatch):
-    assert InOrder(store_reused, Named("a", [])).uuid() == (hash_of_sources(), "store_reused", "a")
+    known = InOrder(repeat_by_views, Named("a", [])).uuid()
+    assert known == (hash_of_sources(), "repeat_by_views", "a")
     # A function that is somebody's own may do something else in the next process.
     for other in (lambda graph: None, Named(None, [])):
-        assert InOrder(store_reused, other).uuid() is None
+        assert InOrder(repeat_by_views, other).uuid() is None
     numbers = [UseOwnNumbers(kind).uuid() for kind in (Words, HostValues)]
     assert [uuid[0] for uuid in numbers] == [hash_of_sources()] * 2
     assert numbers[0] != numbers[1]
