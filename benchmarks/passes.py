@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.compiled_graphs import chain
 from benchmarks.compiled_models import MODELS, Model
 from benchmarks.paired import Ratio, Work, compare, save
 
@@ -29,6 +30,10 @@ _WITHOUT = "BENCHMARK_WITHOUT"
 PASSES: dict[str, tuple[str, str, Callable[..., object], tuple[str, ...]]] = {
     "known_indices": (
         "passes.known_indices", "repeat_by_views", lambda graph: None, ("U-Net", "upsampling")
+    ),
+    "merge_small_kernels": (
+        "wrapper", "merge_small_kernels", lambda wrapper, lines, kernels: lines,
+        ("small kernels",),
     ),
     "hoist": (
         "kernel.units", "hoist", lambda text, pointers, numbers: ("", text), ("Adam",)
@@ -95,7 +100,17 @@ def _adam(device: str) -> Callable[[], object]:
     return torch.compile(torch.optim.Adam(parameters, lr=1e-4).step)
 
 
-WORKS: dict[str, Work] = {name: _work(name) for name in _MODELS} | {"Adam": _adam}
+def _small_kernels(device: str) -> Callable[[], object]:
+    """A compiled chain of 50 kernels of 1024 values."""
+    _leave_out()
+    compiled, x = torch.compile(chain), torch.randn(32, 32, device=device)
+    return lambda: compiled(x)
+
+
+WORKS: dict[str, Work] = {name: _work(name) for name in _MODELS} | {
+    "Adam": _adam,
+    "small kernels": _small_kernels,
+}
 
 
 def measure(name: str, device: str, rounds: int) -> list[Ratio]:

@@ -21,7 +21,7 @@ from torch_outboard.inductor.kernel.body import OpenCLKernel, write_nan_checks
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
 from torch_outboard.inductor.kernel.indices import inner_size
 from torch_outboard.inductor.kernel.loops import can_be_one_kernel, without_ends_of_sorts
-from torch_outboard.inductor.kernel.parameters import kernel_definition
+from torch_outboard.inductor.kernel.parameters import KernelDefinition
 from torch_outboard.inductor.target import target_of
 
 # Of a traceback: file, number and text of a line.
@@ -160,10 +160,11 @@ class OpenCLScheduling(SIMDScheduling):
         )
         source = src_code.replace("__kernel void NAME(", f"__kernel void {name}(")
         device = V.graph.get_current_device_or_throw().index or 0
-        definition = kernel_definition(
+        definition = KernelDefinition(
             name, source, parameters, properties, _origins(node_schedule), device
         )
-        wrapper.define_kernel(name, definition, comment, gpu=False)
+        wrapper.graph_kernels.definitions[name] = definition
+        wrapper.define_kernel(name, definition.text(), comment, gpu=False)
         return name
 
     def flush(self) -> None:

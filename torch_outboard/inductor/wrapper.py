@@ -16,6 +16,7 @@ from torch._inductor.codegen.wrapper import (
 )
 from torch._inductor.virtualized import V
 
+from torch_outboard.inductor.sequences import BuildLine, GraphKernels, merge_small_kernels
 from torch_outboard.state import state
 
 
@@ -59,7 +60,12 @@ else:
 class _OutboardCode(_Code):
     """What a graph and its subgraphs do differently."""
 
+    graph_kernels: GraphKernels
     lines: list[Any]
+
+    def run_wrapper_ir_passes(self, is_inference: bool) -> None:
+        super().run_wrapper_ir_passes(is_inference)
+        self.lines = merge_small_kernels(self, self.lines, self.graph_kernels)
 
     def _generate_kernel_call_helper(
         self,
@@ -111,6 +117,10 @@ class _OutboardCode(_Code):
 class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
     """Code of a graph."""
 
+    def __init__(self) -> None:
+        self.graph_kernels = GraphKernels()
+        super().__init__()
+
     @staticmethod
     def create(
         is_subgraph: bool,
@@ -126,7 +136,7 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
     def write_async_compile_wait(self) -> None:
         super().write_async_compile_wait()
-        self.prefix.writeline("program.build(globals())")
+        self.prefix.writeline(BuildLine(self.graph_kernels))
 
     def register_alignment_check_inputs(self) -> None:
         # Loads need the alignment of their elements alone: nothing is copied to aligned memory.
@@ -142,6 +152,12 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
 class OutboardSubgraphWrapper(_OutboardCode, SubgraphPythonWrapperCodegen):
     """Code of a graph in a graph, such as a branch of torch.cond."""
+
+    @property
+    def graph_kernels(self) -> GraphKernels:
+        """Names of kernels are shared with the graph."""
+        kernels: GraphKernels = self.get_root_graph().graph_kernels
+        return kernels
 
 
 class OutboardOperations(DeviceOpOverrides):

@@ -244,6 +244,7 @@ def call_kernel(
         simple = V.graph.sizevars.simplify(expression)
         arguments.append(str(OpenCLKernel.pexpr(simple)))
     wrapper = V.graph.wrapper_code
+    wrapper.graph_kernels.launches[name] += 1
     wrapper.generate_kernel_call(
         name,
         arguments,

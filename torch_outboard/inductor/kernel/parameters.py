@@ -109,25 +109,32 @@ def text_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[st
     return [head, *(f"    {line}" for line in (*binds, *body.splitlines())), "}"]
 
 
-def kernel_definition(
-    name: str,
-    source: str,
-    parameters: Sequence[Parameter],
-    properties: dict[str, Any],
-    origins: Sequence[str],
-    device: int,
-) -> str:
-    """What a name becomes in generated code: a kernel of `program`.
+@dataclass(frozen=True)
+class KernelDefinition:
+    """A kernel that has a name.
 
-    Args:
+    Attributes:
+        name: in the program and in generated code.
+        source: its text.
+        parameters: in their order.
         properties: how its work is cut, for GraphKernel.
         origins: the nodes of the graph that it computes, each with its line of source.
         device: the index of the device.
     """
-    letters = "".join(parameter.letter for parameter in parameters)
-    described = ", ".join(f"{key}={value!r}" for key, value in properties.items())
-    return (
-        f"program.kernel({name!r}, r'''\n{source}''', device={device}, "
-        f"parameters={letters!r}, {described},\n"
-        f"    origins={tuple(origins)!r})"
-    )
+
+    name: str
+    source: str
+    parameters: Sequence[Parameter]
+    properties: dict[str, Any]
+    origins: Sequence[str]
+    device: int
+
+    def text(self) -> str:
+        """What the name becomes: a kernel of `program`."""
+        letters = "".join(parameter.letter for parameter in self.parameters)
+        described = ", ".join(f"{key}={value!r}" for key, value in self.properties.items())
+        return (
+            f"program.kernel({self.name!r}, r'''\n{self.source}''', device={self.device}, "
+            f"parameters={letters!r}, {described},\n"
+            f"    origins={tuple(self.origins)!r})"
+        )

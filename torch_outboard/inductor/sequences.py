@@ -1,0 +1,211 @@
+"""Small kernels one after the other in one launch.
+
+A kernel whose work is for one work item takes less time than its launch. Where the code around
+a graph calls several of them in a row, they become functions of one kernel, whose only item calls
+them in that order: nothing that one of them writes is read by another item. Memory was planned
+before: allocations in between move before the launch, and what is freed is freed after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch._inductor.codegen.wrapper import (
+    AllocateLine,
+    CommentLine,
+    FreeIfNotReusedLine,
+    FreeLine,
+    KernelCallLine,
+    KernelDefinitionLine,
+    NullLine,
+    ReuseLine,
+)
+from torch._inductor.utils import DeferredLineBase, LineContext
+from torch._inductor.virtualized import V
+
+from torch_outboard.inductor.kernel.parameters import (
+    FAULT,
+    KernelDefinition,
+    Parameter,
+    text_of_kernel,
+)
+from torch_outboard.inductor.target import Target, target_of
+
+_SURROUNDINGS = (AllocateLine, CommentLine, KernelDefinitionLine, LineContext, NullLine)
+_ONE_ITEM = {"cut": "chunks", "local": 1, "grain": 1, "limit": 1}
+
+
+@dataclass
+class GraphKernels:
+    """The kernels of a graph and its subgraphs.
+
+    Attributes:
+        definitions: by name.
+        launches: calls of a kernel that are launches of their own.
+        parts: kernels that a sequence calls.
+    """
+
+    definitions: dict[str, KernelDefinition] = field(default_factory=dict)
+    launches: Counter[str] = field(default_factory=Counter)
+    parts: set[str] = field(default_factory=set)
+
+    def never_launched(self) -> list[str]:
+        """Kernels that are nothing but parts of sequences."""
+        return sorted(name for name in self.parts if not self.launches[name])
+
+    def is_small(self, line: Any) -> bool:
+        """Whether a line calls a kernel that is certain to have one work item."""
+        if not isinstance(line, KernelCallLine) or line.kernel_name not in self.definitions:
+            return False
+        properties = self.definitions[line.kernel_name].properties
+        if properties["cut"] != "chunks":
+            return False
+        if properties["limit"] == 1:
+            return True
+        units, cost = map(str, line.call_args[-2:])
+        if not (units.isdigit() and cost.isdigit()):
+            return False
+        return int(units) <= 1 or int(cost) <= int(properties["grain"])
+
+
+class BuildLine(DeferredLineBase):
+    """Has the program built; written when it is known which kernels are launched."""
+
+    def __init__(self, kernels: GraphKernels, line: str = "program.build(globals(){})") -> None:
+        super().__init__(line)
+        self.kernels = kernels
+
+    def __call__(self) -> str:
+        parts = self.kernels.never_launched()
+        return self.line.format(f", never_launched={parts!r}" if parts else "")
+
+    def _new_line(self, line: str) -> BuildLine:
+        return BuildLine(self.kernels, line)
+
+
+class _Run:
+    """Calls of small kernels in a row, with the lines between them."""
+
+    def __init__(self, first: KernelCallLine, kernels: GraphKernels) -> None:
+        self.first = first
+        self.kernels = kernels
+        self.target: Target = target_of(first.device)
+        self.calls: list[str] = []
+        self.names: list[str] = []
+        self.lines: list[Any] = []  # as they were
+        self.before: list[Any] = []
+        self.after: list[Any] = []
+        self.since: list[Any] = []  # after the last call
+        self.passed: dict[tuple[str, str, str], Parameter] = {}
+
+    def takes_call(self, line: KernelCallLine) -> bool:
+        """Adds a call, if there is room for its arguments."""
+        if line.device != self.first.device or _stream(line) != _stream(self.first):
+            return False
+        passed, names = dict(self.passed), []
+        arguments = iter(map(str, line.call_args))
+        for parameter in self.kernels.definitions[line.kernel_name].parameters:
+            argument = next(arguments) if parameter.argument else ""
+            key = parameter.letter, parameter.kind, argument
+            if key not in passed and parameter.letter == FAULT.letter:
+                passed[key] = FAULT
+            elif key not in passed:
+                start = "ptr" if parameter.is_pointer else "value"
+                passed[key] = Parameter(f"{start}{len(passed)}", *key)
+            names.append(passed[key].name)
+        if sum(p.bytes(self.target) for p in passed.values()) > self.target.parameter_bytes:
+            return False
+        for between in self.since:
+            self._move(between)
+        self.lines += [*self.since, line]
+        self.since, self.passed = [], passed
+        self.calls.append(f"{line.kernel_name}_part({', '.join(names)});")
+        self.names.append(line.kernel_name)
+        return True
+
+    def takes_line(self, line: Any) -> bool:
+        """Adds a line that may be moved before or after the launch."""
+        if getattr(line, "comm_buffer", False):
+            return False
+        if isinstance(line, str):
+            movable = line.strip() == "" or line.lstrip().startswith("#")
+        else:
+            movable = isinstance(line, (*_SURROUNDINGS, ReuseLine, FreeIfNotReusedLine, FreeLine))
+        if movable:
+            self.since.append(line)
+        return movable
+
+    def _move(self, line: Any) -> None:
+        if isinstance(line, FreeIfNotReusedLine | FreeLine):
+            self.after.append(line)
+        elif isinstance(line, ReuseLine):
+            # Earlier calls know the memory by its old name.
+            self.before.append(replace(line, delete_old=False))
+            if line.delete_old and line.node.get_name() not in V.graph.get_output_names():
+                self.after.append(FreeLine(line.wrapper, line.node))
+        else:
+            self.before.append(line)
+
+    def merged(self, wrapper: Any) -> list[Any]:
+        """The lines with one launch, if there were several."""
+        if len(self.calls) == 1:
+            return [*self.lines, *self.since]
+        parameters = [p for p in self.passed.values() if p is not FAULT]
+        arguments = (*(p.argument for p in parameters), "1", "1")
+        if FAULT in self.passed.values():
+            parameters.append(FAULT)
+        text = "\n".join(text_of_kernel("NAME", parameters, "\n".join(self.calls))) + "\n"
+        name = self._define(wrapper, text, parameters)
+        self.kernels.launches.subtract(self.names)
+        self.kernels.launches[name] += 1
+        self.kernels.parts.update(self.names)
+        call = replace(
+            self.first, kernel_name=name, call_args=arguments, arg_types=[""] * len(arguments)
+        )
+        return [*self.before, call, *self.after, *self.since]
+
+    def _define(self, wrapper: Any, text: str, parameters: Sequence[Parameter]) -> str:
+        if text in wrapper.src_to_kernel:
+            return str(wrapper.src_to_kernel[text])
+        name = f"kernel_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel[text] = name
+        parts = [self.kernels.definitions[part] for part in self.names]
+        definition = KernelDefinition(
+            name,
+            text.replace("__kernel void NAME(", f"__kernel void {name}("),
+            parameters,
+            _ONE_ITEM,
+            tuple(dict.fromkeys(origin for part in parts for origin in part.origins)),
+            parts[0].device,
+        )
+        self.kernels.definitions[name] = definition
+        self.before.append(KernelDefinitionLine(wrapper, name, definition.text(), gpu=False))
+        return name
+
+
+def merge_small_kernels(wrapper: Any, lines: Sequence[Any], kernels: GraphKernels) -> list[Any]:
+    """The lines of generated code, whose memory is planned, with small kernels in sequences."""
+    result: list[Any] = []
+    run: _Run | None = None
+    for line in lines:
+        small = kernels.is_small(line)
+        if run is not None and (run.takes_call(line) if small else run.takes_line(line)):
+            continue
+        if run is not None:
+            result += run.merged(wrapper)
+            run = None
+        if small:
+            run = _Run(line, kernels)
+            if run.takes_call(line):
+                continue
+            run = None  # has as many parameters as a device takes
+        result.append(line)
+    return result + (run.merged(wrapper) if run is not None else [])
+
+
+def _stream(line: KernelCallLine) -> int | None:
+    # PyTorch has streams in compiled graphs from 2.12 on.
+    return getattr(line, "current_stream_idx", None)
