@@ -25,6 +25,8 @@ from torch_outboard.ops.requirements import Requirement, served_calls
 
 REALS = (*FLOATS, *INTEGERS)  # without bool
 ALL = (*REALS, *BOOL, *COMPLEX)
+# Of arguments, separated by blanks; or the names that expressions have for them, by argument.
+Names = str | Mapping[str, str]
 
 
 class PointwiseProperties(Properties, total=False):
@@ -36,7 +38,7 @@ class PointwiseProperties(Properties, total=False):
         result: what they give.
     """
 
-    scalars: str
+    scalars: Names
     types: Literal["promote", "float", "complex", "self", "same"]
     result: Literal["value", "mask", "real"]
     absent: dict[str, str]
@@ -56,7 +58,7 @@ class PointwiseProperties(Properties, total=False):
 
 def pointwise(
     overloads: str,
-    operands: str,
+    operands: Names,
     expressions: str | list[str],
     dtypes: Iterable[torch.dtype],
     *,
@@ -67,8 +69,7 @@ def pointwise(
 
     Args:
         overloads: names without namespace, separated by blanks.
-        operands: names of arguments, separated by blanks; `argument:name` gives another name to
-            the expressions.
+        operands: names of arguments, separated by blanks; or by each the expressions' name for it.
         expressions: one per result, in OpenCL C; functions of the table are called by their names.
         dtypes: the common dtypes that are served.
         requires: what arguments have to be, as in requirements.py.
@@ -90,14 +91,16 @@ def pointwise(
     return {**definition, **served_calls(qualified(overloads)[0], requires)}
 
 
-def _renamed(text: str) -> tuple[list[str], list[str]]:
-    parts = [part.partition(":") for part in text.split()]
-    return [argument for argument, _, _ in parts], [name or argument for argument, _, name in parts]
+def _renamed(names: Names) -> tuple[list[str], list[str]]:
+    known = (
+        dict(zip(names.split(), names.split(), strict=True)) if isinstance(names, str) else names
+    )
+    return list(known), list(known.values())
 
 
 def with_alpha(
     overloads: str,
-    operands: str,
+    operands: Names,
     expression: str,
     dtypes: Iterable[torch.dtype],
     requires: Mapping[str, Requirement] | None = None,
@@ -117,13 +120,13 @@ def with_alpha(
 
 
 def unary(
-    names: str,
+    names: Names,
     dtypes: Iterable[torch.dtype],
     *,
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> list[Definition]:
-    """Operators `name`, `name_`, `name.out` that are scalar functions; `operator:function`."""
+    """Scalar functions as operators `name`, `name_` and `name.out`; see `Names`."""
     made = []
     for operator, function in zip(*_renamed(names), strict=True):
         overloads = f"{operator} {operator}_ {operator}.out"
@@ -136,14 +139,14 @@ def unary(
 
 
 def binary(
-    names: str,
+    names: Names,
     dtypes: Iterable[torch.dtype],
     out: str = "out",
     *,
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> list[Definition]:
-    """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`); `operator:function`."""
+    """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`): functions as for `unary`."""
     made = []
     for operator, function in zip(*_renamed(names), strict=True):
         overloads = f"{operator}.Tensor {operator}_.Tensor {operator}.{out}"

@@ -33,12 +33,12 @@ def definitions() -> list[Definition]:
             same_output=True, requires=approximate,
         ),
         pointwise(
-            forms("gelu_backward", True), "grad_output:grad self",
+            forms("gelu_backward", True), {"grad_output": "grad", "self": "self"},
             f"grad * ({erf_gate} + self * C(0.3989422804014327) * exp(C(-0.5) * self * self))",
             FLOATS, requires=exact,
         ),
         pointwise(
-            forms("gelu_backward", True), "grad_output:grad self",
+            forms("gelu_backward", True), {"grad_output": "grad", "self": "self"},
             f"grad * (C(0.5) * (C(1) + tanh{inner}) + C(0.5) * self * (C(1) - square(tanh{inner}))"
             " * C(0.7978845608028654) * (C(1) + C(0.134145) * self * self))",
             FLOATS, requires=approximate,
@@ -51,14 +51,14 @@ def definitions() -> list[Definition]:
             same_output=True,
         ),
         pointwise(
-            forms("silu_backward", True), "grad_output:grad self",
+            forms("silu_backward", True), {"grad_output": "grad", "self": "self"},
             "grad * sigmoid(self) * (C(1) + self * (C(1) - sigmoid(self)))", FLOATS,
         ),
         pointwise(
             forms("mish"), "self", "self * tanh(log1p(exp(self)))", FLOATS, same_output=True
         ),
         pointwise(
-            "mish_backward", "grad_output:grad self",
+            "mish_backward", {"grad_output": "grad", "self": "self"},
             "grad * (tanh(log1p(exp(self))) + self * sigmoid(self)"
             " * (C(1) - square(tanh(log1p(exp(self))))))",
             FLOATS, requires={"self": of_dtype_of("grad_output")},
@@ -68,7 +68,7 @@ def definitions() -> list[Definition]:
             FLOATS, scalars="beta threshold", same_output=True,
         ),
         pointwise(
-            forms("softplus_backward", True), "grad_output:grad self",
+            forms("softplus_backward", True), {"grad_output": "grad", "self": "self"},
             f"{softplus} ? grad : grad * exp(self * beta) / (exp(self * beta) + C(1))",
             FLOATS, scalars="beta threshold",
         ),
@@ -78,36 +78,36 @@ def definitions() -> list[Definition]:
             FLOATS, scalars="alpha scale input_scale", same_output=True,
         ),
         pointwise(
-            forms("elu_backward", True), "grad_output:grad self_or_result:result",
+            forms("elu_backward", True), {"grad_output": "grad", "self_or_result": "result"},
             "(result > C(0)) ? grad * scale : grad * input_scale * (result + alpha * scale)",
             FLOATS, scalars="alpha scale input_scale",
             requires={"is_result": True, "alpha": at_least(0)},
         ),
         pointwise(
-            forms("elu_backward", True), "grad_output:grad self_or_result:self",
+            forms("elu_backward", True), {"grad_output": "grad", "self_or_result": "self"},
             "(self > C(0)) ? grad * scale"
             " : grad * input_scale * (alpha * scale) * exp(self * input_scale)",
             FLOATS, scalars="alpha scale input_scale", requires={"is_result": False},
         ),
         pointwise(
             forms("hardtanh"), "self", "minimum(maximum(self, low), high)", FLOATS,
-            scalars="min_val:low max_val:high", same_output=True,
+            scalars={"min_val": "low", "max_val": "high"}, same_output=True,
         ),
         pointwise(
-            forms("hardtanh_backward", True), "grad_output:grad self",
+            forms("hardtanh_backward", True), {"grad_output": "grad", "self": "self"},
             "((self > low) & (self < high)) ? grad : C(0)", FLOATS,
-            scalars="min_val:low max_val:high",
+            scalars={"min_val": "low", "max_val": "high"},
         ),
         pointwise(forms("hardsigmoid"), "self", f"{clamp6} / C(6)", FLOATS, same_output=True),
         pointwise(
-            forms("hardsigmoid_backward", True), "grad_output:grad self",
+            forms("hardsigmoid_backward", True), {"grad_output": "grad", "self": "self"},
             "((self > C(-3)) & (self < C(3))) ? grad / C(6) : C(0)", FLOATS,
         ),
         pointwise(
             forms("hardswish"), "self", f"self * {clamp6} / C(6)", FLOATS, same_output=True
         ),
         pointwise(
-            "hardswish_backward", "grad_output:grad self",
+            "hardswish_backward", {"grad_output": "grad", "self": "self"},
             "(self <= C(-3)) ? C(0) : ((self >= C(3)) ? grad : grad * (self / C(3) + C(0.5)))",
             FLOATS,
         ),
@@ -117,7 +117,7 @@ def definitions() -> list[Definition]:
             same_output=True,
         ),
         pointwise(
-            forms("hardshrink_backward", True), "grad_out:grad self",
+            forms("hardshrink_backward", True), {"grad_out": "grad", "self": "self"},
             "((self > lambd) | (self < -lambd)) ? grad : C(0)", FLOATS, scalars="lambd",
         ),
         pointwise(
@@ -126,7 +126,7 @@ def definitions() -> list[Definition]:
             FLOATS, scalars="lambd", meta="aten::softshrink", same_output=True,
         ),
         pointwise(
-            forms("softshrink_backward", True), "grad_output:grad self",
+            forms("softshrink_backward", True), {"grad_output": "grad", "self": "self"},
             "((self > lambd) | (self < -lambd)) ? grad : C(0)", FLOATS, scalars="lambd",
         ),
         pointwise(
@@ -135,7 +135,7 @@ def definitions() -> list[Definition]:
         ),
         *(
             pointwise(
-                forms("leaky_relu_backward", True), "self grad_output:grad",
+                forms("leaky_relu_backward", True), {"self": "self", "grad_output": "grad"},
                 "(self > C(0)) ? grad : grad * negative_slope", FLOATS, scalars="negative_slope",
                 requires=requires,
             )
@@ -146,7 +146,7 @@ def definitions() -> list[Definition]:
             scalars="threshold value",
         ),
         pointwise(
-            forms("threshold_backward", True), "grad_output:grad self",
+            forms("threshold_backward", True), {"grad_output": "grad", "self": "self"},
             "(self <= threshold) ? C(0) : grad", FLOATS, scalars="threshold",
         ),
         pointwise(
@@ -154,20 +154,20 @@ def definitions() -> list[Definition]:
             types="same",
         ),
         pointwise(
-            "_prelu_kernel_backward", "grad_output:grad self weight",
+            "_prelu_kernel_backward", {"grad_output": "grad", "self": "self", "weight": "weight"},
             ["(self > C(0)) ? grad : weight * grad", "(self > C(0)) ? C(0) : self * grad"], FLOATS,
             types="same",
         ),
         pointwise(
-            forms("sigmoid_backward", True), "grad_output:grad output:y",
+            forms("sigmoid_backward", True), {"grad_output": "grad", "output": "y"},
             "grad * (C(1) - y) * y", FLOATS,
         ),
         pointwise(
-            forms("sigmoid_backward", True), "grad_output:grad output:y",
+            forms("sigmoid_backward", True), {"grad_output": "grad", "output": "y"},
             "mul(grad, conj(mul((T)(1, 0) - y, y)))", COMPLEX,
         ),
         pointwise(
-            forms("tanh_backward", True), "grad_output:grad output:y",
+            forms("tanh_backward", True), {"grad_output": "grad", "output": "y"},
             "grad * (C(1) - y * y)", FLOATS,
         ),
         pointwise(
@@ -176,17 +176,18 @@ def definitions() -> list[Definition]:
             resizes_silently=True, same_output=True,
         ),
         pointwise(
-            forms("log_sigmoid_backward", True), "grad_output:grad self buffer",
+            forms("log_sigmoid_backward", True),
+            {"grad_output": "grad", "self": "self", "buffer": "buffer"},
             "grad * ((self < C(0)) ? C(1) - buffer / (C(1) + buffer) : buffer / (C(1) + buffer))",
             FLOATS, types="same", same_output=True,
         ),
         pointwise(
-            forms("logit_backward", True), "grad_output:grad self",
+            forms("logit_backward", True), {"grad_output": "grad", "self": "self"},
             "((self < C(0)) | (self > C(1))) ? C(NAN) : grad / (self * (C(1) - self))", FLOATS,
             requires={"eps": None},
         ),
         pointwise(
-            forms("logit_backward", True), "grad_output:grad self",
+            forms("logit_backward", True), {"grad_output": "grad", "self": "self"},
             "((self < eps) | (self > C(1) - eps)) ? C(0) : grad / (self * (C(1) - self))", FLOATS,
             scalars="eps",
         ),

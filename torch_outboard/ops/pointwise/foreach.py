@@ -46,9 +46,9 @@ def definitions() -> list[Definition]:
 
 def _binary(forms: Callable[..., str]) -> list[Definition]:
     result = []
-    kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
+    kinds = (("List", "other"), ("Scalar", "scalar"), ("ScalarList", "scalars"))
     for kind, other in kinds:
-        operands = f"self {other}"
+        operands = {"self": "self", other: "other"}
         result += [
             with_alpha(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL),
             with_alpha(
@@ -56,7 +56,7 @@ def _binary(forms: Callable[..., str]) -> list[Definition]:
                 operands,
                 "sub(self, mul(alpha, other))",
                 (*REALS, *COMPLEX),
-                dict.fromkeys(("self", other.partition(":")[0]), not_of_dtype(torch.bool)),
+                dict.fromkeys(("self", other), not_of_dtype(torch.bool)),
             ),
             pointwise(forms("mul", kind), operands, "mul(self, other)", ALL),
             pointwise(
@@ -82,7 +82,7 @@ def _binary(forms: Callable[..., str]) -> list[Definition]:
 
 def _ternary(forms: Callable[..., str]) -> list[Definition]:
     result = []
-    for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars:value")):
+    for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars")):
         for name, function, dtypes in (
             ("addcmul", "mul", (*REALS, *COMPLEX)),
             ("addcdiv", "truediv", _FRACTIONS),
@@ -93,7 +93,7 @@ def _ternary(forms: Callable[..., str]) -> list[Definition]:
                     "self tensor1 tensor2",
                     f"add(self, {function}(mul(value, tensor1), tensor2))",
                     dtypes,
-                    scalars=scalar,
+                    scalars={scalar: "value"},
                     strict=True,
                 )
             )
@@ -104,14 +104,14 @@ def _ternary(forms: Callable[..., str]) -> list[Definition]:
     result += [
         pointwise(
             forms("lerp", "List"),
-            "self tensors1:end weights:weight",
+            {"self": "self", "tensors1": "end", "weights": "weight"},
             lerp,
             FLOATS,
             requires={"tensors1": of_dtype_of("self"), "weights": of_dtype_of("self")},
         ),
         pointwise(
             forms("lerp", "Scalar"),
-            "self tensors1:end",
+            {"self": "self", "tensors1": "end"},
             lerp,
             FLOATS,
             scalars="weight",

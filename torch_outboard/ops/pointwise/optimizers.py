@@ -22,7 +22,7 @@ from torch_outboard.ops.symbolic import Float, SymFloat, log
 
 def _row(
     overloads: str,
-    lists: str,
+    lists: Mapping[str, str],
     outputs: dict[str, str],
     scalars: str,
     requires: Mapping[str, Requirement],
@@ -54,7 +54,7 @@ def _row(
 
 def _variant(
     overloads: str,
-    lists: str,
+    lists: Mapping[str, str],
     common: list[str],
     outputs: dict[str, str],
     scalars: str,
@@ -62,13 +62,12 @@ def _variant(
     derived: Callable[..., Mapping[str, Float]] | None,
     once: dict[str, str] | None,
 ) -> Definition:
-    pairs = [part.partition(":") for part in lists.split()]
     return {
         "kind": "pointwise_lists",
         "overloads": qualified(overloads),
-        "lists": [argument for argument, _, _ in pairs],
+        "lists": list(lists),
         "common": common,
-        "names": [*(name for _, _, name in pairs), *common],
+        "names": [*lists.values(), *common],
         "outputs": list(outputs),
         "expressions": [call_scalar_functions(t, functions()) for t in outputs.values()],
         "scalars": scalars.split(),
@@ -110,7 +109,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
         "mean": mean,
         "square_mean": square,
     }
-    lists = "self:param grads:grad exp_avgs:mean exp_avg_sqs:square_mean"
+    lists = {"self": "param", "grads": "grad", "exp_avgs": "mean", "exp_avg_sqs": "square_mean"}
     requires: dict[str, Requirement] = {
         "amsgrad": amsgrad,
         "maximize": maximize,
@@ -121,10 +120,10 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
         requires["max_exp_avg_sqs"] = []
     if amsgrad:
         outputs["largest"] = largest
-        lists += " max_exp_avg_sqs:largest"
+        lists["max_exp_avg_sqs"] = "largest"
     return _row(
         f"{name} {name}.tensor_lr",
-        f"{lists} state_steps:step",
+        {**lists, "state_steps": "step"},
         outputs,
         "lr beta1 beta2 weight_decay eps",
         requires,
@@ -139,7 +138,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[De
     names = "_fused_sgd_ _fused_sgd_.tensor_lr"
     if not momentum:
         outputs = {"param": f"param - lr * {gradient}"}
-        lists = "self:param grads:grad"
+        lists = {"self": "param", "grads": "grad"}
         return _row(
             names,
             lists,
@@ -153,7 +152,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[De
     step = f"({gradient} + momentum * {buffer})" if nesterov else buffer
     return _row(
         names,
-        "self:param grads:grad momentum_buffer_list:buffer",
+        {"self": "param", "grads": "grad", "momentum_buffer_list": "buffer"},
         {"param": f"param - lr * {step}", "buffer": buffer},
         "lr weight_decay momentum dampening",
         requires
@@ -167,7 +166,7 @@ def _adagrad(maximize: bool) -> list[Definition]:
     total = f"(sum + {gradient} * {gradient})"
     return _row(
         "_fused_adagrad_",
-        "self:param grads:grad state_sums:sum state_steps:step",
+        {"self": "param", "grads": "grad", "state_sums": "sum", "state_steps": "step"},
         {
             "param": f"param - rate * {gradient} / (sqrt({total}) + eps)",
             "sum": total,

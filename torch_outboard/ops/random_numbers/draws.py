@@ -273,7 +273,7 @@ def _dropout() -> Definition:
 def _dropout_backward() -> Definition:
     return pointwise(
         "native_dropout_backward native_dropout_backward.out",
-        "grad_output:grad mask",
+        {"grad_output": "grad", "mask": "mask"},
         "grad * (mask * scale)",
         FLOATS,
         scalars="scale",
