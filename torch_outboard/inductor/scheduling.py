@@ -18,7 +18,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.kernel.body import OpenCLKernel, write_nan_checks
-from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
+from torch_outboard.inductor.kernel.combo import ComboKernel, combo_kernels
 from torch_outboard.inductor.kernel.indices import inner_size
 from torch_outboard.inductor.kernel.loops import can_be_one_kernel, without_ends_of_sorts
 from torch_outboard.inductor.kernel.parameters import KernelDefinition
@@ -118,7 +118,7 @@ class OpenCLScheduling(SIMDScheduling):
             nodes = [node for node in piece.get_nodes() if node.get_name() not in removed]
             if nodes:
                 kernels.append(self._generate_piece(nodes))
-        launches = combined(kernels)
+        launches = combo_kernels(kernels)
         metrics.generated_kernel_count += len(launches) - len(kernels)  # pieces are none
         for kernel in launches:
             schedule = kernel.nodes()
@@ -145,7 +145,7 @@ class OpenCLScheduling(SIMDScheduling):
         return kernel
 
     def define_kernel(
-        self, src_code: str, node_schedule: Any, kernel: OpenCLKernel | CombinedKernel
+        self, src_code: str, node_schedule: Any, kernel: OpenCLKernel | ComboKernel
     ) -> str:
         wrapper = V.graph.wrapper_code
         properties, parameters = kernel.launch_properties(), kernel.parameters()

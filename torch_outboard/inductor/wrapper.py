@@ -16,7 +16,7 @@ from torch._inductor.codegen.wrapper import (
 )
 from torch._inductor.virtualized import V
 
-from torch_outboard.inductor.sequences import BuildLine, GraphKernels, merge_small_kernels
+from torch_outboard.inductor.launch_merging import BuildLine, GraphKernels, merge_small_kernels
 from torch_outboard.state import state
 
 

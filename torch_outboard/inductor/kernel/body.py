@@ -111,7 +111,7 @@ class OpenCLKernel(Units):
         shared_text: bool = False,
         **kwargs: Any,
     ) -> None:
-        """`shared_text`: for any sizes of the loops, which are variables; see combined.py."""
+        """`shared_text`: for any sizes of the loops, which are variables; see combo.py."""
         super().__init__(tiling, without_guards_of_ragged_sizes(features), **kwargs)
         self.shared_text = shared_text
         self.cse = OpenCLCSE()

@@ -137,7 +137,7 @@ def test_selections_by_sorts(device: torch.device):
         check(lambda x: (x.sort(), x.median(-1), x.topk(3)), torch.randn(3, 700), device=device)
 
 
-def test_combined_launches(device: torch.device):
+def test_combo_kernels(device: torch.device):
     """Lines of different lengths, in one launch."""
 
     def function(*lines: torch.Tensor) -> list[torch.Tensor]:

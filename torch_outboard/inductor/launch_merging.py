@@ -45,7 +45,7 @@ class GraphKernels:
     Attributes:
         definitions: by name.
         launches: calls of a kernel that are launches of their own.
-        parts: kernels that a sequence calls.
+        parts: kernels that a merged one calls.
     """
 
     definitions: dict[str, KernelDefinition] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class GraphKernels:
     parts: set[str] = field(default_factory=set)
 
     def never_launched(self) -> list[str]:
-        """Kernels that are nothing but parts of sequences."""
+        """Kernels that are nothing but parts of merged ones."""
         return sorted(name for name in self.parts if not self.launches[name])
 
     def is_small(self, line: Any) -> bool:
@@ -187,7 +187,7 @@ class _Run:
 
 
 def merge_small_kernels(wrapper: Any, lines: Sequence[Any], kernels: GraphKernels) -> list[Any]:
-    """The lines of generated code, whose memory is planned, with small kernels in sequences."""
+    """The lines of generated code, whose memory is planned, with small kernels merged."""
     result: list[Any] = []
     run: _Run | None = None
     for line in lines:

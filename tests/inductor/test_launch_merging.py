@@ -81,7 +81,7 @@ def test_a_wrong_index_is_reported(device: torch.device):
     compare(function, compiled, (x, torch.tensor([1, 5])), device, 1e-5)
 
 
-def test_a_kernel_alone_and_in_a_sequence(device: torch.device):
+def test_a_kernel_alone_and_merged(device: torch.device):
     """The same text is launched by itself, too, where something else stands around it."""
 
     def function(x, w):

@@ -79,7 +79,7 @@ class Piece:
 
 
 @dataclass
-class CombinedKernel:
+class ComboKernel:
     """The kernel of one launch.
 
     Attributes:
@@ -255,15 +255,15 @@ class CombinedKernel:
         call_kernel(name, self.parameters(), units, cost)
 
 
-def combined(kernels: Sequence[OpenCLKernel]) -> list[CombinedKernel]:
+def combo_kernels(kernels: Sequence[OpenCLKernel]) -> list[ComboKernel]:
     """The launches of kernels of one device that need nothing of each other."""
     texts: dict[Any, list[Piece]] = {}
     for piece in map(Piece, kernels):
         texts.setdefault(piece.shared, []).append(piece)
-    launches: list[CombinedKernel] = []
+    launches: list[ComboKernel] = []
     for piece in (piece for pieces in texts.values() for piece in pieces):
         if not any(launch.takes(piece) for launch in launches[-2:]):
-            launches.append(CombinedKernel(piece.kernel.target))
+            launches.append(ComboKernel(piece.kernel.target))
             launches[-1].takes(piece)
     return launches
 
