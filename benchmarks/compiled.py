@@ -2,13 +2,13 @@
 
     python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
-Groups are fused, chain, sorts, steps, "open sizes" and optimizers. By default what is compiled runs
-by device kernels, as do eager operators between graphs (OUTBOARD_PLACEMENT=device), and is compared
-with Inductor's code for CPU; `--how eager` is eager mode on the device, `--how auto` compiled with
-the default placement of eager operators. `--reference` is
-compiled or eager on CPU, or "device eager", or "device separate", in which an optimizer has kernels
-for each tensor. Besides, `calls` measures what a call of a compiled graph of one small kernel
-takes, and `first` the first call of a compiled training step, without and with its caches. `--save`
+Groups are fused, chain, sorts, steps, "dynamic shapes" and optimizers. By default compiled graphs
+run by device kernels, as do eager operators between them (OUTBOARD_PLACEMENT=device), and are
+compared with Inductor's code for CPU; `--how eager` is eager mode on the device, `--how auto`
+compiled with the default placement of eager operators. `--reference` is compiled or eager on CPU,
+or "device eager", or "device separate", in which an optimizer has kernels for each tensor. Besides,
+`calls` measures what a call of a compiled graph of one small kernel takes, and `first` the first
+call of a compiled training step, without and with its caches. `--save`
 keeps both as NAME_calls.
 """
 
@@ -147,18 +147,20 @@ def _step(name: str, lengths: tuple[int, ...] = ()) -> Work:
 
 
 # What inputs are cut to, one after the other.
-OPEN_SIZES = {"small GPT": (128, 96, 64, 112, 80), "tiny BERT": (64, 48, 32, 56, 40)}
+DYNAMIC_SHAPES = {"small GPT": (128, 96, 64, 112, 80), "tiny BERT": (64, 48, 32, 56, 40)}
 GROUPS = {
     "fused": [*list(_cases())[:9], "Adam step"],
     "chain": ["chain and sum", "sum of columns"],
     "sorts": [name for name in _cases() if name.startswith(("sort", "nucleus"))],
     "steps": list(MODELS),
-    "open sizes": [f"{name}, open sizes" for name in OPEN_SIZES],
+    "dynamic shapes": [f"{name}, dynamic shapes" for name in DYNAMIC_SHAPES],
     "optimizers": ["AdamW step, small GPT", "AdamW step, ResNet-18"],
 }
 WORKS: dict[str, Work] = {name: _work(name) for name in _cases()}
 WORKS |= {name: _step(name) for name in MODELS}
-WORKS |= {f"{name}, open sizes": _step(name, lengths) for name, lengths in OPEN_SIZES.items()}
+WORKS |= {
+    f"{name}, dynamic shapes": _step(name, lengths) for name, lengths in DYNAMIC_SHAPES.items()
+}
 WORKS |= {
     "Adam step": _optimizer("Adam", training_steps.Gpt),
     "AdamW step, small GPT": _optimizer("AdamW", training_steps.Gpt),
@@ -185,7 +187,7 @@ def paired(names: list[str], device: str, how: str, reference: str, rounds: int)
     results = compare(
         names, device=device, reference=other, rounds=rounds, module=module,
         environment=settings, reference_environment=of_reference,
-        round_seconds=STEP_SECONDS if set(names) <= {*MODELS, *GROUPS["open sizes"]} else None,
+        round_seconds=STEP_SECONDS if set(names) <= {*MODELS, *GROUPS["dynamic shapes"]} else None,
     )  # fmt: skip
     ending = f"{device} {how} / {reference if other != 'cpu' else f'CPU {reference}'}"
     return [replace(result, name=f"{result.name}, {ending}") for result in results]

@@ -51,7 +51,7 @@ def check(
 def check_sizes(
     function: Function, *calls: Sequence[Any], device: object, tolerance: float = 1e-5
 ) -> None:
-    """A function that is compiled for open sizes, called with the arguments of several sizes."""
+    """A function compiled with dynamic shapes, called with arguments of several sizes."""
     compiled = torch.compile(function, dynamic=True)
     for arguments in calls:
         compare(function, compiled, arguments, device, tolerance)

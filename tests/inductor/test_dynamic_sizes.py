@@ -1,4 +1,4 @@
-"""Loops of open sizes that are not known to divide each other."""
+"""Loops with dynamic sizes that are not known to divide each other."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_bits_of_values(device: torch.device):
     check(function, x.half(), i, x > 0, device=device, tolerance=0)
 
 
-def test_open_sizes(device: torch.device):
+def test_dynamic_shapes(device: torch.device):
     """In loops, reductions, and as numbers."""
 
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

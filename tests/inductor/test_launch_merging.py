@@ -92,7 +92,7 @@ def test_a_kernel_alone_and_merged(device: torch.device):
     check(function, torch.randn(16, 16), torch.randn(16, 16), device=device)
 
 
-def test_open_sizes_and_branches(device: torch.device):
+def test_dynamic_shapes_and_branches(device: torch.device):
     def branch(x):
         return torch.cond(x.sum() > 0, lambda x: chain(x, 3), lambda x: chain(-x, 2), (x,))
 

@@ -362,13 +362,13 @@ def _arguments_of(node: torch.fx.Node, module_of: Callable[[Any], Any], forward:
 def _check(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Sequence[Any], scale: Any
 ) -> None:
-    """Raises NotImplementedError for what kernels cannot do; open sizes get guards."""
+    """Raises NotImplementedError for what kernels cannot do; dynamic shapes get guards."""
     query_block, key_block = mask[-3:-1]
     same = query.dtype == key.dtype == value.dtype and key.shape == value.shape
     if not same or query.dtype not in _DTYPES or query.shape[0] != key.shape[0]:
         raise NotImplementedError("dtypes and sizes that differ")
     if not isinstance(scale, float) or not all(isinstance(x, int) for x in mask[-3:-1]):
-        raise NotImplementedError("an open scale, or blocks of open sizes")
+        raise NotImplementedError("a dynamic scale, or blocks of dynamic sizes")
     if query.shape[3] != key.shape[3] or not 0 < query.shape[3] <= LARGEST_HEAD:
         raise NotImplementedError("heads of this size")
     for block, multiple, length in (

@@ -41,7 +41,7 @@ def test_sums(elements: int, device: torch.device):
         assert ("masked_load" in code) == (elements == 1_000_003)
 
 
-def test_open_sizes(device: torch.device):
+def test_dynamic_shapes(device: torch.device):
     sizes = (50_000, 1_000_000, 999_999, 20)
     calls = [(torch.rand(elements),) for elements in sizes]
     check_sizes(lambda x: (x * 2).sum(), *calls, device=device, tolerance=2e-6)

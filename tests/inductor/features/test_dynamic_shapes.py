@@ -21,7 +21,7 @@ def attention(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_gradients_at_other_sizes(device: torch.device):
-    """The forward graph saves views of what it lays out as it likes, by strides of open sizes."""
+    """The forward graph saves views of what it lays out as it likes, with dynamic strides."""
     torch.manual_seed(0)
     weight = torch.randn(8, 24, device=device, requires_grad=True)
     compiled = torch.compile(attention, dynamic=True)
