@@ -18,8 +18,8 @@ from torch.utils import backend_registration
 
 from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choose_driver
 from torch_outboard.loading.deferred_module import DeferredModule
+from torch_outboard.loading.driver_registration import register_driver
 from torch_outboard.loading.extension import load_extension
-from torch_outboard.loading.handover import hand_over
 from torch_outboard.paths import PACKAGE
 from torch_outboard.state import state
 from torch_outboard.variables import (
@@ -94,7 +94,7 @@ def _register(choice: DriverChoice) -> None:
         device_module = DeferredModule("torch_outboard.device.device_module")
         _C.register_hooks()
         _C.set_device_kernel_loader(_load_device_kernels)
-        hand_over(choice)
+        register_driver(choice)
         if os.environ.get(TORTURE_VARIABLE):
             library = PACKAGE / "drivers" / "torture" / "libob_torture.so"
             _C.use_wrapper_library(str(library))

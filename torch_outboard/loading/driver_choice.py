@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from torch_outboard.drivers.discovery import DriverChoice, choose_driver
-from torch_outboard.loading.handover import hand_over
+from torch_outboard.loading.driver_registration import register_driver
 from torch_outboard.state import check_active, state
 from torch_outboard.variables import DRIVER_VARIABLE
 
@@ -32,7 +32,7 @@ def use_driver(driver: str | os.PathLike[str] | int | ctypes.Structure) -> None:
     choice = _choice_for(driver)
     if choice.problem is not None:
         raise ValueError(f"driver '{driver}' cannot be used: {choice.problem}")
-    hand_over(choice)
+    register_driver(choice)
 
 
 def _choice_for(driver: str | os.PathLike[str] | int | ctypes.Structure) -> DriverChoice:

@@ -1,4 +1,4 @@
-"""Handing the driver over to the runtime, which loads it at the first use of the device."""
+"""Registers the driver with the runtime, which loads it at the first use of the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_outboard.drivers.discovery import DriverChoice, ask_module
 from torch_outboard.state import state
 
 
-def hand_over(choice: DriverChoice) -> None:
+def register_driver(choice: DriverChoice) -> None:
     """Tells the runtime where the driver is; nothing is loaded yet.
 
     Raises:
@@ -46,9 +46,9 @@ def _ask_driver_module() -> None:
         try:
             answer = ask_module(choice)
         except RuntimeError as error:
-            hand_over(dataclasses.replace(choice, problem=str(error)))
+            register_driver(dataclasses.replace(choice, problem=str(error)))
             return
         if isinstance(answer, int):
-            hand_over(dataclasses.replace(choice, table=answer))
+            register_driver(dataclasses.replace(choice, table=answer))
         else:
-            hand_over(dataclasses.replace(choice, library=answer))
+            register_driver(dataclasses.replace(choice, library=answer))
