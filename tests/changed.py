@@ -38,6 +38,8 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("torch_outboard/drivers/", "shared:drivers shared:runtime separate:transfer "
      "ocl:device_kernels/test_every_family.py"),
     ("torch_outboard/kernels/", DEVICE_KERNELS),
+    ("torch_outboard/ops/functions/", f"{DEVICE_KERNELS} ocl:inductor"),
+    ("torch_outboard/ops/sources/", f"{DEVICE_KERNELS} ocl:inductor"),
     ("torch_outboard/ops/", DEVICE_KERNELS),
     ("torch_outboard/inductor/", "ocl:inductor"),
     ("torch_outboard/dialects/", "shared:dialects"),

@@ -1,5 +1,5 @@
-// dtypes as kernels see them: which exist, with which dtype they compute, and how a number is
-// passed. Their types in OpenCL C: torch_outboard/ops/sources/value_types.py.
+// dtypes of kernels: supported dtypes, compute dtypes, and scalar arguments. Types in OpenCL C are
+// in torch_outboard/ops/sources/value_types.py.
 #pragma once
 
 #include <c10/core/Device.h>

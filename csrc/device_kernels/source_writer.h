@@ -1,4 +1,4 @@
-// Who writes the sources of kernels: the functions of torch_outboard/ops/sources.
+// C++ describes a kernel, and torch_outboard/ops/sources writes its source.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -15,8 +15,8 @@ struct PointwiseSource;
 struct ReductionSource;
 struct TemplateSource;
 
-// Each gives OpenCL C. They may be called on any thread, with no lock held that a thread of the
-// interpreter may wait for, and raise ValueError for what a definition has wrong.
+// Functions return OpenCL C. Callers may be any thread, and hold no lock that a thread with the
+// interpreter lock may wait for. Raises ValueError for a wrong definition.
 class OUTBOARD_API SourceWriter {
  public:
   virtual ~SourceWriter() = default;
@@ -24,14 +24,14 @@ class OUTBOARD_API SourceWriter {
   virtual std::string reduction(const ReductionSource& source) const = 0;
   virtual std::string list_norms(const ListNormsSource& source) const = 0;
   virtual std::string kernel_template(const TemplateSource& source) const = 0;
-  // `definitions` are further macros, `text` the kernels behind all of them.
+  // `definitions` are further macros; `kernels` stand behind all macros.
   virtual std::string product(at::ScalarType dtype, at::ScalarType compute, int width, bool wide,
-                              const std::string& definitions, const std::string& text) const = 0;
+                              const std::string& definitions, const std::string& kernels) const = 0;
   virtual std::string fourier(at::ScalarType real, int64_t lanes, bool wide, int64_t dimensions,
-                              const std::string& text) const = 0;
+                              const std::string& kernels) const = 0;
 };
 
-// Lives for ever. To be set before the first kernel.
+// To be called before the first kernel. The writer is never destroyed.
 OUTBOARD_API void set_source_writer(std::unique_ptr<SourceWriter> writer);
 const SourceWriter& source_writer();
 

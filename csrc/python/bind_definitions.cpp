@@ -244,14 +244,15 @@ void bind_definitions(py::module_& m) {
       NoGil(), "The functions of the driver's library that operators use, by their names.");
   m.def("load_device_kernels", &ensure_device_kernels, NoGil());
   m.attr("Declined") = declined_in_python();
-  m.def("stop_composed_bodies", &stop_composed_bodies, NoGil());
-  // The whole of the tables in one call; rows of one overload are tried in their order.
+  m.def("stop_interpreter_calls", &stop_interpreter_calls, NoGil());
+  // All definitions in one call; those of one overload are tried in their order.
   m.def("load_definitions", [](const std::vector<py::dict>& descriptions) {
-    std::vector<Definition> rows;
-    for (const py::dict& description : descriptions) rows.push_back(to_definition(description));
-    std::reverse(rows.begin(), rows.end());
+    std::vector<Definition> definitions;
+    for (const py::dict& description : descriptions)
+      definitions.push_back(to_definition(description));
+    std::reverse(definitions.begin(), definitions.end());
     py::gil_scoped_release no_gil;
-    add_definitions(rows);
+    add_definitions(definitions);
     device_kernels_are_loaded();
   });
   m.def(

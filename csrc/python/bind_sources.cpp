@@ -1,4 +1,4 @@
-// What kernels are made of, for the functions in Python that write their sources.
+// Descriptions of kernels, for the Python functions that write their sources.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -33,16 +33,16 @@ class PythonWriter final : public SourceWriter {
     return call("template", &source);
   }
   std::string product(at::ScalarType dtype, at::ScalarType compute, int width, bool wide,
-                      const std::string& definitions, const std::string& text) const override {
-    return call("product", dtype, compute, width, wide, definitions, text);
+                      const std::string& definitions, const std::string& kernels) const override {
+    return call("product", dtype, compute, width, wide, definitions, kernels);
   }
   std::string fourier(at::ScalarType real, int64_t lanes, bool wide, int64_t dimensions,
-                      const std::string& text) const override {
-    return call("fourier", real, lanes, wide, dimensions, text);
+                      const std::string& kernels) const override {
+    return call("fourier", real, lanes, wide, dimensions, kernels);
   }
 
  private:
-  // Structures are passed by their addresses: Python sees them during the call alone.
+  // Passes structures by address: they live as long as the call.
   template <class... Arguments>
   std::string call(const char* name, const Arguments&... arguments) const {
     std::string source;
@@ -51,7 +51,9 @@ class PythonWriter final : public SourceWriter {
       source = function(py::cast(arguments, py::return_value_policy::reference)...)
                    .template cast<std::string>();
     });
-    TORCH_CHECK(done, "a kernel was asked for that has no source yet, while the process ends");
+    TORCH_CHECK(done,
+                "no source for a new kernel: the interpreter is ending; finish work on the device "
+                "before exit");
     return source;
   }
 
@@ -148,7 +150,7 @@ void bind_template(py::module_& m) {
       .def_readonly("reals", &Source::reals)
       .def_readonly("lists", &Source::lists)
       .def_readonly("constants", &Source::constants)
-      .def_readonly("text", &Source::text)
+      .def_readonly("kernels", &Source::kernels)
       .def_readonly("compute", &Source::compute)
       .def_readonly("moves_items", &Source::moves_items)
       .def_readonly("random", &Source::random)
@@ -168,7 +170,7 @@ void bind_sources(py::module_& m) {
   bind_reduction(m);
   bind_template(m);
   m.def("set_source_writer", [](py::object functions) {
-    run_in_interpreter([] {});  // has what it needs imported while no kernel waits for it
+    run_in_interpreter([] {});  // imports torch._C._dynamo.eval_frame before a kernel needs it
     set_source_writer(std::make_unique<PythonWriter>(std::move(functions)));
   });
 }

@@ -72,8 +72,8 @@ def _runs(device: torch.device, lanes: int) -> bool:
         kernel.build(device.index or 0)
     except RuntimeError:
         return False
-    # What has run is kept on disk, so that another process does not compile it. A pass over a graph
-    # may ask while a mode makes tensors without memory.
+    # The disk cache keeps programs that ran. Graph passes may call this under FakeTensorMode, whose
+    # tensors have no memory.
     with _disable_current_modes():
         kernel(*(torch.empty(lanes, dtype=kind, device=device) for kind in _KINDS), 1, 1)
     return True

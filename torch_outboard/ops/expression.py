@@ -25,7 +25,7 @@ from torch_outboard.ops.requirements import Requirement, served_calls
 
 REALS = (*FLOATS, *INTEGERS)  # without bool
 ALL = (*REALS, *BOOL, *COMPLEX)
-# Of arguments, separated by blanks; or the names that expressions have for them, by argument.
+# Names of arguments, separated by blanks, or a dictionary from arguments to names in expressions.
 Names = str | Mapping[str, str]
 
 
@@ -69,7 +69,7 @@ def pointwise(
 
     Args:
         overloads: names without namespace, separated by blanks.
-        operands: names of arguments, separated by blanks; or by each the expressions' name for it.
+        operands: tensor arguments; see `Names`.
         expressions: one per result, in OpenCL C; functions of the table are called by their names.
         dtypes: the common dtypes that are served.
         requires: what arguments have to be, as in requirements.py.

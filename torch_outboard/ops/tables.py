@@ -101,5 +101,5 @@ def load() -> None:
         wanted = library.definitions(_C.library_functions()) + (definitions() if compiled else [])
         _C.set_source_writer(sources)
         _C.load_definitions(wanted)
-        atexit.register(_C.stop_composed_bodies)
+        atexit.register(_C.stop_interpreter_calls)
         _loaded = True

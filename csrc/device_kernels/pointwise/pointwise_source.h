@@ -1,4 +1,4 @@
-// What a pointwise program is made of: one expression over operands of given dtypes, as a kernel
+// Description of a pointwise program: one expression over operands of given dtypes, as a kernel
 // for contiguous operands and one for any strides; as one for inputs whose elements follow each
 // other along another dimension than those of the outputs; or as one for the contiguous operands of
 // many calls, as of operators over lists of tensors.

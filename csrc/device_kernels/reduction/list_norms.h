@@ -1,4 +1,4 @@
-// What the program of the norms of the tensors of a list is made of.
+// Description of a program for the norms of a list of tensors.
 #pragma once
 
 #include <c10/core/ScalarType.h>

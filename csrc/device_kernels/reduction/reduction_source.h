@@ -1,13 +1,14 @@
-// What a reduction program is made of.
+// Description of a reduction program.
 #pragma once
 
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "device_kernels/kernel_types.h"
 #include "device_kernels/work_shape.h"
-#include "runtime/export.h"
 
 namespace outboard {
 
@@ -37,7 +38,11 @@ struct ReductionSource {
   bool wide_index;  // 64-bit
 
   // Of vectors. Indices are int, and a vector of them is as wide as one of values.
-  OUTBOARD_API int width() const;
+  int width() const {
+    if (at::isComplexType(compute) || at::isComplexType(input)) return 1;
+    return shape.width(static_cast<int>(
+        std::max({c10::elementSize(compute), c10::elementSize(value_dtype(input)), size_t{4}})));
+  }
 };
 
 }  // namespace outboard

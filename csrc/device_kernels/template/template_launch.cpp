@@ -83,7 +83,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
         source.constants.emplace_back(constants_[i].name, number);
       }
     }
-    source.text = source_;
+    source.kernels = source_;
     source.moves_items = tensors_[0].items;
     source.compute = compute_dtype(call);
     source.random = random_ >= 0;

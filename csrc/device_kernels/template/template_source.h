@@ -1,4 +1,4 @@
-// What the program of a kernel template is made of.
+// Description of a program of a kernel template.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -25,7 +25,7 @@ struct TemplateSource {
   std::vector<std::string> reals;
   std::vector<std::string> lists;
   std::vector<std::pair<std::string, int64_t>> constants;
-  std::string text;
+  std::string kernels;
   at::ScalarType compute;  // dtype of values
   bool moves_items;        // scalars are items
   bool random;

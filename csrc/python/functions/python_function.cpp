@@ -202,7 +202,7 @@ bool run_in_interpreter(const std::function<void()>& work) {
   return true;
 }
 
-void stop_composed_bodies() {
+void stop_interpreter_calls() {
   if (in_bad_fork()) return;
   g_stopped_by.store(std::this_thread::get_id());
   g_stopped.store(true);

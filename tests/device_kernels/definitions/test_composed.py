@@ -366,7 +366,7 @@ def test_bodies_decline_when_the_interpreter_ends(device, shares_memory):
 
     x = torch.ones(3, dtype=torch.int64, device="ocl")
     print(*placements())
-    _C.stop_composed_bodies()
+    _C.stop_interpreter_calls()
     print(*placements())
     found = []
     thread = threading.Thread(target=work, args=(found,))

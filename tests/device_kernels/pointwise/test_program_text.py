@@ -1,4 +1,4 @@
-"""What docs/kernels.md shows before the kernels of a pointwise definition is what is written."""
+"""docs/kernels.md shows the macros and functions of a pointwise definition as they are."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ print(next(text for text in gpu_driver.sources if "ob_result0" in text))
 @pytest.mark.slow
 def test_the_document_shows_the_program(tmp_path):
     out = run_program(CODE, OUTBOARD_DRIVER="ocl", OUTBOARD_CACHE_DIR=str(tmp_path))
-    made = out.partition("#define OB_INDEX")[2].partition("// The kernels of a pointwise")[0]
+    made = out.partition("#define OB_INDEX")[2].partition("// Kernels of pointwise")[0]
     page = (ROOT / "docs/kernels.md").read_text()
     shown = page.partition("```c\n#define OB_INDEX")[2].partition("```")[0]
     assert made.strip() == shown.strip()

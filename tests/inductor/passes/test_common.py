@@ -44,3 +44,6 @@ def test_what_caches_depend_on(monkeypatch: pytest.MonkeyPatch):
     sources = hash_of_sources.__wrapped__()
     for name in ("scheduling.py", "kernel/body.py", "opencl/printer.py", "passes/common.py"):
         assert any(source.endswith(f"inductor/{name}") for source in sources)
+    # Functions of flex_attention are in a graph with the helpers that they call.
+    for name in ("functions/table.py", "sources/value_types.py"):
+        assert any(source.endswith(f"ops/{name}") for source in sources)

@@ -1,7 +1,7 @@
-"""Functions of one score and its indices, which `flex_attention` is given, in OpenCL C.
+"""Lowers `score_mod` and `mask_mod` of `flex_attention` to OpenCL C.
 
-They are graphs of operators on tensors without dimensions. Inductor lowers these to the operations
-of overrides.py, as for a kernel of one work-item. A graph that needs memory cannot be lowered.
+Both are graphs of operators on tensors without dimensions. Inductor lowers them to the operations
+of overrides.py, as it lowers a pointwise kernel. A graph that allocates memory is not lowered.
 """
 
 from __future__ import annotations

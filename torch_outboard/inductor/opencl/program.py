@@ -25,6 +25,7 @@ from torch_outboard.inductor.opencl.algorithms import (
 from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
 from torch_outboard.inductor.opencl.value_types import FLOAT8_CALL, float8_text
 from torch_outboard.ops.functions.table import definitions_called_by, functions
+from torch_outboard.ops.sources.scalar_functions import function_macros
 from torch_outboard.ops.sources.value_types import with_functions
 
 _WIDTHS = (16, 8, 4, 2)
@@ -37,7 +38,7 @@ _FLOATING = ("float", "double")
 _MEMORY = re.compile(rf"\bob_({'|'.join(OPERATIONS)})_({'|'.join(STORED)})(16|8|4|2)?\b")
 _CALL = re.compile(rf"\bob_(\w+?)_({'|'.join(_TYPES)})(16|8|4|2)?\b")
 _TABLE_CALL = re.compile(r"\bob_(\w+)\b")
-# What stands for types in functions of the table; no macros, which kernels may have.
+# Macros in functions of the table. They are replaced here, since kernel templates define them too.
 _WORD = re.compile(r"\b(?:[TMS]\b|OB_WIDTH\b|(?:C|OB_ANY|OB_BITS|OB_VALUE)\()")
 # A call of a kernel as a function, in a kernel of several.
 _PART = re.compile(r"\b(\w+)_part\(")
@@ -223,11 +224,11 @@ def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
         text = _LITERAL.sub(r"\1f", text)
     t = kind if lanes == 1 else f"{kind}{lanes}"
     mask = "int" if lanes == 1 else f"{_SIGNED.get(kind, kind)}{lanes}"
-    words = {
-        "T": t, "M": mask, "S": kind, "C(": f"({t})(", "OB_ANY(": "(" if lanes == 1 else "any(",
-        "OB_WIDTH": str(lanes), "OB_BITS(": f"as_{mask}(", "OB_VALUE(": f"as_{t}(",
-    }  # fmt: skip
-    text = _WORD.sub(lambda word: words[word[0]], text)
+    words = {}
+    for macro, replacement in function_macros(kind, t, mask, lanes).items():
+        name, call, parameter = macro.partition("(")
+        words[name + call] = replacement.removesuffix(parameter)
+    text = _WORD.sub(lambda word: words.get(word[0], word[0]), text)
     return f"#define OB_DOUBLE\n{text}#undef OB_DOUBLE\n" if kind == "double" else text
 
 

@@ -25,7 +25,11 @@ from functools import cache
 import sympy
 import torch
 
-from torch_outboard.ops.sources.value_types import STORAGE_TYPES, convert_number
+from torch_outboard.ops.sources.value_types import (
+    SIGNED_TYPES,
+    STORAGE_TYPES,
+    convert_number,
+)
 
 LANES = "@"
 MASK = "int"
@@ -72,7 +76,6 @@ VALUE_TYPES = {**STORED_TYPES, **dict.fromkeys(SMALL_FLOATS, "float"), torch.boo
 STORED_NAMES = {**STORED_TYPES, torch.bool: "bool", **SMALL_FLOATS}
 
 _INFINITY = 0x7F800000  # as float32
-_SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 
 
 def is_vector(text: object) -> bool:
@@ -93,7 +96,7 @@ def value_type(dtype: torch.dtype, vector: bool = False) -> str:
 
 def mask_type(dtype: torch.dtype) -> str:
     """The element of what comparing vectors of values gives."""
-    return MASK if dtype == torch.bool else _SIGNED[value_bytes(dtype)]
+    return MASK if dtype == torch.bool else SIGNED_TYPES[value_bytes(dtype)]
 
 
 def value_bytes(dtype: torch.dtype) -> int:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-_BACKEND = Path(__file__).parents[1]
 _PACKAGE = "torch_outboard."
+# Folders whose functions write parts of compiled graphs.
+_SOURCES = ("inductor", "ops/functions", "ops/sources")
 
 
 class InOrder(CustomGraphPass):
@@ -45,8 +46,10 @@ class InOrder(CustomGraphPass):
 
 @cache
 def hash_of_sources() -> Any:
-    """Of all files of the backend. PyTorch's function remembers the last files alone."""
-    return get_hash_for_files(tuple(sorted(str(path) for path in _BACKEND.rglob("*.py"))))
+    """Of all Python files that write compiled graphs. PyTorch's function caches one hash only."""
+    root = Path(__file__).parents[2]
+    files = (path for folder in _SOURCES for path in (root / folder).rglob("*.py"))
+    return get_hash_for_files(tuple(sorted(map(str, files))))
 
 
 Node = torch.fx.Node

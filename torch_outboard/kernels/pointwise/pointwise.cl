@@ -1,14 +1,14 @@
-// The kernels of a pointwise operator. What stands before them is written by ops/sources/pointwise.py;
-// docs/kernels.md shows a program.
+// Kernels of pointwise operators. ops/sources/pointwise.py writes the functions and macros before them;
+// docs/kernels.md shows an example.
 //
-//   OB_PARAMETERS, OB_BEGIN   operands, and what is the same for all of their elements
-//   OB_COMPUTE(at, step, n)   n elements of the outputs: those of the operand behind pointer p are
-//                             from at(p) on, each step(p) after the last
+//   OB_PARAMETERS, OB_BEGIN   parameters of operands; their pointers, uniform operands and scalars
+//   OB_COMPUTE(at, step, n)   computes n elements; at(p) is the first index of the operand behind
+//                             pointer p, and step(p) the distance from an index to the next
 //   OB_FOR_POINTERS(f)        f(p) for each pointer
-//   OB_FOR_READS(f)           f(i, p, element) for each input of several elements
-//   OB_END                    sets a flag, if an element asked for it
-//   OB_CHUNK, OB_WIDTH        elements of a work-item, and of a vector
-//   OB_ADJACENT               work-items that run together touch memory that lies together: of a GPU
+//   OB_FOR_READS(f)           f(i, p, element) for each input in memory that is not uniform
+//   OB_END                    sets the flag if an element asked for it
+//   OB_CHUNK, OB_WIDTH        elements of a work-item; lanes of a vector
+//   OB_ADJACENT               1 on GPUs: adjacent work-items access adjacent vectors
 
 #if OB_CALLS == 0
 typedef struct {

@@ -1,4 +1,4 @@
-// Norms of the tensors of a list. What stands before this is written by ops/sources/list_norms.py.
+// Norms of a list of tensors. ops/sources/list_norms.py writes the macros before them.
 // Work-groups of `partial_norms` take a part of one tensor each; those of `norms` put the parts of
 // one tensor together. Ends are counted in groups of the first kernel.
 

@@ -1,4 +1,4 @@
-// The kernels of a reduction. What stands before them is written by ops/sources/reduction.py.
+// Kernels of reductions. ops/sources/reduction.py writes the state, functions and macros before them.
 //
 // Dimension 0 of the reduced and of the kept ones is the one with the smallest stride.
 

@@ -1,7 +1,7 @@
-"""The sources of device kernels, as C++ asks for them before it compiles them.
+"""Sources of device kernels: C++ calls one of these functions for each program that it compiles.
 
-Each function takes what a kernel is for, and returns OpenCL C: definitions, then a file of
-`torch_outboard/kernels`. They are called on any thread, without a lock of the kit's.
+A function takes a description and returns OpenCL C: macros and functions, then a file of
+`torch_outboard/kernels`. Calls come from any thread, and hold no lock but the interpreter's.
 """
 
 from torch_outboard.ops.sources.fourier import fourier

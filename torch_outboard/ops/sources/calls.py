@@ -1,7 +1,7 @@
-"""Kernels of many calls: how a work-group finds the call of which it does a part.
+"""Launches of many calls: each work-group finds its call in the argument `ob_calls`.
 
-A call has `size` elements, and its groups end before `end`: those of `ob_calls`, an argument, in
-which ends are counted in groups. Calls that are not there have no elements.
+`ob_calls` has the elements (`size`) of each call, and the index behind its last work-group (`end`).
+Unused calls have no work-groups.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torch_outboard.ops.sources.scalar_functions import defines
 
 
 def selected_call(calls: int, statements: Callable[[int], str]) -> str:
-    """The type of the argument, and OB_SELECT_CALL.
+    """Source of the type `ob_calls` and of the macro OB_SELECT_CALL.
 
-    The macro has the call's elements as `total`, and as `group` that of the work-group among those
-    of the call.
+    The macro declares `total`, the elements of the call, and `group`, the index of the work-group
+    within the call.
 
     Args:
-        calls: most calls of a launch.
-        statements: what a call does first.
+        calls: room for calls in a launch.
+        statements: of a call, before its elements are computed.
     """
     cases = []
     for call in range(calls):

@@ -8,14 +8,15 @@ from torch_outboard.ops.sources.scalar_functions import defines
 from torch_outboard.ops.sources.value_types import value_type
 
 
-def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, text: str) -> str:
-    """The program of the kernels in `text`.
+def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, kernels: str) -> str:
+    """The program of some kernels.
 
     Args:
         real: the dtype of the parts of values.
         lanes: complex values of a vector.
         wide: whether indices have 64 bits.
         dimensions: most dimensions of a tensor.
+        kernels: their source.
     """
     index, unsigned = ("long", "ulong") if wide else ("int", "uint")
     head = (
@@ -27,4 +28,4 @@ def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, text: st
     macros: dict[str, str | int] = {"OB_LANES": lanes, "OB_DIMENSIONS": dimensions}
     if real == torch.float64:
         macros["OB_DOUBLE"] = ""
-    return head + defines(macros) + text
+    return head + defines(macros) + kernels

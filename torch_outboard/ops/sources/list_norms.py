@@ -1,4 +1,4 @@
-"""The source of the norms of the tensors of a list: definitions before reductions/list_norms.cl."""
+"""Sources of norms of a list of tensors: macros before reductions/list_norms.cl."""
 
 from __future__ import annotations
 

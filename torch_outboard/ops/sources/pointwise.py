@@ -1,7 +1,7 @@
-"""The source of a pointwise operator: functions of its operands, then pointwise/pointwise.cl.
+"""Sources of pointwise operators: functions of operands, macros, then pointwise/pointwise.cl.
 
-The macros that are defined here read and write the elements at one place of all operands, so that
-the kernels of that file know neither how many there are nor their dtypes.
+The macros read and write one vector of each operand. So the kernels of that file do not depend on
+the number of operands and their dtypes.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ class _Program:
         self.lanes = source.width
         self.outputs = list(enumerate(source.outputs))
         self.inputs = list(enumerate(source.inputs))
-        # Inputs in memory, by their pointers' places among those of outputs and inputs.
+        # Index of the pointer of each input in memory; pointers of outputs come first.
         pointers = [i for i, x in self.inputs if not x.by_value]
-        self.places = {i: len(source.outputs) + k for k, i in enumerate(pointers)}
-        # Inputs whose elements are read where they are needed.
+        self.pointer_of = {i: len(source.outputs) + k for k, i in enumerate(pointers)}
+        # Inputs that each work-item reads element by element.
         self.reads = [(i, x) for i, x in self.inputs if not (x.by_value or x.uniform)]
 
     def text(self) -> str:
@@ -142,7 +142,7 @@ class _Program:
     # ---- Functions
 
     def functions(self) -> str:
-        """Of operands, and of what is computed from them."""
+        """Functions of results, loads and stores."""
         source = self.source
         given = [f"{'M' if x.mask else 'T'} {x.name}" for _, x in self.inputs]
         given += [f"T {name}" for name in source.scalars]
@@ -179,7 +179,7 @@ class _Program:
         )
 
     def converted(self, output: PointwiseOutput) -> str:
-        """A result as what is stored."""
+        """Conversion of a result to the stored value."""
         compute, stored = self.source.compute, value_dtype(output.dtype)
         if output.result == "mask":
             return mask_to_value(compute, stored, self.lanes, "result")
@@ -211,7 +211,7 @@ class _Program:
         return text + _TAKE.substitute(marks) if self.source.crossed else text
 
     def operand(self, given: PointwiseInput, lanes: int, value: str) -> str:
-        """What is loaded, as the expression takes it."""
+        """Conversion of a loaded value to the operand of the expression."""
         loaded, compute = value_dtype(given.dtype), self.source.compute
         if given.mask:
             return value_to_mask(loaded, compute, lanes, value)
@@ -236,7 +236,7 @@ class _Program:
         return defines({"OB_PARAMETERS": ", ".join(parameters), "OB_FLAG_PARAMETER": flag})
 
     def call_parameters(self) -> str:
-        """The same for many calls, with what of them differs first."""
+        """The same for many calls: arguments of single calls come before common ones."""
         source, calls = self.source, range(self.source.calls)
         listed = [
             (f"out{i}", STORAGE_TYPES[x.dtype]) for i, x in self.outputs if x.in_place is None
@@ -286,7 +286,7 @@ class _Program:
         return selected_call(source.calls, chosen) + structs + defines(macros)
 
     def beginning(self) -> str:
-        """OB_BEGIN: pointers, and what is the same for all elements."""
+        """OB_BEGIN: pointers, operands by value, uniform operands and scalars."""
         source = self.source
         lines = []
         if not source.calls:
@@ -312,7 +312,7 @@ class _Program:
         return defines({"OB_BEGIN": " ".join([*lines, *self.once()])})
 
     def once(self) -> list[str]:
-        """What the first work-item of a group computes for all of them."""
+        """Statements by which one work-item computes the values of `once` for its work-group."""
         source = self.source
         if not source.once:
             return []
@@ -327,11 +327,11 @@ class _Program:
         ]
 
     def elements(self) -> str:
-        """OB_COMPUTE and others, which have all operands at one place; see pointwise.cl."""
+        """OB_COMPUTE and the macros over pointers and inputs; pointwise.cl describes them."""
         statements = []
         for i, x in self.reads:
-            place = self.places[i]
-            at, step = ("0", "0") if x.single else (f"at({place})", f"step({place})")
+            p = self.pointer_of[i]
+            at, step = ("0", "0") if x.single else (f"at({p})", f"step({p})")
             value = f"ob_read{i}(in{i}, {at}, {step}, n)"
             if self.source.crossed:
                 value = f"crossed{i} ? ob_taken{i}(tile{i} + x * (OB_TILE + 1) + y) : {value}"
@@ -347,15 +347,16 @@ class _Program:
         statements += [
             f"ob_write{i}(out{i}, at({i}), step({i}), n, r{i});" for i, _ in self.outputs
         ]
-        pointers = range(len(self.outputs) + len(self.places))
+        pointers = range(len(self.outputs) + len(self.pointer_of))
         tiles = (
-            f"f({i}, {self.places[i]}, {value_type(value_dtype(x.dtype))})" for i, x in self.reads
+            f"f({i}, {self.pointer_of[i]}, {value_type(value_dtype(x.dtype))})"
+            for i, x in self.reads
         )
         found = "any(ob_found)" if self.lanes > 1 else "ob_found"
         return defines(
             {
                 "OB_POINTER_COUNT": len(pointers),
-                "OB_FOR_POINTERS(f)": " ".join(f"f({place})" for place in pointers),
+                "OB_FOR_POINTERS(f)": " ".join(f"f({p})" for p in pointers),
                 "OB_FOR_READS(f)": " ".join(tiles),
                 "OB_COMPUTE(at, step, n)": " ".join(statements),
                 "OB_END": f"if ({found}) *ob_flag = 1;" if self.checks() else "",
@@ -363,7 +364,7 @@ class _Program:
         )
 
     def arguments(self) -> list[str]:
-        """Of expressions."""
+        """Arguments of the functions of results."""
         return [
             *(f"x{i}" for i, _ in self.inputs),
             *(f"s{i}" for i in range(len(self.source.scalars))),

@@ -1,4 +1,4 @@
-"""The source of products and of convolutions as products: types, loads and stores before a file."""
+"""Sources of matrix products and convolutions: macros of types, loads and stores, then a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from torch_outboard.ops.sources.value_types import (
 
 
 def product(
-    dtype: torch.dtype, compute: torch.dtype, width: int, wide: bool, definitions: str, text: str
+    dtype: torch.dtype, compute: torch.dtype, width: int, wide: bool, definitions: str, kernels: str
 ) -> str:
-    """The program of kernels/products/product.cl, and of others that are written as it is.
+    """The program of kernels that use the macros of kernels/products/matrix_product.cl.
 
     Args:
         dtype: of operands and results.
@@ -27,7 +27,7 @@ def product(
         width: lanes of vectors.
         wide: whether indices have 64 bits.
         definitions: further macros.
-        text: the kernels.
+        kernels: their source.
     """
     loaded = value_dtype(dtype)
 
@@ -50,4 +50,4 @@ def product(
         "STORE(p, i, x)": f"{write(1)};",
         "STOREV(p, i, x)": f"{write(width)};",
     }
-    return with_functions(defines(macros) + definitions + text)
+    return with_functions(defines(macros) + definitions + kernels)

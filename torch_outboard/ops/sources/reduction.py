@@ -1,4 +1,4 @@
-"""The source of a reduction: its state and functions, then reductions/reduction.cl."""
+"""Sources of reductions: state and functions, then reductions/reduction.cl."""
 
 from __future__ import annotations
 

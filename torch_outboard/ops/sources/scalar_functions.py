@@ -1,4 +1,4 @@
-"""What scalar functions and expressions are written with, for one type of values."""
+"""Macros and scalar functions that expressions use, for one value type."""
 
 from __future__ import annotations
 
@@ -11,24 +11,43 @@ from torch_outboard.ops.sources.value_types import mask_type, real_dtype, value_
 
 
 def scalar_functions(dtype: torch.dtype, lanes: int, source: str) -> str:
-    """Definitions of T, S, M, C and others, and of the functions of the table that a source calls.
-
-    See ops/functions/scalar_function.py for what they mean.
+    """The macros of ops/functions/scalar_function.py, and the functions that a source calls.
 
     Raises:
         ValueError: if a function does not exist for such values.
     """
-    t, mask = value_type(dtype, lanes), mask_type(dtype, lanes)
-    defined = {"T": t, "M": mask, "C(x)": "((T)(x))", "S": value_type(real_dtype(dtype))}
+    macros = function_macros(
+        value_type(real_dtype(dtype)), value_type(dtype, lanes), mask_type(dtype, lanes), lanes
+    )
     if dtype == torch.bool:
-        defined["OB_BOOL"] = ""
-    if dtype in (torch.float64, torch.complex128):
-        defined["OB_DOUBLE"] = ""
-    if dtype == torch.float32:
-        defined |= {"OB_BITS(x)": f"as_{mask}(x)", "OB_VALUE(x)": f"as_{t}(x)"}
-    defined |= {"OB_ANY(m)": "(m)" if lanes == 1 else "any(m)", "OB_WIDTH": str(lanes)}
+        macros["OB_BOOL"] = ""
     kind = "complex" if dtype.is_complex else "float" if dtype.is_floating_point else "integer"
-    return defines(defined) + "".join(definitions_called_by(source, kind).values())
+    return defines(macros) + "".join(definitions_called_by(source, kind).values())
+
+
+def function_macros(element: str, value: str, mask: str, lanes: int) -> dict[str, str]:
+    """The macros of ops/functions/scalar_function.py, by names with their parameters.
+
+    A replacement ends in the parameter and a parenthesis, where there is a parameter.
+
+    Args:
+        element: of values; a real type of OpenCL C.
+        value, mask: types of values, and of what comparisons give.
+    """
+    macros = {
+        "T": value,
+        "M": mask,
+        "S": element,
+        "C(x)": f"({value})(x)",
+        "OB_ANY(m)": "(m)" if lanes == 1 else "any(m)",
+        "OB_WIDTH": str(lanes),
+    }
+    is_real = value == element or lanes > 1
+    if element == "float" and is_real:
+        macros |= {"OB_BITS(x)": f"as_{mask}(x)", "OB_VALUE(x)": f"as_{value}(x)"}
+    if element == "double":
+        macros["OB_DOUBLE"] = ""
+    return macros
 
 
 def defines(values: Mapping[str, str | int]) -> str:

@@ -1,6 +1,6 @@
-"""The source of a kernel template: types, parameters, loads and stores, then the template itself.
+"""Sources of kernel templates: types, parameters, loads and stores, then the template itself.
 
-What templates can use is said in kernels/template.cl.
+kernels/template.cl lists the macros.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def template(source: TemplateSource) -> str:
     head += defines({name: f"({number})" for name, number in source.constants})
     head += "".join(_tensor(source, tensor) for tensor in source.tensors)
     head += _parameters(source)
-    return with_functions(head + source.text)
+    return with_functions(head + source.kernels)
 
 
 def _types(source: TemplateSource) -> str:
     if source.moves_items:
         return f"typedef {_ITEM_TYPES[source.compute.itemsize]} V;\n#define R float\n"
     value = value_dtype(source.compute)
-    text = scalar_functions(value, source.width, source.text)
+    text = scalar_functions(value, source.width, source.kernels)
     text += f"typedef {value_type(value)} V;\n"
     if not value.is_complex:
         lanes = source.width

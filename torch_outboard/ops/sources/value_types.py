@@ -1,9 +1,8 @@
-"""dtypes in OpenCL C: how an element lies in memory, the type that kernels compute with, and the
-source that loads, converts and stores it.
+"""dtypes in OpenCL C: storage types, value types, and expressions that load, convert and store.
 
-Kernels see a value in its value type: the dtype itself, but float32 for float16 and bfloat16, uchar
-(0 or 1) for bool, float2 and double2 for complex dtypes. Vectors, of more than one lane, exist for
-real value types alone.
+The value type of a dtype is its own type in OpenCL C, with these exceptions: float for float16 and
+bfloat16, uchar (0 or 1) for bool, float2 and double2 for complex dtypes. Only real value types have
+vectors.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _COMPLEX = {torch.complex64: "float2", torch.complex128: "double2"}
 STORAGE_TYPES = {torch.bool: "uchar", **_NUMBERS, **_SMALL_FLOATS, **_COMPLEX}
 _VALUE_TYPES = {**STORAGE_TYPES, **dict.fromkeys(_SMALL_FLOATS, "float")}
 # Signed integers of a size in bytes.
-_SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
+SIGNED_TYPES = {1: "char", 2: "short", 4: "int", 8: "long"}
 
 
 def value_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -42,7 +41,7 @@ def mask_type(dtype: torch.dtype, lanes: int = 1) -> str:
     `int` for scalars, which is 1 for true; else the vector of signed integers of the same size,
     with -1 for true.
     """
-    return "int" if lanes == 1 else _SIGNED[value_dtype(dtype).itemsize] + _suffix(lanes)
+    return "int" if lanes == 1 else SIGNED_TYPES[value_dtype(dtype).itemsize] + _suffix(lanes)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -190,7 +189,7 @@ static inline float# ob_unpack_bfloat#(const ushort# bits) {
 
 
 def with_functions(source: str) -> str:
-    """A source behind those functions that it calls; others would take the compiler's time."""
+    """Puts the functions that a source calls before it. Unused ones would take compile time."""
     calls = {(m[1], m[2], m[3] or "") for m in _CALL.finditer(source)}
     rounded = {(name, lanes) for what, name, lanes in calls if what == "round"}
     calls |= {(what, *call) for call in rounded for what in ("pack", "unpack")}
