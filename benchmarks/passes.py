@@ -38,19 +38,34 @@ PASSES: dict[str, tuple[str, str, Callable[..., object], tuple[str, ...]]] = {
     "hoist": (
         "kernel.units", "hoist", lambda text, pointers, numbers: ("", text), ("Adam",)
     ),
+    "units_together": (
+        "kernel.units", "units_together", lambda kernel: None, ("interpolation",)
+    ),
+    "repeated loads": (
+        "kernel.indices", "repeats_across_lanes", lambda index, root, lanes: 0, ("upsampling",)
+    ),
 }  # fmt: skip
 
 
-class _Upsampling(nn.Module):
-    """Images (N, 16, H, W) at twice the size, each channel scaled before and after."""
+class _Scaled(nn.Module):
+    """Images (N, 16, H, W), each channel scaled before and after a function."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
         self.before, self.after = (nn.Parameter(torch.ones(16, 1, 1)) for _ in range(2))
+        self.function = function
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        large = functional.interpolate(x * self.before, scale_factor=2.0, mode="nearest")
-        return large * self.after
+        result: torch.Tensor = self.function(x * self.before) * self.after
+        return result
+
+
+def _nearest(x: torch.Tensor) -> torch.Tensor:
+    return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+def _bilinear(x: torch.Tensor) -> torch.Tensor:
+    return functional.interpolate(x, scale_factor=2.0, mode="bilinear")
 
 
 def _of_images(model: Callable[[], nn.Module], channels: int, *target: int) -> Model:
@@ -60,7 +75,8 @@ def _of_images(model: Callable[[], nn.Module], channels: int, *target: int) -> M
 
 _MODELS: dict[str, Model] = {
     **MODELS,
-    "upsampling": _of_images(_Upsampling, 16, 16, 128, 128),
+    "upsampling": _of_images(lambda: _Scaled(_nearest), 16, 16, 128, 128),
+    "interpolation": _of_images(lambda: _Scaled(_bilinear), 16, 16, 128, 128),
 }
 
 

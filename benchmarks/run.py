@@ -16,7 +16,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 
 from benchmarks import build_time, device_kernels, enqueue, host_kernels, import_time, products
@@ -44,11 +44,31 @@ RATIOS: dict[str, dict[str, float]] = {
         "small GPT": 1.0,
         "ResNet-18, 8 x 3 x 224 x 224": 0.95,
     },
+    "benchmarks.compiled": {"U-Net": 1.0, "LSTM": 1.0},
 }
+# Modules of training steps; those of the second one run in eager mode here.
+STEPS = ("benchmarks.training_steps", "benchmarks.compiled")
+EAGER = {"BENCHMARK_HOW": "eager"}
 
 
-# Training steps on `ocl`: what they may take of CPU's time, by placement.
-OCL_TARGETS = {"auto": 1.0, "device": 2.5}
+def _compare(
+    names: Iterable[str], device: str, placement: str, rounds: int, module: str
+) -> list[Ratio]:
+    """Eager work on a device against CPU."""
+    settings = {
+        "OUTBOARD_DRIVER": device,
+        "OUTBOARD_PLACEMENT": placement,
+        "OUTBOARD_FALLBACK_COPIED": "allow",
+        **EAGER,
+    }
+    return compare(
+        names, device=device, rounds=rounds, module=module, environment=settings,
+        reference_environment=EAGER,
+    )  # fmt: skip
+
+
+# What training steps on `ocl` by device kernels may take of CPU's time.
+OCL_BY_DEVICE = 2.5
 OCL_MODELS = ("MLP", "small GPT", "ResNet-18, 8 x 3 x 64 x 64")
 
 
@@ -57,30 +77,22 @@ def ratios(rounds: int) -> Iterator[Measurement]:
         works = importlib.import_module(module).WORKS
         missing = set(targets) - set(works)
         assert not missing, f"{module} does not measure {missing}"
-        settings = {"OUTBOARD_DRIVER": DEVICE}
-        results: list[Ratio] = compare(
-            targets, device=DEVICE, rounds=rounds, module=module, environment=settings
-        )
-        upper_end = TRAINING_UPPER_END if module == "benchmarks.training_steps" else None
+        results = _compare(targets, DEVICE, "auto", rounds, module)
+        upper_end = TRAINING_UPPER_END if module in STEPS else None
         for r in results:
             yield Measurement(r.name, targets[r.name], r.ratio, r.low, r.high, upper_end=upper_end)
 
 
 def ocl(rounds: int) -> Iterator[Measurement]:
     """Training steps on the driver `ocl`, by the default placement and by device kernels."""
-    module = "benchmarks.training_steps"
-    for where, target in OCL_TARGETS.items():
-        settings = {
-            "OUTBOARD_DRIVER": "ocl",
-            "OUTBOARD_PLACEMENT": where,
-            "OUTBOARD_FALLBACK_COPIED": "allow",
-        }
-        upper_end = TRAINING_UPPER_END if where == "auto" else None
-        names = OCL_MODELS
-        results = compare(names, device="ocl", rounds=rounds, module=module, environment=settings)
-        for r in results:
-            name = f"{r.name}, ocl, placement {where}"
-            yield Measurement(name, target, r.ratio, r.low, r.high, upper_end=upper_end)
+    for module in STEPS:
+        targets = RATIOS[module]
+        for r in _compare(targets, "ocl", "auto", rounds, module):
+            name = f"{r.name}, ocl, placement auto"
+            yield Measurement(name, 1.0, r.ratio, r.low, r.high, upper_end=TRAINING_UPPER_END)
+    for r in _compare(OCL_MODELS, "ocl", "device", rounds, STEPS[0]):
+        name = f"{r.name}, ocl, placement device"
+        yield Measurement(name, OCL_BY_DEVICE, r.ratio, r.low, r.high)
 
 
 # Single operators by device kernels: the median of each family, and of products.

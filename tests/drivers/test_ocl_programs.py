@@ -138,6 +138,31 @@ def test_addresses_that_are_no_memory(tmp_path: Path, memory: str) -> None:
             driver.launch(queue, kernel, [64], [64], wrong)
 
 
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_kernel_forgets_memory_that_was_released(tmp_path: Path, first: int) -> None:
+    """The operating system gives an address again sooner than OpenCL a buffer."""
+    driver = open_driver(tmp_path, ocl, **OCL, OUTBOARD_OCL_MEMORY="handles")
+    queue, page = driver.queue_create(0), 4096
+    program = driver.program_build(0, source_for(driver, KERNELS))
+    kernel = driver.kernel_create(program, "increment")
+    for _ in range(8):
+        before = [driver.allocate(0, page) for _ in range(4)]
+        driver.fill(queue, before[first], bytes(4), 256)
+        driver.launch(queue, kernel, [64], [64], before[first])
+        assert read_ints(driver, queue, before[first], 64) == [1] * 64
+        for address in before:
+            driver.deallocate(0, address)
+        after = [driver.allocate(0, page) for _ in range(4)]
+        for address in after:
+            driver.fill(queue, address, bytes(4), 256)
+        for number, address in enumerate(after, 1):
+            driver.launch(queue, kernel, [64], [64], address)
+            found = [read_ints(driver, queue, other, 64) for other in after]
+            assert found == [[1] * 64] * number + [[0] * 64] * (4 - number)
+        for address in after:
+            driver.deallocate(0, address)
+
+
 WITHOUT_LINKER = """
 import os
 

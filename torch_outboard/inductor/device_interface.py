@@ -39,13 +39,8 @@ class OutboardInterface(DeviceInterface):
     class Worker:
         """Runs in processes that compile; they ask the parent's device."""
 
-        @staticmethod
-        def set_device(device: int) -> None:
-            device_module.set_device(device)
-
-        @staticmethod
-        def current_device() -> int:
-            return _C.current_device()
+        set_device = staticmethod(device_module.set_device)
+        current_device = staticmethod(device_module.current_device)
 
         @staticmethod
         def get_device_properties(device: Any = None) -> Any:

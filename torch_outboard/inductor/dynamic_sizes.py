@@ -98,14 +98,13 @@ def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
 def _as_in_split_graphs(context: Any) -> Iterator[None]:
     """Within a step of Inductor, the strides that are reported are all that depends on this."""
     before = getattr(context, "fakify_first_call", True)
-    if before:
-        yield
-        return
-    context.fakify_first_call = True
+    if not before:
+        context.fakify_first_call = True
     try:
         yield
     finally:
-        context.fakify_first_call = False
+        if not before:
+            context.fakify_first_call = False
 
 
 def ranges_by_place(

@@ -27,7 +27,6 @@ from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
 from torch_outboard.inductor.device_operators import draws, on_device, runs_on_device
-from torch_outboard.inductor.passes.random_numbers import call_host_functions, has_host_values
 from torch_outboard.inductor.target import placement_of_graphs
 from torch_outboard.state import state
 
@@ -95,7 +94,7 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
         typed = all(value.dtype in DTYPE_TO_CPP for value in tensors)
-        if len(devices) > 1 or not typed or not _suits_with_calls(graph):
+        if len(devices) > 1 or not typed or not _suits_within(graph, calls=True):
             return EagerGraph(graph)
         index = devices.pop().index or 0
         cpu_results = _results_of_cpu(graph)
@@ -134,26 +133,20 @@ def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     if _results_of_cpu(graph):
         return False
     return all(
-        _node_suits(graph, node, calls=False) or _can_draw(node) for node in graph.graph.nodes
+        _node_suits(graph, node, calls=False) or _can_draw(node.target)
+        for node in graph.graph.nodes
     )
 
 
-def _can_draw(node: torch.fx.Node) -> bool:
-    """Whether a node draws by what code for the CPU has a function, or a call, for."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return False
-    if target.namespace == "outboard_compiled":
-        return has_host_values(node)
-    return draws(target) and runs_on_device(target)
-
-
-def _suits_with_calls(graph: torch.fx.GraphModule) -> bool:
-    """The same where code for the CPU may call the device in between."""
-    return _suits_within(graph, calls=True)
+def _can_draw(target: Any) -> bool:
+    """Whether an operator draws by what code for the CPU has a function, or a call, for."""
+    return isinstance(target, torch._ops.OpOverload) and (
+        target.namespace == "outboard_compiled" or (draws(target) and runs_on_device(target))
+    )
 
 
 def _suits_within(graph: torch.fx.GraphModule, calls: bool) -> bool:
+    """The same, where code for the CPU may call the device in between if `calls`."""
     return all(_node_suits(graph, node, calls) for node in graph.graph.nodes)
 
 
@@ -223,7 +216,6 @@ def _results_of_cpu(graph: torch.fx.GraphModule) -> list[int]:
 
 def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
     """The same graph for the CPU; Inductor works out the shapes of it again."""
-    call_host_functions(graph.graph)
     for node in graph.graph.nodes:
         _move_call(node, index)
         if "val" in node.meta:

@@ -31,7 +31,7 @@ from torch_outboard.inductor.opencl.value_types import (
     mask_type,
     value_type,
 )
-from torch_outboard.ops.functions.table import scalar_only
+from torch_outboard.ops.functions.table import functions, scalar_only
 
 _INT32 = torch.iinfo(torch.int32)
 
@@ -436,85 +436,11 @@ def _choose(condition: Any, a: Any, b: Any, dtype: torch.dtype) -> str:
     return f"({mask_for(mask, dtype, vector)} ? {yes} : {no})"
 
 
-# Functions that PyTorch has for floating-point values.
-_ELEMENTARY = [
-    "exp",
-    "exp2",
-    "expm1",
-    "sqrt",
-    "cos",
-    "sin",
-    "lgamma",
-    "erf",
-    "cosh",
-    "sinh",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan2",
-    "atan",
-    "atanh",
-    "copysign",
-    "erfc",
-    "erfinv",
-    "hypot",
-    "log10",
-    "log2",
-    "nextafter",
-    "rsqrt",
-    "log1p",
-    "tan",
-    "tanh",
-    "sigmoid",
-    "log",
-    "digamma",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "ndtri",
-    "zeta",
-    "igamma",
-    "igammac",
-    "bessel_j0",
-    "bessel_j1",
-    "bessel_y0",
-    "bessel_y1",
-    "modified_bessel_i0",
-    "modified_bessel_i1",
-    "modified_bessel_k0",
-    "modified_bessel_k1",
-    "scaled_modified_bessel_k0",
-    "scaled_modified_bessel_k1",
-    "spherical_bessel_j0",
-    "airy_ai",
-    "erfcx",
-    "log_ndtr",
-    "ndtr",
-    "polygamma",
-    "chebyshev_polynomial_t",
-    "chebyshev_polynomial_u",
-    "chebyshev_polynomial_v",
-    "chebyshev_polynomial_w",
-    "legendre_polynomial_p",
-    "shifted_chebyshev_polynomial_t",
-    "shifted_chebyshev_polynomial_u",
-    "shifted_chebyshev_polynomial_v",
-    "shifted_chebyshev_polynomial_w",
-    "hermite_polynomial_h",
-    "hermite_polynomial_he",
-    "laguerre_polynomial_l",
-]
-
-
 def _add_functions() -> None:
-    """Adds a method for each function of the table that Inductor has an operation for."""
-    from torch_outboard.ops.functions.table import functions
-
-    known = functions()
-    for name in _ELEMENTARY:
-        if name in known and known[name].real is not None:
+    """Adds the operations of Inductor that are functions of the table on floating-point values."""
+    for name, function in functions().items():
+        known = name in vars(OpenCLOverrides) or not hasattr(OpOverrides, name)
+        if function.real is not None and not known:
             setattr(OpenCLOverrides, name, staticmethod(_function(name, floating=True)))
 
 

@@ -10,12 +10,21 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from torch_outboard.state import state
+
+
+def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Puts what `make` makes of a function of PyTorch in its place, once."""
+    original = getattr(owner, name)
+    if not hasattr(original, "outboard"):
+        changed = functools.wraps(original)(make(original))
+        changed.outboard = True
+        setattr(owner, name, changed)
 
 
 def be_a_gpu() -> None:
@@ -88,19 +97,16 @@ def need_no_triton() -> None:
     """
     from torch._inductor import scheduler
 
-    original = scheduler.has_triton
-    if getattr(original, "outboard", False):
-        return
+    def make(original: Any) -> Any:
+        def has_triton(**options: Any) -> bool:
+            from torch._inductor.virtualized import V
 
-    @functools.wraps(original)
-    def has_triton(**options: Any) -> bool:
-        from torch._inductor.virtualized import V
+            device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
+            return original(**options) or device == state.name or state.name in V.graph.device_types
 
-        device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
-        return original(**options) or device == state.name or state.name in V.graph.device_types
+        return has_triton
 
-    has_triton.outboard = True
-    scheduler.has_triton = has_triton
+    _replace(scheduler, "has_triton", make)
 
 
 # Settings of Inductor that have no value of their own for a device.
@@ -129,17 +135,14 @@ def want_no_templates_of_triton() -> None:
     """
     from torch._inductor import utils
 
-    original = utils.is_big_gpu
-    if hasattr(original, "outboard"):
-        return
+    def make(original: Any) -> Any:
+        def is_big_gpu(index_or_device: Any = 0) -> bool:
+            kind = getattr(index_or_device, "type", utils.get_gpu_type())
+            return kind != state.name and original(index_or_device)
 
-    def is_big_gpu(index_or_device: Any = 0) -> bool:
-        if getattr(index_or_device, "type", utils.get_gpu_type()) == state.name:
-            return False
-        return original(index_or_device)
+        return is_big_gpu
 
-    is_big_gpu.outboard = True
-    utils.is_big_gpu = is_big_gpu
+    _replace(utils, "is_big_gpu", make)
 
 
 def set_options_of_graphs() -> None:
@@ -188,22 +191,12 @@ def set_options_of_graphs() -> None:
         patches = dict(config_patches or {})
         if V.aot_compilation:
             ahead_of_time.check_memory(devices)
-            compile_step = ahead_of_time.compiling_packages
-            return original(
-                model_,
-                example_inputs_,
-                *arguments,
-                **_for_host(module, compile_step, patches, rest),
-            )
+            rest = _for_host(module, ahead_of_time.compiling_packages, patches, rest)
+            return original(model_, example_inputs_, *arguments, **rest)
         placements = set(map(placement_of_graphs, devices))
         if placements == {"host"}:
-            compile_step = host_code.compiling_for_host
-            return original(
-                model_,
-                example_inputs_,
-                *arguments,
-                **_for_host(module, compile_step, patches, rest),
-            )
+            rest = _for_host(module, host_code.compiling_for_host, patches, rest)
+            return original(model_, example_inputs_, *arguments, **rest)
         if placements != {"device"}:
             return aot_eager(model_, example_inputs_)
         for device in devices:
@@ -322,15 +315,12 @@ def know_layouts_of_convolutions() -> None:
     from torch._subclasses import fake_impls
 
     aten = torch.ops.aten
-    for operator in (
-        aten.convolution.default,
-        aten._convolution.default,
-        aten.convolution_backward.default,
-    ):
-        original = fake_impls.op_implementations_dict.get(operator)
+    known = fake_impls.op_implementations_dict
+    for operator in (aten.convolution, aten._convolution, aten.convolution_backward):
+        original = known.get(operator.default)
         # Before 2.13 nothing is predicted of `_convolution`.
         if original is not None and not hasattr(original, "__wrapped__"):
-            fake_impls.op_implementations_dict[operator] = _with_layout(original)
+            known[operator.default] = _with_layout(original)
 
 
 def _with_layout(original: Any) -> Any:
@@ -371,20 +361,18 @@ def count_places_in_logical_order() -> None:
     """
     from torch._inductor import ir, lowering
 
-    original = lowering._make_reduction_inner
-    if hasattr(original, "__wrapped__"):
-        return
+    def make(original: Any) -> Any:
+        def make_reduction_inner(x: Any, *arguments: Any, **rest: Any) -> Any:
+            described = original(x, *arguments, **rest)
+            sizes, kind = described["reduction_ranges"], rest.get("reduction_type")
+            ours = ir.get_device_type(x) == state.name and kind in ("argmax", "argmin")
+            if ours and len(sizes) > 1:
+                described["inner_fn"] = _with_place(described["inner_fn"], sizes)
+            return described
 
-    @functools.wraps(original)
-    def make_reduction_inner(x: Any, *arguments: Any, **rest: Any) -> Any:
-        described = original(x, *arguments, **rest)
-        sizes = described["reduction_ranges"]
-        kind = rest.get("reduction_type") or ""
-        if ir.get_device_type(x) == state.name and kind in ("argmax", "argmin") and len(sizes) > 1:
-            described["inner_fn"] = _with_place(described["inner_fn"], sizes)
-        return described
+        return make_reduction_inner
 
-    lowering._make_reduction_inner = make_reduction_inner
+    _replace(lowering, "_make_reduction_inner", make)
 
 
 def _with_place(inner: Any, sizes: Any) -> Any:

@@ -113,24 +113,18 @@ def _copy(
     graph: torch.fx.Graph, node: torch.fx.Node, traced: torch.fx.GraphModule, given: list[Any]
 ) -> list[Any]:
     """Copies the nodes of a traced function; returns what it returns."""
-    known: dict[torch.fx.Node, Any] = {}
-    inputs = iter(given)
-    for one in traced.graph.nodes:
-        if one.op == "placeholder":
-            known[one] = next(inputs)
-            continue
-        if one.op == "output":
-            return list(torch.fx.map_arg(one.args[0], lambda x: known[x]))
-        copied = graph.node_copy(one, lambda x: known[x])
-        if one.op == "get_attr":
-            name = f"_{node.name}_{str(one.target).replace('.', '_')}"
-            setattr(graph.owning_module, name, operator.attrgetter(str(one.target))(traced))
-            copied.target = name
+    for one in traced.graph.find_nodes(op="get_attr"):
+        value = operator.attrgetter(str(one.target))(traced)
+        one.target = f"_{node.name}_{str(one.target).replace('.', '_')}"
+        setattr(graph.owning_module, one.target, value)
+    inputs = traced.graph.find_nodes(op="placeholder")
+    copies = dict(zip(inputs, given, strict=True))
+    results: Any = graph.graph_copy(traced.graph, copies)
+    for one in copies.keys() - set(inputs):
         for key in ("stack_trace", "partitioner_tag", "nn_module_stack"):
             if key in node.meta:
-                copied.meta[key] = node.meta[key]
-        known[one] = copied
-    raise AssertionError("a traced function has an output")
+                copies[one].meta[key] = node.meta[key]
+    return list(results)
 
 
 def _replace(graph: torch.fx.Graph, node: torch.fx.Node, result: Any) -> None:

@@ -59,7 +59,9 @@ def add_call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **na
     """A call where the graph inserts nodes, that is part of what becomes of the node `at`."""
     node = graph.call_function(target, arguments, named)
     values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
-    with at.meta["val"].fake_mode:
+    mode = torch._guards.detect_fake_mode(at.meta["val"])
+    assert mode is not None
+    with mode:
         node.meta = {**at.meta, "val": target(*values, **named)}
     node.meta.pop("tensor_meta", None)
     return node

@@ -22,13 +22,12 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.fx_passes import post_grad
 from torch._inductor.ir import FlexibleLayout, Pointwise
 from torch._inductor.lowering import make_fallback, register_lowering
-from torch._inductor.virtualized import V, ops
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._inductor.virtualized import ops
 from torch.utils._ordered_set import OrderedSet
 
 from torch_outboard import _C
 from torch_outboard.inductor import device_operators
-from torch_outboard.inductor.passes.common import hash_of_sources
+from torch_outboard.inductor.passes.common import add_call, hash_of_sources
 from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
 
@@ -56,18 +55,11 @@ def _fake_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     return torch.empty((count, 2), dtype=torch.int64, device=device)
 
 
-def _fake_words(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.int64, device=states.device)
+def _fake_values(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
+    def fake(size: Sequence[int], states: torch.Tensor, *draw: int) -> torch.Tensor:
+        return torch.empty(size, dtype=dtype, device=states.device)
 
-
-def _fake_below(
-    size: Sequence[int], states: torch.Tensor, draw: int, threshold: int
-) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.bool, device=states.device)
-
-
-def _fake_uniform(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.float32, device=states.device)
+    return fake
 
 
 def define() -> None:
@@ -85,13 +77,14 @@ def define() -> None:
     library = torch.ops.outboard_compiled
     for name, fake in (
         ("philox_host_states", lambda count, index, run: torch.empty(count, 2, dtype=torch.int64)),
-        ("philox_below", _fake_below),
-        ("philox_uniform", _fake_uniform),
+        ("philox_below", _fake_values(torch.bool)),
+        ("philox_uniform", _fake_values(torch.float32)),
     ):
         torch.library.register_fake(f"outboard_compiled::{name}", fake, lib=_LIBRARY)
         make_fallback(getattr(library, name).default, warn=False)
     torch.library.register_fake("outboard_compiled::philox_states", _fake_states, lib=_LIBRARY)
-    torch.library.register_fake("outboard_compiled::philox_words", _fake_words, lib=_LIBRARY)
+    fake_words = _fake_values(torch.int64)
+    torch.library.register_fake("outboard_compiled::philox_words", fake_words, lib=_LIBRARY)
     make_fallback(library.philox_states.default, warn=False)
     register_lowering(library.philox_words.default, type_promotion_kind=None)(_lower_words)
     device_operators.define(_LIBRARY)
@@ -245,55 +238,6 @@ class HostValues(Words):
         return self._draw(torch.ops.outboard_compiled.philox_uniform.default)
 
 
-def has_host_values(node: torch.fx.Node) -> bool:
-    """Whether `call_host_functions` takes a node: states, or words that become values at once."""
-    library = torch.ops.outboard_compiled
-    if node.target is library.philox_words.default:
-        return all(_host_value(user) is not None for user in node.users)
-    return node.target is library.philox_states.default
-
-
-def call_host_functions(graph: torch.fx.Graph) -> None:
-    """Rewrites what kernels would compute in place, for code for the CPU."""
-    words = torch.ops.outboard_compiled.philox_words.default
-    for node in graph.find_nodes(op="call_function", target=words):
-        for user in list(node.users):
-            found = _host_value(user)
-            assert found is not None
-            chain, op, rest = found
-            with graph.inserting_before(chain[-1]):
-                value = graph.call_function(op, (*node.args, *rest))
-            value.meta.update(chain[-1].meta)
-            chain[-1].replace_all_uses_with(value)
-            for step in reversed(chain):
-                graph.erase_node(step)
-        graph.erase_node(node)
-
-
-def _host_value(
-    user: torch.fx.Node,
-) -> tuple[list[torch.fx.Node], torch._ops.OpOverload, list[Any]] | None:
-    """What `Words` wrote for a value, the function of the host for it, and its last arguments."""
-    library = torch.ops.outboard_compiled
-    if user.target is aten.lt.Scalar and isinstance(user.args[1], int):
-        return [user], library.philox_below.default, [user.args[1]]
-    chain = [user]
-    convert = torch.ops.prims.convert_element_type.default
-    for target, last in (
-        (aten.__rshift__.Scalar, 8),
-        (convert, torch.float32),
-        (aten.mul.Tensor, _UNIT),
-    ):
-        step = chain[-1]
-        if step.target is not target or step.args[1] != last:
-            return None
-        if target is not aten.mul.Tensor:
-            if len(step.users) != 1:
-                return None
-            chain.append(next(iter(step.users)))
-    return chain, library.philox_uniform.default, []
-
-
 def _dropout(graph: Any, node: Any, values: Words) -> None:
     x, p, _ = node.args
     mask = values.below(1 - p)
@@ -321,17 +265,9 @@ def _replace(graph: Any, node: Any, by: Any, dtype: torch.dtype | None) -> None:
 
 
 def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.fx.Node:
-    """A call of `op` with the metadata that later passes read."""
-    node = graph.call_function(op, arguments)
-    for name in ("stack_trace", "partitioner_tag", "nn_module_stack", "original_aten"):
-        if name in like.meta:
-            node.meta[name] = like.meta[name]
-    values = torch.fx.map_arg(arguments, lambda argument: argument.meta["val"])
-    mode = V.fake_mode
-    if not isinstance(mode, FakeTensorMode):
-        mode = torch._guards.detect_fake_mode(like.meta["val"])
-    with mode:
-        node.meta["val"] = op(*values)
+    """A call for `like` of which activation checkpointing has not said what to do."""
+    node = add_call(graph, like, op, *arguments)
+    node.meta.pop("recompute", None)
     return node
 
 
