@@ -2,7 +2,7 @@
 
 Three kinds of shared objects come out of one `pip install`:
 
-* `torch_outboard/lib/libtorch_outboard.so`: runtime and operators. Makers link against it.
+* `torch_outboard/lib/libtorch_outboard.so`: runtime and operators. Extensions link against it.
 * `torch_outboard/_C.*.so`: the Python binding, thin.
 * `torch_outboard/drivers/<name>/libob_<name>.so`: drivers, C or C++ without PyTorch's headers.
 

@@ -95,7 +95,7 @@ def kernels_run_on(driver: str) -> bool:
 
 
 def compile_library(source: Path, output: Path) -> None:
-    """Compiles a maker's C++ file against the installed package, as its documentation says."""
+    """Compiles a vendor's C++ file against the installed package, as its documentation says."""
     import torch
     from torch.utils import cpp_extension
 

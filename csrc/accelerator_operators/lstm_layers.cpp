@@ -26,7 +26,7 @@
 
 #include "dispatch/call_routed.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/makers/yielding_library.h"
+#include "dispatch/external/yielding_library.h"
 #include "dispatch/router.h"
 #include "dispatch/placement.h"
 #include "runtime/programs/program.h"

@@ -13,8 +13,8 @@ namespace outboard {
 inline constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastPrivateUse1;
 
 // Registers PyTorch's lists for the device, and that all other operators run with the dtypes they
-// are given; once. Not before autocast is asked for: a maker's extension may register policies of
-// its own, and the second who registers for all operators is refused by PyTorch. What a maker
+// are given; once. Not before autocast is asked for: a vendor's extension may register policies of
+// its own, and the second who registers for all operators is refused by PyTorch. What a vendor
 // registered is kept.
 OUTBOARD_API void register_autocast();
 

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "autograd/generated_autograd.h"
-#include "dispatch/makers/yielding_library.h"
+#include "dispatch/external/yielding_library.h"
 
 namespace outboard {
 namespace {

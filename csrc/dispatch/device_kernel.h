@@ -33,7 +33,7 @@ class OUTBOARD_API DeviceKernel {
   virtual const char* family() const noexcept = 0;
 
   // Whether it needs no compiled code but a function of the driver's library. Such a kernel runs
-  // wherever the driver has the function, as makers' kernels do, whatever the placement of the
+  // wherever the driver has the function, as vendors' kernels do, whatever the placement of the
   // device.
   virtual bool calls_library() const noexcept { return false; }
 };

@@ -14,9 +14,9 @@
 
 #include "accelerator_operators/integer_histograms.h"
 #include "accelerator_operators/lstm_layers.h"
-#include "dispatch/makers/raw_kernels.h"
-#include "dispatch/makers/stub_slots.h"
-#include "dispatch/makers/yielding_library.h"
+#include "dispatch/external/raw_kernels.h"
+#include "dispatch/external/stub_slots.h"
+#include "dispatch/external/yielding_library.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
 #include "tensors/layouts/layouts.h"
@@ -70,7 +70,7 @@ struct Registrations {
   // Registrations live as long as the process: a destructor would take operators away while
   // tensors still exist.
   std::vector<torch::Library*> libraries;
-  std::unique_ptr<torch::Library> fallback;  // goes while a maker's may come
+  std::unique_ptr<torch::Library> fallback;  // goes while a vendor's may come
   std::vector<c10::DispatchKey> layout_fallbacks;
   int fallback_leaves = 0;
   bool started = false;
@@ -96,7 +96,7 @@ torch::Library& library(const std::string& name_space, c10::DispatchKey key = kK
 }
 
 // PyTorch warns once in a process that a kernel takes another's place. Here that is how things are
-// meant: by a maker's registration for an operator of the kit, and by the router in front of it.
+// meant: by a vendor's registration for an operator of the kit, and by the router in front of it.
 class NoWarnings final : c10::WarningHandler {
  public:
   NoWarnings() : guard_(this) {}
@@ -311,7 +311,7 @@ void register_operators() {
     if (row->make_direct == nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
     TORCH_INTERNAL_ASSERT(direct.insert(name).second, name, " has two kernels");
-    // A maker's library that was loaded before may have brought the router for it.
+    // A vendor's library that was loaded before may have brought the router for it.
     if (all.names.insert(name).second) kernels.impl(row->name, row->make_direct());
   }
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {

@@ -3,7 +3,7 @@
 
 #include <torch/library.h>
 
-#include "dispatch/makers/yielding_library.h"
+#include "dispatch/external/yielding_library.h"
 
 namespace outboard {
 

@@ -10,10 +10,10 @@
 
 #include "dispatch/borrowed_arguments.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/makers/decline.h"
-#include "dispatch/makers/following_forms.h"
-#include "dispatch/makers/raw_kernels.h"
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/decline.h"
+#include "dispatch/external/following_forms.h"
+#include "dispatch/external/raw_kernels.h"
+#include "dispatch/external/stub_slots.h"
 #include "cpu_kernels/call/boxed_cpu_call.h"
 #include "dispatch/report.h"
 #include "dispatch/placement.h"
@@ -234,7 +234,7 @@ bool call_unless_declined(torch::jit::Stack* stack, size_t arguments, const Call
   return false;
 }
 
-// Whether a kernel of a maker or a user took the call.
+// Whether a kernel of a vendor or a user took the call.
 bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& kernel,
                         const Subject& subject, const c10::OperatorHandle& op,
                         c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -349,7 +349,7 @@ std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel k
 
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
   auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
-  if (shared->source >= Source::kMaker) {
+  if (shared->source >= Source::kVendor) {
     shared->uses = std::make_shared<KernelUses>();
     if (!shared->follows) add_followers(entry, *shared);
   }
@@ -382,14 +382,14 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   const Subject subject = subject_of(op.schema(), *stack);
   const Placement host_placement =
       shares_host_memory(subject.device) ? Placement::kHost : Placement::kCopied;
-  // A stub's kernel has the rank of a maker's, behind those that were brought for the operator.
+  // A stub's kernel has the rank of a vendor's, behind those that were brought for the operator.
   bool stubs_asked = keys.has_any(kOtherLayoutKeys);
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
       // The kit's kernels know dense tensors alone.
       if (kernel->source == Source::kKit && keys.has_any(kOtherLayoutKeys)) continue;
-      if (kernel->source < Source::kMaker && !std::exchange(stubs_asked, true) &&
+      if (kernel->source < Source::kVendor && !std::exchange(stubs_asked, true) &&
           run_stub_kernel(entry, subject, op, stack, borrowed)) {
         return;
       }

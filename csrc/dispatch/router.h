@@ -2,8 +2,8 @@
 //
 // Every dense overload is registered with PyTorch's dispatcher once, either as a boxed functor that
 // asks the router, or as a typed kernel that asks `runs_plainly` first. Kernels of the kit, of
-// makers and of users are rows in an entry; the dispatcher never hears of them. What others
-// registered with the dispatcher themselves becomes a row, too (makers/raw_kernels.h).
+// vendors and of users are rows in an entry; the dispatcher never hears of them. What others
+// registered with the dispatcher themselves becomes a row, too (external/raw_kernels.h).
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -25,8 +25,8 @@
 namespace outboard {
 
 // Who brought a kernel; a larger one wins, and among equals the later one. A call of the driver's
-// library stands below the kernels that its maker wrote for an operator.
-enum class Source : uint8_t { kKit = 0, kLibrary = 1, kMaker = 2, kUser = 3 };
+// library stands below the kernels that its vendor wrote for an operator.
+enum class Source : uint8_t { kKit = 0, kLibrary = 1, kVendor = 2, kUser = 3 };
 
 constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
 
@@ -50,12 +50,12 @@ struct RoutedKernel {
   c10::DeviceIndex device = -1;              // -1: every device
   uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
   bool separate_memory_only = false;  // not on devices that share memory with the host
-  // Of those that makers and users brought: the kit's stay. They may decline a call by throwing
-  // (makers/decline.h).
+  // Of those that vendors and users brought: the kit's stay. They may decline a call by throwing
+  // (external/decline.h).
   std::shared_ptr<KernelUses> uses;
   std::string origin;    // of those: where they were registered, "file:line" or a library's path
   bool raw = false;      // registered with PyTorch's dispatcher
-  bool follows = false;  // made of the kernel of the out= form (makers/following_forms.h)
+  bool follows = false;  // made of the kernel of the out= form (external/following_forms.h)
   // The kernels that were made of this one, which go with it.
   std::vector<std::pair<Operator*, std::shared_ptr<RoutedKernel>>> followers;
 };
@@ -83,7 +83,7 @@ struct Operator {
   // How to bring the arguments to the host (cpu_kernels/call/boxed_cpu_call.h), made at the first
   // use.
   std::atomic<const CpuPlan*> cpu_plan{nullptr};
-  // The stubs behind PyTorch's implementation (makers/stub_slots.h); null if there are none.
+  // The stubs behind PyTorch's implementation (external/stub_slots.h); null if there are none.
   std::atomic<const StubUses*> stubs{nullptr};
 };
 
@@ -126,7 +126,7 @@ OUTBOARD_API void register_operators();
 // device, and looks for their kernels. Doing it twice does nothing.
 OUTBOARD_API void finish_registrations();
 // Gives the place of the fallback for all operators away, and takes it again if it is free: for a
-// maker's that comes after the first use. Pairs nest. Meanwhile PyTorch refuses operators of other
+// vendor's that comes after the first use. Pairs nest. Meanwhile PyTorch refuses operators of other
 // libraries that have no kernel for the device.
 OUTBOARD_API void leave_fallback();
 OUTBOARD_API void return_fallback();
@@ -179,7 +179,7 @@ struct KernelRowRegistrar {
 
 // A kernel over device tensors that replaces the generic CPU fallback of one operator (because the
 // CPU kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
-// reports and makers' kernels apply.
+// reports and vendors' kernels apply.
 #define OUTBOARD_ROUTED(op_name, function)                                    \
   OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction { \
     return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));  \

@@ -67,7 +67,7 @@ struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
   }
 
   bool enabled() const override { return true; }
-  // Named ranges are for tools that the makers of GPUs bring.
+  // Named ranges are for tools that the vendors of GPUs bring.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

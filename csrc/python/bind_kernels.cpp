@@ -4,8 +4,8 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "device_kernels/kernel_types.h"
-#include "dispatch/makers/decline.h"
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/decline.h"
+#include "dispatch/external/stub_slots.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/functions/python_function.h"

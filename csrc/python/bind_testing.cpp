@@ -13,7 +13,7 @@
 
 #include "device_kernels/expressions/expression.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/stub_slots.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/memory/caching/caching_allocator.h"

@@ -32,7 +32,7 @@ void bind_storage(pybind11::module_& m);      // sharing storages with CPU, othe
 void bind_testing(pybind11::module_& m);      // _C.testing
 
 // Names of Source (dispatch/router.h) and of Placement, in their order.
-inline constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
+inline constexpr const char* kSourceNames[] = {"kit", "library", "vendor", "user"};
 inline constexpr const char* kPlacementNames[] = {"device", "host", "copied"};
 
 // The value of an enum by its name; ValueError for another name, with the known ones.

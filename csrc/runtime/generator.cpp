@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/driver/device.h"
-#include "runtime/maker_generator.h"
+#include "runtime/vendor_generator.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -23,32 +23,32 @@ std::mutex& defaults_mutex() {
   return *mutex;
 }
 struct Defaults {
-  bool of_maker;
+  bool of_vendor;
   std::vector<at::Generator> generators;
 };
 
 uint64_t g_default_seed = c10::default_rng_seed_val;  // under defaults_mutex
 std::atomic<Defaults*> g_defaults{nullptr};
 
-// A maker may register a class of generators after the first use: then there are new default
+// A vendor may register a class of generators after the first use: then there are new default
 // generators, which start from the last seed. The old ones stay, since somebody may hold them.
-const Defaults* current_defaults(bool of_maker) {
+const Defaults* current_defaults(bool of_vendor) {
   const auto* defaults = g_defaults.load(std::memory_order_acquire);
-  return defaults != nullptr && defaults->of_maker == of_maker ? defaults : nullptr;
+  return defaults != nullptr && defaults->of_vendor == of_vendor ? defaults : nullptr;
 }
 
 const std::vector<at::Generator>& default_generators() {
-  const bool of_maker = has_maker_generator();
-  if (const auto* defaults = current_defaults(of_maker)) return defaults->generators;
+  const bool of_vendor = has_vendor_generator();
+  if (const auto* defaults = current_defaults(of_vendor)) return defaults->generators;
   const c10::DeviceIndex count = device_count_or_throw();
-  // Made outside the lock, since a maker's function may ask for anything.
+  // Made outside the lock, since a vendor's function may ask for anything.
   auto made = std::make_unique<Defaults>();
-  made->of_maker = of_maker;
+  made->of_vendor = of_vendor;
   for (c10::DeviceIndex device = 0; device < count; ++device) {
     made->generators.push_back(make_generator(device));
   }
   std::lock_guard<std::mutex> lock(defaults_mutex());
-  if (const auto* defaults = current_defaults(of_maker)) return defaults->generators;
+  if (const auto* defaults = current_defaults(of_vendor)) return defaults->generators;
   for (at::Generator& generator : made->generators) {
     std::lock_guard<std::mutex> generator_lock(generator.mutex());
     generator.set_current_seed(g_default_seed);
@@ -135,7 +135,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 at::Generator make_generator(c10::DeviceIndex device) {
   if (device == -1) device = current_device();
   check_device_index(device);
-  if (has_maker_generator()) return make_maker_generator(device);
+  if (has_vendor_generator()) return make_vendor_generator(device);
   return at::make_generator<GeneratorImpl>(device);
 }
 
@@ -156,7 +156,7 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
   c10::GeneratorImpl* impl = chosen.unsafeGetGeneratorImpl();
   std::lock_guard<std::mutex> lock(impl->mutex_);
   auto* ours = dynamic_cast<GeneratorImpl*>(impl);
-  return ours != nullptr ? ours->reserve(draws) : reserve_from_maker(*impl, draws);
+  return ours != nullptr ? ours->reserve(draws) : reserve_from_vendor(*impl, draws);
 }
 
 }  // namespace outboard

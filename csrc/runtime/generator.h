@@ -45,13 +45,13 @@ class OUTBOARD_API GeneratorImpl final : public c10::GeneratorImpl {
 };
 
 // Seeds the default generators of all devices. Before the device is first used this only stores the
-// seed, for generators made later. Default and new generators are of the class that a maker
-// registered with PyTorch, if there is one (runtime/maker_generator.h).
+// seed, for generators made later. Default and new generators are of the class that a vendor
+// registered with PyTorch, if there is one (runtime/vendor_generator.h).
 OUTBOARD_API void seed_default_generators(uint64_t seed);
 OUTBOARD_API const at::Generator& default_generator(c10::DeviceIndex device = -1);
 OUTBOARD_API at::Generator make_generator(c10::DeviceIndex device = -1);
 // `generator` if given (raises unless it is on `device`), else the default one; locks it and
-// reserves. Raises NotImplementedError where a maker's class has nothing to reserve, and while the
+// reserves. Raises NotImplementedError where a vendor's class has nothing to reserve, and while the
 // current stream is captured.
 OUTBOARD_API PhiloxState reserve_philox(const std::optional<at::Generator>& generator,
                                         c10::DeviceIndex device, uint64_t draws);

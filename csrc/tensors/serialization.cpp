@@ -26,7 +26,7 @@ struct Metadata final : public c10::BackendMeta {
 
 using Pair = std::pair<SaveMetadata, LoadMetadata>;
 
-// Added by makers. A list that was read is never changed, only replaced.
+// Added by vendors. A list that was read is never changed, only replaced.
 struct Added {
   std::mutex mutex;
   std::shared_ptr<const std::vector<Pair>> pairs = std::make_shared<const std::vector<Pair>>();
@@ -62,7 +62,7 @@ void load(const at::Tensor& tensor, SavedMetadata& saved) {
     const size_t start = sizeof(kPrefix) - 1;
     ours[text.substr(start, equals - start)] = text.substr(equals + 1);
   }
-  // Some makers attach their metadata to whatever they are asked about, and a tensor has room for
+  // Some vendors attach their metadata to whatever they are asked about, and a tensor has room for
   // one: theirs is not asked about tensors that were saved with ours.
   if (!ours.empty()) {
     set_tensor_metadata(tensor, std::move(ours));
@@ -96,9 +96,10 @@ void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata metadata) {
                     "metadata can be attached to strided tensors, ", "not to one of layout ",
                     tensor.layout(), ", which is saved without it");
   c10::BackendMeta* present = tensor.unsafeGetTensorImpl()->get_backend_meta();
-  TORCH_CHECK(present == nullptr || dynamic_cast<Metadata*>(present) != nullptr,
-              "the tensor carries metadata that the maker of the device attached, and a tensor has "
-              "room for one; keep yours beside the tensor");
+  TORCH_CHECK(
+      present == nullptr || dynamic_cast<Metadata*>(present) != nullptr,
+      "the tensor carries metadata that the vendor of the device attached, and a tensor has "
+      "room for one; keep yours beside the tensor");
   for (const auto& [key, value] : metadata) {
     TORCH_CHECK_VALUE(!key.empty() && key.find('=') == std::string::npos, "the metadata key '", key,
                       "' is empty or has a '='; use another name");

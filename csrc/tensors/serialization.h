@@ -14,7 +14,7 @@ namespace outboard {
 
 using TensorMetadata = std::map<std::string, std::string>;
 
-// Makes a maker's own c10::BackendMeta travel through torch.save and torch.load, beside the kit's
+// Makes a vendor's own c10::BackendMeta travel through torch.save and torch.load, beside the kit's
 // strings: calls all pairs that were added, and the one that was registered with PyTorch. `save`
 // adds entries for what it knows of, `load` makes the BackendMeta of those it knows; keys starting
 // with "outboard:" are the kit's.
@@ -29,7 +29,7 @@ OUTBOARD_API void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata m
 OUTBOARD_API TensorMetadata tensor_metadata(const at::Tensor& tensor);
 
 // Takes PyTorch's one slot for functions that save and load metadata; once. Whoever held it is
-// called from there. Until the kit needs the slot it is free for a maker's
+// called from there. Until the kit needs the slot it is free for a vendor's
 // TensorBackendMetaRegistry, which raises where it finds somebody else: so it is taken when strings
 // are attached, when a pair is added, and before a storage of the device is loaded.
 OUTBOARD_API void take_metadata_slot();

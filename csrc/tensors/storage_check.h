@@ -1,4 +1,4 @@
-// Tensors without storage: implementations of a maker's that hide their memory from PyTorch.
+// Tensors without storage: implementations of a vendor's that hide their memory from PyTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@ namespace outboard {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "a tensor without storage (", tensor.scalar_type(), " of shape ", tensor.sizes(),
       " on ", tensor.device(),
-      ") came to an operator that needs its memory, which only its maker "
-      "knows; convert it first, as with .to_dense() or .cpu() where the maker has kernels for "
+      ") came to an operator that needs its memory, which only its vendor "
+      "knows; convert it first, as with .to_dense() or .cpu() where the vendor has kernels for "
       "those, or register a kernel for the operator");
 }
 

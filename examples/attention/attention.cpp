@@ -1,4 +1,4 @@
-// A maker's attention: scaled_dot_product_attention chooses it where it can serve, and
+// A vendor's attention: scaled_dot_product_attention chooses it where it can serve, and
 // torch_outboard's own elsewhere. The kernels are written in operators of PyTorch, so that they run
 // on every device.
 #include <ATen/ATen.h>

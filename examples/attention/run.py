@@ -1,4 +1,4 @@
-"""A maker's attention with its backward pass, chosen by scaled_dot_product_attention.
+"""A vendor's attention with its backward pass, chosen by scaled_dot_product_attention.
 
     python examples/attention/run.py
 
@@ -22,7 +22,7 @@ import torch_outboard
 load("attention_example", [Path(__file__).with_name("attention.cpp")], is_python_module=False)
 device = torch_outboard.device_name()
 names = {
-    "_scaled_dot_product_fused_attention_overrideable": "the maker's",
+    "_scaled_dot_product_fused_attention_overrideable": "the vendor's",
     "_scaled_dot_product_flash_attention_for_cpu": "torch_outboard's",
 }
 
@@ -64,15 +64,15 @@ def compare(
     return watch.seen == expected
 
 
-maker, kit, parts = *names.values(), "PyTorch's, of matrix products"
+vendor, kit, parts = *names.values(), "PyTorch's, of matrix products"
 works = [
-    compare("plain", maker),
-    compare("causal", maker, is_causal=True, scale=0.3),
+    compare("plain", vendor),
+    compare("causal", vendor, is_causal=True, scale=0.3),
     compare("float64", kit, torch.float64),
     compare("dropout", parts, dropout_p=0.5),
 ]
 for backend, expected in (
-    (SDPBackend.OVERRIDEABLE, maker),
+    (SDPBackend.OVERRIDEABLE, vendor),
     (SDPBackend.FLASH_ATTENTION, kit),
     (SDPBackend.MATH, parts),
 ):

@@ -1,5 +1,5 @@
-// A maker's policies for autocast: one of PyTorch's operators gets a policy, and so does an
-// operator of the maker's own.
+// A vendor's policies for autocast: one of PyTorch's operators gets a policy, and so does an
+// operator of the vendor's own.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 

@@ -1,5 +1,5 @@
-// A maker's metadata: how a tensor is tiled in the memory of the device. It travels with the tensor
-// through torch.save and torch.load.
+// A vendor's metadata: how a tensor is tiled in the memory of the device. It travels with the
+// tensor through torch.save and torch.load.
 #include <torch/csrc/jit/serialization/pickler_helper.h>
 #include <torch/library.h>
 

@@ -16,7 +16,7 @@ namespace {
 // PyTorch's formula for relu calls threshold_backward on the device.
 at::Tensor threshold_backward(const at::Tensor& grad, const at::Tensor& self,
                               const at::Scalar& threshold) {
-  std::cout << "  threshold_backward of the maker" << std::endl;
+  std::cout << "  threshold_backward of the vendor" << std::endl;
   return at::where(self.gt(threshold), grad, at::zeros_like(grad));
 }
 
@@ -35,7 +35,7 @@ struct Celu final : torch::autograd::Function<Celu> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    std::cout << "  backward of the maker's celu" << std::endl;
+    std::cout << "  backward of the vendor's celu" << std::endl;
     const at::Tensor self = context->get_saved_variables()[0];
     const double alpha = context->saved_data["alpha"].toDouble();
     const at::Tensor slope = (self / alpha).exp();

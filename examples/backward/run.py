@@ -1,4 +1,4 @@
-"""Derivatives on the device: PyTorch's formulas, and a maker's own in C++ and Python.
+"""Derivatives on the device: PyTorch's formulas, and a vendor's own in C++ and Python.
 
     python examples/backward/run.py
 
@@ -32,7 +32,7 @@ def show(title: str, function) -> None:
 
 
 show("PyTorch's formula, its operators on the device", lambda x: torch.tanh(x) ** 2)
-show("PyTorch's formula, a step of it by the maker", torch.relu)
+show("PyTorch's formula, a step of it by the vendor", torch.relu)
 show("torch::autograd::Function on AutogradPrivateUse1", torch.celu)
 
 
@@ -47,7 +47,7 @@ class Tanh(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
-        print("  backward of the maker's tanh", flush=True)
+        print("  backward of the vendor's tanh", flush=True)
         return gradient * (1 - x.tanh() ** 2)
 
 

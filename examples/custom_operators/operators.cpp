@@ -1,5 +1,5 @@
 // Operators of a library of one's own, with kernels for the device and three kinds of derivatives.
-// The kernels are written in operators of PyTorch, so that they run on every device; a maker's
+// The kernels are written in operators of PyTorch, so that they run on every device; a vendor's
 // would launch something.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>

@@ -1,4 +1,4 @@
-// A maker's own fallback for all operators of the device that have no kernel: it says so, and runs
+// A vendor's own fallback for all operators of the device that have no kernel: it says so, and runs
 // the CPU's.
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
@@ -8,7 +8,7 @@
 namespace {
 
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  std::cout << "  the maker's fallback runs " << op.schema().name() << std::endl;
+  std::cout << "  the vendor's fallback runs " << op.schema().name() << std::endl;
   at::native::cpu_fallback(op, stack);
 }
 

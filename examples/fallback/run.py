@@ -1,4 +1,4 @@
-"""What runs operators that the device has no kernel for: policies, lists, and a maker's fallback.
+"""What runs operators that the device has no kernel for: policies, lists, and a vendor's fallback.
 
     python examples/fallback/run.py
 

@@ -1,9 +1,9 @@
-"""A maker's class of random number generators serves the device.
+"""A vendor's class of random number generators serves the device.
 
     python examples/generator/run.py
 
 Compiles `generator.cpp`, draws from the device's default generator and from one of its own, and
-exits with status 1 if a generator is not the maker's or a state does not repeat its numbers.
+exits with status 1 if a generator is not the vendor's or a state does not repeat its numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ is_counter = torch.ops.generator_example.is_counter
 torch.manual_seed(7)
 default = module.default_generators[0]
 first = torch.rand(3, device=device)
-print(f"default generator: the maker's {is_counter(default)}, seed {default.initial_seed()}")
+print(f"default generator: the vendor's {is_counter(default)}, seed {default.initial_seed()}")
 print(f"after one draw: offset {default.get_offset()}, {first.tolist()}")
 
 own = torch.Generator(device=device).manual_seed(7)
@@ -36,7 +36,7 @@ numbers = torch.randn(4, device=device, generator=own)
 own.set_state(state)
 repeated = torch.equal(numbers, torch.randn(4, device=device, generator=own))
 cloned = torch.equal(numbers, torch.randn(4, device=device, generator=clone))
-print(f"own generator: the maker's {is_counter(own)}, state of {state.numel()} bytes")
+print(f"own generator: the vendor's {is_counter(own)}, state of {state.numel()} bytes")
 print(f"numbers repeat from a state {repeated}, from a clone {cloned}")
 
 before = module.get_rng_state()

@@ -1,4 +1,4 @@
-// Tensors without storage: a maker's packed numbers, 4 bits each, of which PyTorch sees no memory.
+// Tensors without storage: a vendor's packed numbers, 4 bits each, of which PyTorch sees no memory.
 #include <ATen/ATen.h>
 #include <ATen/OpaqueTensorImpl.h>
 #include <ATen/ops/_to_copy_native.h>
@@ -7,7 +7,7 @@
 
 namespace {
 
-// Two numbers in a byte, and what to multiply them by. A maker would keep a handle of the device.
+// Two numbers in a byte, and what to multiply them by. A vendor would keep a handle of the device.
 struct Packed {
   at::Tensor bytes;  // on the device, uint8
   double scale;

@@ -1,4 +1,4 @@
-"""Kernels of a maker, for operators that not every PyTorch has."""
+"""Kernels of a vendor, for operators that not every PyTorch has."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Which of a maker's kernels would another PyTorch still call?
+"""Which of a vendor's kernels would another PyTorch still call?
 
 python examples/schema_drift/run.py
 """

@@ -1,6 +1,6 @@
 """Which operators' implementations in PyTorch ask a stub for the device of their tensors.
 
-    python -m tests.dispatch.stub_probes > csrc/dispatch/makers/stub_operators.cpp
+    python -m tests.dispatch.stub_probes > csrc/dispatch/external/stub_operators.cpp
 
 Calls the CPU's implementation of every overload that the samples of PyTorch's own tests reach, on
 device tensors, with a function in each slot that notes the stub and computes nothing.
@@ -193,7 +193,7 @@ def find(device: torch.device) -> dict[str, set[str]]:
     """The overloads of aten by stub."""
     from torch_outboard import _C, fallback
 
-    # What implementations call beside stubs is to run as without makers' kernels.
+    # What implementations call beside stubs is to run as without vendors' kernels.
     _C.testing.disconnect_stubs()
     slots = Slots()
     found: dict[str, set[str]] = defaultdict(set)
@@ -258,7 +258,7 @@ HEAD = """\
 // Which operators' implementations in PyTorch ask a stub for the device of their tensors, as
 // tests/dispatch/stub_probes.py finds out by calling all of them. Other stubs are called for the
 // CPU alone, whatever lies in their slots.
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/stub_slots.h"
 
 namespace outboard {
 namespace {

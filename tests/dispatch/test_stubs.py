@@ -12,7 +12,9 @@ from tests.dispatch import stub_probes
 from tests.support import run_python
 from torch_outboard import _C
 
-SOURCE = Path(__file__).resolve().parents[2] / "csrc" / "dispatch" / "makers" / "stub_operators.cpp"
+SOURCE = (
+    Path(__file__).resolve().parents[2] / "csrc" / "dispatch" / "external" / "stub_operators.cpp"
+)
 
 
 def test_stubs_and_operators_of_the_table_exist():

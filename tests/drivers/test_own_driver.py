@@ -1,4 +1,4 @@
-"""The tests of this folder on a driver that is not of this package, as makers run them."""
+"""The tests of this folder on a driver that is not of this package, as vendors run them."""
 
 from __future__ import annotations
 

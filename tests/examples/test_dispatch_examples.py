@@ -33,7 +33,7 @@ def test_stubs(order, configuration):
     assert run_in_order(order, configuration, "stubs_example", source, STUBS) == [
         "[1.0, 2.0] torch.float32",
         "device",
-        "maker stubs_example.so",
+        "vendor stubs_example.so",
     ]
 
 
@@ -57,7 +57,7 @@ with torch_outboard.fallback.policy(deny=["fallback_example::third"]):
     ("order", "configuration"),
     [("before", "shared"), ("after", "separate"), ("registering", "ocl"), ("late", "shared")],
 )
-def test_a_makers_fallback(order, configuration):
+def test_a_vendors_fallback(order, configuration):
     source = EXAMPLES / "fallback" / "fallback.cpp"
     arguments = order, configuration, "fallback_example", source, FALLBACK
     if order == "late":  # PyTorch ends the process, and says what to do
@@ -65,7 +65,7 @@ def test_a_makers_fallback(order, configuration):
             run_in_order(*arguments)
         return
     assert run_in_order(*arguments) == [
-        "  the maker's fallback runs fallback_example::third",
+        "  the vendor's fallback runs fallback_example::third",
         "[-0.25, 0.5]",
         "[-3.0, 6.0]",
         "True",
@@ -116,7 +116,7 @@ with torch.autocast(device, dtype=torch.bfloat16):
 
 @orders
 def test_autocast(order, configuration):
-    """A fallback and policies of a maker's are kept, and PyTorch warns of no override."""
+    """A fallback and policies of a vendor's are kept, and PyTorch warns of no override."""
     source = EXAMPLES / "autocast" / "policies.cpp"
     (line,) = run_in_order(
         order, configuration, "autocast_example", source, AUTOCAST, PYTHONWARNINGS="error"
@@ -163,7 +163,7 @@ print([tiling(z) for z in again({"x": x, "y": y}).values()])
 
 @orders
 def test_backend_metadata(order, configuration):
-    """A maker's BackendMeta that is registered with PyTorch itself, beside the kit's strings."""
+    """A vendor's BackendMeta that is registered with PyTorch itself, beside the kit's strings."""
     source = EXAMPLES / "backend_metadata" / "metadata.cpp"
     printed = run_in_order(order, configuration, "metadata_example", source, AGAIN + METADATA)
     assert printed == ["True {0, 3}", "7 7 0", "{'a': 'b'} 0 7", "[7, 0]"]
@@ -196,7 +196,7 @@ print(tensor_metadata(again(x)), again(torch.ones(2, device=device)).tolist())
 """
 
 
-def test_a_careless_maker_does_not_disturb_strings():
+def test_a_careless_vendor_does_not_disturb_strings():
     source = source_file("careless_metadata.cpp", CARELESS)
     printed = run_in_order("after", "shared", "careless_metadata", source, AGAIN + STRINGS)
     assert printed == ["{'a': 'b'} [1.0, 1.0]"]

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.by_turns(6)
 
 slow = pytest.mark.slow
 PLACEMENTS = {"shared": "host", "separate": "copied", "ocl": "device"}
-MAKERS_FALLBACK = "  the maker's fallback runs fallback_example::third"
+VENDORS_FALLBACK = "  the vendor's fallback runs fallback_example::third"
 MUST_DERIVE = "derivative for {}_example::{} is not implemented"
 CHECKS = "test_schema, test_autograd_registration, test_faketensor, test_aot_dispatch_dynamic"
 
@@ -62,7 +62,7 @@ LINES = {
 # Those that compile C++.
 COMPILED = {
     "attention": [
-        *[".*  the maker's *"] * 2,
+        *[".*  the vendor's *"] * 2,
         ".*  torch_outboard's *",
         ".*  PyTorch's, of matrix products *",
         "loss of a layer .*",
@@ -81,9 +81,9 @@ COMPILED = {
         "nms keeps .* boxes; .*: device",
     ],
     "declining": ["a long vector                the next"],
-    "fallback": [MAKERS_FALLBACK],
+    "fallback": [VENDORS_FALLBACK],
     "generator": [
-        "default generator: the maker's True, seed 7",
+        "default generator: the vendor's True, seed 7",
         "after one draw: offset 1.*",
     ],
     "kernels_in_cpp": [r"loaded before: relu \[0\.0, 2\.0\], gradient \[0\.0, 1\.0\]"],

@@ -1,4 +1,4 @@
-"""Generators of makers' classes, of other kinds than the example's."""
+"""Generators of vendors' classes, of other kinds than the example's."""
 
 from __future__ import annotations
 

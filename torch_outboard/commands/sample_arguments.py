@@ -48,23 +48,23 @@ def attempts(
     schema = overload_of(name)._schema
     for shape in SHAPES:
         for extents in (1, 2, 3):  # of lists of numbers without a length of their own
-            maker = _Maker(dtype, device, shape, extents, strided)
+            sampler = _Sampler(dtype, device, shape, extents, strided)
             positional: list[Any] = []
             keywords: dict[str, Any] = {}
             for argument in schema.arguments:
                 if argument.has_default_value():
                     continue
-                value = maker.value(argument)
+                value = sampler.value(argument)
                 if argument.kwarg_only:
                     keywords[argument.name] = value
                 else:
                     positional.append(value)
             yield positional, keywords
-            if not maker.used_extents:
+            if not sampler.used_extents:
                 break
 
 
-class _Maker:
+class _Sampler:
     def __init__(
         self,
         dtype: torch.dtype,

@@ -196,7 +196,7 @@ def _state(field: str, what: str, device: DeviceLike) -> float:
     if field not in known:
         raise NotImplementedError(
             f"the {what} of '{state.name}:{index}' was asked for, and its driver does not report "
-            "it; use the tools of the device's maker"
+            "it; use the tools of the device's vendor"
         )
     return known[field]
 

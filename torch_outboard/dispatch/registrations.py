@@ -24,7 +24,7 @@ class Kernel:
     """A kernel of an overload.
 
     Attributes:
-        source: who brought it: `"user"`, `"maker"`, `"library"` (a call of the driver's library) or
+        source: who brought it: `"user"`, `"vendor"`, `"library"` (a call of the driver's library) or
             `"kit"`.
         origin: where it was registered, "file:line"; a library's path for the kernel of a stub; ""
             for the kit's own.
@@ -122,7 +122,7 @@ def _dispatched(name: str) -> list[Kernel]:
         by, in_python = dispatcher.origin(found.place)[0], _PYTHON.match(found.place)
         # Functions of PyTorch's Python, such as autograd.Function.apply, are a user's kernels.
         if by == "extension" or (by == "PyTorch" and in_python):
-            source = "user" if in_python else "maker"
+            source = "user" if in_python else "vendor"
             kernels.append(Kernel(source, found.place, found.key, raw=True))
         elif found.key != "PrivateUse1":
             kernels.append(Kernel("kit", "", found.key))
@@ -130,5 +130,5 @@ def _dispatched(name: str) -> list[Kernel]:
 
 
 def _of_stubs(name: str) -> list[Kernel]:
-    """Kernels that makers put into the stubs behind an operator."""
-    return [Kernel("maker", _C.stub_state(stub)[3]) for stub in _C.brought_stubs(name)]
+    """Kernels that vendors put into the stubs behind an operator."""
+    return [Kernel("vendor", _C.stub_state(stub)[3]) for stub in _C.brought_stubs(name)]

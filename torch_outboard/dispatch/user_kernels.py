@@ -152,7 +152,7 @@ def kernel(
 
     Kernels run below autograd, and the operator's own derivative stays in force; an operator whose
     only derivative is that of its parts runs in parts, without the kernel, where autograd records.
-    They win over the kit's and the maker's kernels from the next call on; among users' kernels the
+    They win over the kit's and the vendor's kernels from the next call on; among users' kernels the
     latest wins. An expression leaves calls that it does not serve to those, and so does a function
     that raises `torch_outboard.Declined` before it has written to a tensor. A kernel of an `out=`
     form is taken for the functional and the in-place form of a structured operator, too, where

@@ -169,6 +169,6 @@ def avoid_folder_of_others() -> None:
     )
 
 
-def _remove(folder: str, maker: int) -> None:
-    if os.getpid() == maker:
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

@@ -30,7 +30,7 @@ class Registered(NamedTuple):
     """A registration for the device that depends on the schema of an overload."""
 
     name: str
-    by: str  # "kit", "extension", "maker" or "user"
+    by: str  # "kit", "extension", "vendor" or "user"
     # "typed": a C++ function with the arguments of the schema; "boxed": one with a stack of values;
     # "table": an operator definition, which names arguments. (The kit's boxed kernels fit all.)
     form: str
@@ -75,8 +75,8 @@ def registered() -> list[Registered]:
             if by != "kit" or not kernel.boxed_only:
                 found.add(Registered(name, by, "boxed" if kernel.boxed_only else "typed"))
         for source, *_ in _C.router_kernels(name) or ():
-            if source in ("maker", "user"):
-                found.add(Registered(name, source, "typed" if source == "maker" else "boxed"))
+            if source in ("vendor", "user"):
+                found.add(Registered(name, source, "typed" if source == "vendor" else "boxed"))
         if name in definitions():
             found.add(Registered(name, "kit", "table"))
     return sorted(found)

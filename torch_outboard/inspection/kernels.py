@@ -26,7 +26,7 @@ class Kernel:
     # author, or the kit's memory, views and copies) or "composite"
     what: str
     family: str  # of device kernels; "" for others
-    by: str  # "user", "maker", "library", "kit", "extension" or "PyTorch"
+    by: str  # "user", "vendor", "library", "kit", "extension" or "PyTorch"
     file: str
     skipped: str = ""  # why calls go on to the next kernel; "" where it runs them
 
@@ -113,9 +113,9 @@ def kernels(
         where = defined_in or origin(place)[1] or (file if ours else "")
         found.append(Kernel(what, family or "", source, where, skipped))
     if dense:
-        behind = sum(kernel.by in ("user", "maker") for kernel in found)
+        behind = sum(kernel.by in ("user", "vendor") for kernel in found)
         libraries = [_C.stub_state(stub)[3] for stub in _C.brought_stubs(name)]
-        found[behind:behind] = [Kernel("own code", "", "maker", library) for library in libraries]
+        found[behind:behind] = [Kernel("own code", "", "vendor", library) for library in libraries]
     return [*found, *_host_kernel(name, entry)]
 
 

@@ -39,7 +39,7 @@ class Overload:
         runs: what runs it on the device now: "device kernel", "typed host kernel", "host kernel",
             "own code", "library call", "composite" or "nothing".
         family: the family of the device kernel.
-        by: who brought what runs: "kit", "library", "maker", "user", "extension" or "PyTorch".
+        by: who brought what runs: "kit", "library", "vendor", "user", "extension" or "PyTorch".
         file: where that stands.
         schema: the schema.
     """

@@ -2,8 +2,8 @@
 //
 // A stub dispatches on the device type, and a kernel behind it sees a TensorIterator: sizes,
 // strides and pointers. On a device that shares memory with the host the pointers are good as they
-// are. A slot is one for all devices, so each call looks at its device. Slots that a maker filled
-// before stay the maker's.
+// are. A slot is one for all devices, so each call looks at its device. Slots that a vendor filled
+// before stay the vendor's.
 #ifdef OUTBOARD_CPU_STUBS
 
 #include <ATen/TensorIterator.h>
@@ -18,8 +18,8 @@
 #include <ATen/native/IndexKernel.h>
 #include <c10/core/Scalar.h>
 
-#include "dispatch/makers/decline.h"
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/decline.h"
+#include "dispatch/external/stub_slots.h"
 #include "runtime/driver/device.h"
 
 namespace outboard::cpu_kernels {

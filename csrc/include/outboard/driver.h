@@ -609,7 +609,7 @@ typedef struct ob_driver {
   /* (optional: every queue in turn) Waits for all queues of the device. */
   ob_status (*device_synchronize)(void* context, int32_t device);
   /* (optional: the ob_queue itself) The native object behind a queue, for users
-   * of the maker's own libraries. Those reach functions of the driver's library
+   * of the vendor's own libraries. Those reach functions of the driver's library
    * that are not in the table by linking against it or by dlopen of the same
    * file: it is loaded once. */
   ob_status (*queue_native_handle)(void* context, ob_queue queue, void** handle);

@@ -31,28 +31,28 @@ struct KernelScope {
   c10::DeviceIndex device = -1;
 };
 
-// Adds a maker's kernel for an overload, named like "aten::add.Tensor". Takes effect for the next
+// Adds a vendor's kernel for an overload, named like "aten::add.Tensor". Takes effect for the next
 // call. Raises ValueError for a name that is none.
-OUTBOARD_KERNEL_PUBLIC void register_maker_kernel(const std::string& name,
-                                                  c10::KernelFunction kernel,
-                                                  const KernelScope& scope = {});
+OUTBOARD_KERNEL_PUBLIC void register_vendor_kernel(const std::string& name,
+                                                   c10::KernelFunction kernel,
+                                                   const KernelScope& scope = {});
 
 // The same; `origin` says where, as "file:line".
-OUTBOARD_KERNEL_PUBLIC void register_maker_kernel(const std::string& name,
-                                                  c10::KernelFunction kernel,
-                                                  const KernelScope& scope,
-                                                  const std::string& origin);
+OUTBOARD_KERNEL_PUBLIC void register_vendor_kernel(const std::string& name,
+                                                   c10::KernelFunction kernel,
+                                                   const KernelScope& scope,
+                                                   const std::string& origin);
 
-// Leaves the call to the next kernel of the operator: another maker's, the driver's library, the
+// Leaves the call to the next kernel of the operator: another vendor's, the driver's library, the
 // kit's, or the host. To be called from a kernel before it has written to any tensor. It ends the
 // kernel by an exception of the kit's own, which a `catch (...)` on the way must let through.
 [[noreturn]] OUTBOARD_KERNEL_PUBLIC void decline();
 
-struct MakerKernelRegistrar {
-  MakerKernelRegistrar(const char* name, c10::KernelFunction kernel, const KernelScope& scope = {},
-                       const std::source_location& place = std::source_location::current()) {
-    register_maker_kernel(name, std::move(kernel), scope,
-                          place.file_name() + (":" + std::to_string(place.line())));
+struct VendorKernelRegistrar {
+  VendorKernelRegistrar(const char* name, c10::KernelFunction kernel, const KernelScope& scope = {},
+                        const std::source_location& place = std::source_location::current()) {
+    register_vendor_kernel(name, std::move(kernel), scope,
+                           place.file_name() + (":" + std::to_string(place.line())));
   }
 };
 
@@ -62,7 +62,7 @@ struct MakerKernelRegistrar {
 #define OUTBOARD_KERNEL_CONCAT_1(a, b) OUTBOARD_KERNEL_CONCAT_2(a, b)
 // OUTBOARD_KERNEL("aten::relu", relu) or, for some dtypes or one device,
 // OUTBOARD_KERNEL("aten::relu", relu, {{at::kFloat, at::kHalf}, 0}).
-#define OUTBOARD_KERNEL(op_name, function, ...)                                                  \
-  static const ::outboard::MakerKernelRegistrar OUTBOARD_KERNEL_CONCAT_1(outboard_maker_kernel_, \
-                                                                         __COUNTER__)(           \
+#define OUTBOARD_KERNEL(op_name, function, ...)                                                    \
+  static const ::outboard::VendorKernelRegistrar OUTBOARD_KERNEL_CONCAT_1(outboard_vendor_kernel_, \
+                                                                          __COUNTER__)(            \
       op_name, ::c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)), ##__VA_ARGS__)

@@ -1,4 +1,4 @@
-// The runtime's C++ interface for makers and kernel writers: where a tensor's memory is and on
+// The runtime's C++ interface for vendors and kernel writers: where a tensor's memory is and on
 // which queue work belongs. Link torch_outboard::torch_outboard (see torch_outboard.cmake_path()).
 #pragma once
 
@@ -49,7 +49,7 @@ class OUTBOARD_PUBLIC ProfiledWork {
 // and device share it. Free when the stream is idle.
 OUTBOARD_PUBLIC void wait_for_current_queue(c10::DeviceIndex device = -1);
 
-// Makes the c10::BackendMeta that a maker attaches to tensors travel through torch.save and
+// Makes the c10::BackendMeta that a vendor attaches to tensors travel through torch.save and
 // torch.load: `save` adds entries, `load` reads them and attaches what they say. PyTorch has one
 // slot for such functions, which the kit holds and shares; keys starting with "outboard:" are the
 // kit's.

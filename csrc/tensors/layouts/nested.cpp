@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "dispatch/makers/yielding_library.h"
+#include "dispatch/external/yielding_library.h"
 #include "dispatch/registration.h"
 #include "tensors/layouts/layouts.h"
 

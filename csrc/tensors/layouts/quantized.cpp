@@ -14,7 +14,7 @@
 
 #include <utility>
 
-#include "dispatch/makers/yielding_library.h"
+#include "dispatch/external/yielding_library.h"
 #include "dispatch/registration.h"
 #include "tensors/layouts/layouts.h"
 

@@ -88,12 +88,12 @@ def test_a_forked_child_does_not_wait_for_a_table() -> None:
                 while not done.is_set():
                     scale(x, by % 7)
                     by += 1
-            maker = threading.Thread(target=make)
-            maker.start()
+            thread = threading.Thread(target=make)
+            thread.start()
             for by in (1, 9):
                 print(in_child(lambda: scale(x, by)).split(":")[0])
             done.set()
-            maker.join()
+            thread.join()
         """,
         timeout=240,
     )

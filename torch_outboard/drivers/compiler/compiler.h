@@ -1,5 +1,5 @@
 /*
- * Programs by a C compiler, for drivers whose makers have one and no OpenCL: a clang compiles the
+ * Programs by a C compiler, for drivers whose vendors have one and no OpenCL: a clang compiles the
  * text of a program behind headers that make OpenCL C of it (torch_outboard/dialects/clang).
  *
  *   native.c    programs for this machine's own processors

@@ -189,7 +189,7 @@ struct Device {
   // Commands have no events of their own, and queues cannot be timed until that is asked for: both
   // cost more than a small kernel on a GPU, and nothing on a processor.
   bool late_events = false;
-  uint32_t nvidia_version = 0;  // of the instructions, as in sm_90; 0: another maker's
+  uint32_t nvidia_version = 0;  // of the instructions, as in sm_90; 0: another vendor's
   std::string no_code_reason;   // "": programs can be built
   Processor processor;
   size_t compilers = 0;  // most processes; see pocl/compiler_processes.cpp

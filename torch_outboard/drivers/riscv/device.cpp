@@ -1,6 +1,6 @@
 // The RISC-V driver: kernels on another instruction set than the host's, with memory of their own,
 // executed by an emulator. From outside it is a card with a processor of its own, and it shows what
-// a maker with a C compiler and no OpenCL has to write. Each device is one processor of the kind
+// a vendor with a C compiler and no OpenCL has to write. Each device is one processor of the kind
 // rv64gc. riscv.h lists the parts; this file holds settings, devices and the table.
 //
 // Settings, read once by `initialize`:

@@ -35,7 +35,7 @@ constexpr uint64_t kRoom = uint64_t{16} << 20;
 struct Cache {
   std::mutex mutex;
   std::string folder;  // "": not chosen yet
-  pid_t maker = 0;     // of a temporary folder; 0: it is none
+  pid_t creator = 0;   // of a temporary folder; 0: it is none
 };
 
 // Leaked: it is asked for while the process exits.
@@ -228,7 +228,7 @@ void choose(Cache& all, std::string& report) {
     fail(OB_ERROR, "PoCL has no folder for what it compiles: %s, and no temporary one can be made.",
          reason.c_str());
   }
-  all.maker = getpid();
+  all.creator = getpid();
   report += "PoCL's cache is the temporary folder " + all.folder + ": " + reason + "\n";
 }
 
@@ -240,9 +240,9 @@ PoclCacheScope::PoclCacheScope(std::string& report) {
   Cache& all = cache();
   std::lock_guard lock(all.mutex);
   // PoCL asks once. A child of a fork must not use what its parent removes.
-  const bool inherited = all.maker != 0 && all.maker != getpid();
+  const bool inherited = all.creator != 0 && all.creator != getpid();
   if (all.folder.empty() || inherited) {
-    all.maker = 0;
+    all.creator = 0;
     choose(all, report);
   }
   setenv(kVariable, all.folder.c_str(), 1);
@@ -266,7 +266,7 @@ void check_room_for_kernels(const Device& device) {
   if (device.platform->name != kPocl) return;
   Cache& all = cache();
   std::lock_guard lock(all.mutex);
-  if (all.maker == getpid()) {
+  if (all.creator == getpid()) {
     // Behind those of PoCL's libraries, so that it runs before them.
     static std::once_flag once;
     std::call_once(once, [] { std::atexit(&remove_temporary_pocl_cache); });
@@ -278,7 +278,7 @@ void check_room_for_kernels(const Device& device) {
 void remove_temporary_pocl_cache() noexcept {
   Cache& all = cache();
   std::lock_guard lock(all.mutex);
-  if (all.maker == 0 || all.maker != getpid()) return;
+  if (all.creator == 0 || all.creator != getpid()) return;
   nftw(all.folder.c_str(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 

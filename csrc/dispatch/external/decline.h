@@ -1,4 +1,4 @@
-// How a kernel of a maker or a user leaves a call to the next one.
+// How a kernel of a vendor or a user leaves a call to the next one.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-"""A maker's kernel in C++ that enqueues work by itself shows it in profiles."""
+"""A vendor's kernel in C++ that enqueues work by itself shows it in profiles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OUTBOARD_KERNEL("aten::erf", copying);
 
 
 @pytest.mark.slow
-def test_work_of_a_makers_kernel(tmp_path):
+def test_work_of_a_vendors_kernel(tmp_path):
     source = tmp_path / "kernel.cpp"
     source.write_text(KERNEL)
     library = tmp_path / "libkernel.so"

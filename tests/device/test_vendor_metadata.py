@@ -1,4 +1,4 @@
-"""A maker's BackendMeta, which the kit saves and loads beside its own."""
+"""A vendor's BackendMeta, which the kit saves and loads beside its own."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ TORCH_LIBRARY(tilings, library) {
 
 
 @pytest.mark.slow
-def test_maker_metadata(tmp_path: Path):
-    """A maker's BackendMeta is saved and loaded beside the kit's, and never replaced."""
+def test_vendor_metadata(tmp_path: Path):
+    """A vendor's BackendMeta is saved and loaded beside the kit's, and never replaced."""
     source = tmp_path / "metadata.cpp"
     source.write_text(METADATA)
     output = tmp_path / "libmetadata.so"
@@ -71,7 +71,7 @@ def test_maker_metadata(tmp_path: Path):
         try:
             serialization.set_tensor_metadata(x, {"a": "b"})
         except RuntimeError as error:
-            print("the maker of the device attached" in str(error))
+            print("the vendor of the device attached" in str(error))
         print(torch.ops.tilings.tiling(x), serialization.tensor_metadata(x))
         y = torch.ones(2, device="host")
         serialization.set_tensor_metadata(y, {"a": "b"})

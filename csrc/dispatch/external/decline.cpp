@@ -1,4 +1,4 @@
-#include "dispatch/makers/decline.h"
+#include "dispatch/external/decline.h"
 
 #include <outboard/kernel.h>
 

@@ -1,7 +1,7 @@
 // Which operators' implementations in PyTorch ask a stub for the device of their tensors, as
 // tests/dispatch/stub_probes.py finds out by calling all of them. Other stubs are called for the
 // CPU alone, whatever lies in their slots.
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/stub_slots.h"
 
 namespace outboard {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/maker_generator.h"
+#include "runtime/vendor_generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/GeneratorForPrivateuseone.h>
@@ -12,9 +12,9 @@
 
 namespace outboard {
 
-bool has_maker_generator() { return at::GetGeneratorPrivate().has_value(); }
+bool has_vendor_generator() { return at::GetGeneratorPrivate().has_value(); }
 
-at::Generator make_maker_generator(c10::DeviceIndex device) {
+at::Generator make_vendor_generator(c10::DeviceIndex device) {
   at::Generator made = at::GetGeneratorPrivate().value()(device);
   TORCH_CHECK(made.defined() && made.device() == device_of(device),
               "the function registered with REGISTER_GENERATOR_PRIVATEUSE1 was asked for a "
@@ -32,7 +32,7 @@ at::Generator make_maker_generator(c10::DeviceIndex device) {
   return made;
 }
 
-PhiloxState reserve_from_maker(c10::GeneratorImpl& generator, uint64_t draws) {
+PhiloxState reserve_from_vendor(c10::GeneratorImpl& generator, uint64_t draws) {
   if (auto* mersenne_twister = dynamic_cast<at::CPUGeneratorImpl*>(&generator)) {
     return {mersenne_twister->random64(), 0};
   }
@@ -44,7 +44,7 @@ PhiloxState reserve_from_maker(c10::GeneratorImpl& generator, uint64_t draws) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false,
         "the kernels of torch_outboard draw from a seed and an offset, and the generator of ",
-        generator.device(), " is of the maker's class ", c10::demangle(typeid(generator).name()),
+        generator.device(), " is of the vendor's class ", c10::demangle(typeid(generator).name()),
         ", which has no offset (", error.what_without_backtrace(),
         "); give it get_offset and set_offset, or register a kernel for the operator");
   }

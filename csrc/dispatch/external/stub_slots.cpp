@@ -1,4 +1,4 @@
-#include "dispatch/makers/stub_slots.h"
+#include "dispatch/external/stub_slots.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "dispatch/makers/decline.h"
-#include "dispatch/makers/following_forms.h"
+#include "dispatch/external/decline.h"
+#include "dispatch/external/following_forms.h"
 
 namespace outboard {
 namespace {

@@ -1,4 +1,4 @@
-#include "dispatch/makers/raw_kernels.h"
+#include "dispatch/external/raw_kernels.h"
 
 #include <string_view>
 #include <utility>
@@ -54,7 +54,7 @@ std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op) {
   RoutedKernel row;
   row.origin = place_of(kernel.debug());
   row.raw = true;
-  row.source = is_python(row.origin) ? Source::kUser : Source::kMaker;
+  row.source = is_python(row.origin) ? Source::kUser : Source::kVendor;
   row.placement = own ? Placement::kDevice : Placement::kCopied;
   row.kernel =
       c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<RawKernel>(std::move(kernel)));

@@ -1,4 +1,4 @@
-"""A maker's kernel in C++: the example builds against what is installed, and wins."""
+"""A vendor's kernel in C++: the example builds against what is installed, and wins."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch_outboard
 from tests.support import compile_library, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "examples" / "maker_kernel" / "relu.cpp"
-# Required functions alone, and memory that the host must not touch: what a maker starts with.
+SOURCE = ROOT / "examples" / "vendor_kernel" / "relu.cpp"
+# Required functions alone, and memory that the host must not touch: what a vendor starts with.
 MINIMAL = ROOT / "tests" / "drivers" / "minimal_driver.c"
 
 # A kernel that takes it for granted that the host can touch its argument: it adds one in place.
@@ -30,10 +30,10 @@ OUTBOARD_KERNEL("aten::erf", careless);
 
 
 @pytest.mark.slow
-def test_maker_kernel(tmp_path: Path):
+def test_vendor_kernel(tmp_path: Path):
     source = tmp_path / "kernels.cpp"
     source.write_text(f'#include "{SOURCE}"\n{CARELESS}')
-    output = tmp_path / "libmaker_kernel.so"
+    output = tmp_path / "libvendor_kernel.so"
     compile_library(source, output)
     minimal = tmp_path / "libob_minimal.so"
     command = ["cc", "-std=c11", "-shared", "-fPIC", f"-I{torch_outboard.include_paths()[0]}"]

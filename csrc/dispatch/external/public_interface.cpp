@@ -65,17 +65,17 @@ void* host_pointer(const at::Tensor& tensor) {
   return reinterpret_cast<void*>(address(tensor));
 }
 
-void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,
-                           const KernelScope& scope) {
-  register_maker_kernel(name, std::move(kernel), scope, "");
+void register_vendor_kernel(const std::string& name, c10::KernelFunction kernel,
+                            const KernelScope& scope) {
+  register_vendor_kernel(name, std::move(kernel), scope, "");
 }
 
-void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,
-                           const KernelScope& scope, const std::string& origin) {
+void register_vendor_kernel(const std::string& name, c10::KernelFunction kernel,
+                            const KernelScope& scope, const std::string& origin) {
   RoutedKernel row;
   row.origin = origin;
   row.kernel = std::move(kernel);
-  row.source = Source::kMaker;
+  row.source = Source::kVendor;
   row.placement = Placement::kDevice;
   row.device = scope.device;
   if (scope.dtypes.size() != 0) {

@@ -1,4 +1,4 @@
-#include "dispatch/makers/following_forms.h"
+#include "dispatch/external/following_forms.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 

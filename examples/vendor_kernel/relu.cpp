@@ -1,4 +1,4 @@
-// A maker's kernel: `relu` for float32, in place of the kit's. To stay short it computes on the
+// A vendor's kernel: `relu` for float32, in place of the kit's. To stay short it computes on the
 // host, and it is right on every device: where the host cannot touch device memory, the driver's
 // copies bring the data and take the results back. A kernel on the device would be launched on
 // outboard::current_queue() and announced with outboard::mark_submitted(), as the copies are here.
