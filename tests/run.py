@@ -119,7 +119,7 @@ def marked_stage(mark: str, below: Sequence[str] = ("tests",)) -> Stage:
     return pytest_stage(mark, f"{mark} and not slow", changed.marked_files(mark, below))
 
 
-def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
+def kernels_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels and of what uses them, which need a driver that compiles."""
     more = KERNEL_TESTS_IN_FULL if marker is None else KERNEL_TESTS_BY_DEFAULT
     return on_ocl(pytest_stage(configuration, marker, (*KERNEL_TESTS, *more)))
@@ -188,7 +188,7 @@ def default_stages() -> list[Stage]:
         pytest_stage("shared", "not slow", without=RUN_ELSEWHERE),
         marked_stage("separate"),
         marked_stage("torture"),
-        engines_stage("not slow"),
+        kernels_stage("not slow"),
         on_ocl(pytest_stage("gpu", "not slow", GPU_FORMS)),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
         replace(sweep_stage(TURN, "separate"), beside=True),
@@ -201,8 +201,8 @@ def full_stages() -> list[Stage]:
         pytest_stage("shared", None),
         pytest_stage("separate", None),
         pytest_stage("torture", "torture"),
-        engines_stage(None),
-        engines_stage("not slow", "gpu"),
+        kernels_stage(None),
+        kernels_stage("not slow", "gpu"),
         *clang_stages(*CLANG_DRIVER, "tests/device_kernels", "tests/inductor"),
         *(wheel_stage(access) for access in ("shared", "separate")),
     ]

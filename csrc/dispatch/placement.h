@@ -76,7 +76,7 @@ class DevicePlacementScope : PlacementScope {
 // HostPlacementScope writes it at once, and the previous user of the memory may have enqueued work
 // since that kernel waited.
 inline void wait_for_new_memory(StreamState& stream) {
-  if (PlacementScope::current() == PlacementSetting::kHost) drain(stream);
+  if (PlacementScope::current() == PlacementSetting::kHost) synchronize_stream(stream);
 }
 
 // Loads the kit's device kernels: called before the first routed call, without a lock, possibly by

@@ -133,7 +133,7 @@ void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::Device
     }
     throw;
   }
-  drain(current_stream_state(device));
+  synchronize_stream(current_stream_state(device));
 }
 
 void release_code(RoutedKernel& kernel) noexcept {

@@ -104,7 +104,7 @@ extern OUTBOARD_API std::atomic<int> g_router_watchers;
 
 // Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
 // shares memory with the host, nothing replaced the operator for such a call and nobody watches.
-// The caller still has to drain the current stream.
+// The caller still has to synchronize the current stream.
 inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) {
   if (g_router_watchers.load(std::memory_order_relaxed) != 0) return false;
   const DeviceKernels known = op.device_kernels.load(std::memory_order_acquire);

@@ -11,8 +11,8 @@
 namespace outboard::distributed {
 namespace {
 
-// Work of engines that was given up when a group was aborted, with the parts that hold its memory
-// and the engine.
+// Work of CPU backends that was given up when a group was aborted, with the parts that hold its
+// memory and the CPU backend.
 struct GivenUp {
   std::mutex mutex;
   std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> works;

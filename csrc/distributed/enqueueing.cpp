@@ -1,4 +1,4 @@
-// How a collective gets onto streams: by the driver, or by the engine between copies.
+// How a collective gets onto streams: by the driver, or by the CPU backend between copies.
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
 
@@ -152,9 +152,10 @@ std::vector<ProcessGroup::Piece> ProcessGroup::pieces_of(const Call& call) const
   return pieces;
 }
 
-// While the engine works on one piece, the next is copied to the host and the one before back.
-ProcessGroup::Enqueued ProcessGroup::enqueue_by_engine(const Call& call, const c10::Stream& stream,
-                                                       const std::string& description) {
+// While the CPU backend works on one piece, the next is copied to the host and the one before back.
+ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call,
+                                                            const c10::Stream& stream,
+                                                            const std::string& description) {
   const std::vector<Piece> pieces = pieces_of(call);
   const bool one = pieces.size() == 1;
   const c10::Stream out = one ? stream : copy_stream(stream.device(), 0);
@@ -179,7 +180,7 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_engine(const Call& call, const c
     }
     if (!one) wait_for(out, stream);
     const auto part = guarded_part(
-        [engine = engine_, body = call.body, inputs, outputs] { body(inputs, outputs); },
+        [cpu_backend = cpu_backend_, body = call.body, inputs, outputs] { body(inputs, outputs); },
         description);
     enqueued.parts.push_back(part);
     {

@@ -37,12 +37,12 @@ c10::Device device_of_all(const Tensors& tensors) {
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> engine, c10d::Store& store,
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> cpu_backend, c10d::Store& store,
                            std::string name, std::chrono::milliseconds timeout)
-    : Backend(engine->getRank(), engine->getSize()),
-      engine_(std::move(engine)),
+    : Backend(cpu_backend->getRank(), cpu_backend->getSize()),
+      cpu_backend_(std::move(cpu_backend)),
       name_(std::move(name)),
-      communicator_(Communicator::create(*engine_, store, &reason_)),
+      communicator_(Communicator::create(*cpu_backend_, store, &reason_)),
       timeout_(timeout) {
   init();
 }
@@ -131,7 +131,7 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   const std::string words = description(call, number);
   std::optional<Enqueued> enqueued = enqueue_by_driver(call, stream, words);
   taken_[c10d::opTypeToString(call.type)][enqueued.has_value() ? "driver" : "gloo"] += 1;
-  if (!enqueued.has_value()) enqueued = enqueue_by_engine(call, stream, words);
+  if (!enqueued.has_value()) enqueued = enqueue_by_cpu_backend(call, stream, words);
   const auto& [parts, streams] = *enqueued;
   parts_.insert(parts_.end(), parts.begin(), parts.end());
   if (coalescing_) {

@@ -1,12 +1,12 @@
 // The communication of a device: collectives in the order of a stream, by the driver where it has
-// communication of its own, else by an engine for tensors of the host, which is Gloo.
+// communication of its own, else by a CPU backend, which is Gloo.
 //
 // A collective is enqueued on a stream of the group: wait for the caller's stream, copy to the host
-// where it does not share the memory, the engine's call in a callback of the queue, copy back; what
-// is large goes so in pieces, whose copies have streams of their own (enqueueing.cpp). The caller
-// goes on at once, and whoever waits for the work lets its stream wait. Sends and receives have a
-// stream for each peer and direction, so that none waits for another; they have tags and may come
-// from any rank, so they are the engine's.
+// where it does not share the memory, the CPU backend's call in a callback of the queue, copy back;
+// what is large goes so in pieces, whose copies have streams of their own (enqueueing.cpp). The
+// caller goes on at once, and whoever waits for the work lets its stream wait. Sends and receives
+// have a stream for each peer and direction, so that none waits for another; they have tags and may
+// come from any rank, so they are the CPU backend's.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -27,33 +27,35 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-  // Every rank of the group at once. `engine` communicates tensors of the host among the same
+  // Every rank of the group at once. `cpu_backend` communicates tensors of the host among the same
   // ranks, `store` is for this group alone, `name` is the group's. Raises ValueError for a wrong
   // OUTBOARD_COMMUNICATION.
-  ProcessGroup(c10::intrusive_ptr<c10d::Backend> engine, c10d::Store& store, std::string name,
+  ProcessGroup(c10::intrusive_ptr<c10d::Backend> cpu_backend, c10d::Store& store, std::string name,
                std::chrono::milliseconds timeout);
   ~ProcessGroup() override;
 
   const std::string getBackendName() const override { return "outboard"; }
   bool supportsCoalescing() const override { return true; }
   bool supportsSplitting() const override { return true; }
-  // Those of the engine, whose split() takes them.
-  c10::intrusive_ptr<Options> getBackendOptions() override { return engine_->getBackendOptions(); }
+  // Those of the CPU backend, whose split() takes them.
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return cpu_backend_->getBackendOptions();
+  }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
-  const c10::intrusive_ptr<c10d::Backend>& engine() const { return engine_; }
+  const c10::intrusive_ptr<c10d::Backend>& cpu_backend() const { return cpu_backend_; }
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
   void setTimeout(std::chrono::milliseconds timeout) override {
     timeout_ = timeout;
-    engine_->setTimeout(timeout);
+    cpu_backend_->setTimeout(timeout);
   }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return number_; }
   c10d::ErrorType getError() override;
-  // Nobody waits any longer, and nothing is begun. What the engine is at goes on in its threads
-  // until its timeout, with memory that stays.
+  // Nobody waits any longer, and nothing is begun. What the CPU backend is at goes on in its
+  // threads until its timeout, with memory that stays.
   void abort() override;
   // How often each operation was done by each of "driver" and "gloo".
   std::map<std::string, std::map<std::string, int64_t>> taken();
@@ -98,8 +100,8 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  // What a collective does with its tensors, and the engine's part of it, which gets those of the
-  // host in the same order.
+  // What a collective does with its tensors, and the CPU backend's part of it, which gets those of
+  // the host in the same order.
   struct Call {
     c10d::OpType type;
     Tensors inputs;         // read
@@ -133,8 +135,8 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   // Nothing if the driver does not do it.
   std::optional<Enqueued> enqueue_by_driver(const Call& call, const c10::Stream& stream,
                                             const std::string& description);
-  Enqueued enqueue_by_engine(const Call& call, const c10::Stream& stream,
-                             const std::string& description);
+  Enqueued enqueue_by_cpu_backend(const Call& call, const c10::Stream& stream,
+                                  const std::string& description);
   std::vector<Piece> pieces_of(const Call& call) const;
   // Fails if the group has failed before, and lets it fail with the part.
   std::shared_ptr<HostPart> guarded_part(std::function<void()> body,
@@ -148,15 +150,15 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
                       const std::function<WorkPointer(Tensors&, const c10d::ReduceOp&)>& call);
   void scatter_reduced(const at::Tensor& output, const at::Tensor& input,
                        const c10d::ReduceScatterOptions& options);
-  // Waits for work of the engine, or raises when the group is aborted.
+  // Waits for work of the CPU backend, or raises when the group is aborted.
   void finish(const WorkPointer& work) const;
   void sweep();
   void correct_default_backend();
 
-  const c10::intrusive_ptr<c10d::Backend> engine_;
+  const c10::intrusive_ptr<c10d::Backend> cpu_backend_;
   const std::string name_;
   std::string reason_;
-  // nullptr: the engine does everything.
+  // nullptr: the CPU backend does everything.
   const std::shared_ptr<Communicator> communicator_;
   // Shared with what runs on queues, which may outlive the group.
   struct State {

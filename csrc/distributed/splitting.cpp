@@ -10,9 +10,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::split(const c10::intrusive_ptr<c
                                                       const c10::intrusive_ptr<Options>& options) {
   // The group's backend for CPU has the same store.
   const auto own = c10::make_intrusive<c10d::PrefixStore>("outboard", store);
-  auto engine = engine_->split(own, ranks, options);
-  if (engine == nullptr) return nullptr;  // not of these ranks
-  return c10::make_intrusive<ProcessGroup>(std::move(engine), *own, options->group_name,
+  auto cpu_backend = cpu_backend_->split(own, ranks, options);
+  if (cpu_backend == nullptr) return nullptr;  // not of these ranks
+  return c10::make_intrusive<ProcessGroup>(std::move(cpu_backend), *own, options->group_name,
                                            options->timeout);
 }
 

@@ -11,9 +11,9 @@ namespace py = pybind11;
 
 namespace {
 
-// Options of an engine, which cannot be copied by themselves.
+// Options of a CPU backend, which cannot be copied by themselves.
 struct SplitOptions {
-  py::object engine;
+  py::object cpu_backend;
 };
 
 }  // namespace
@@ -25,23 +25,24 @@ void bind_distributed(py::module_& m) {
   // split_group() copies them, and gives the copy to every backend of the group.
   py::class_<SplitOptions>(m, "SplitOptions")
       .def("__deepcopy__", [](const SplitOptions& self, const py::dict&) {
-        py::object copied = self.engine.attr("__class__")();
+        py::object copied = self.cpu_backend.attr("__class__")();
         for (const char* name : {"_devices", "_threads", "_timeout", "group_name"}) {
-          copied.attr(name) = self.engine.attr(name);
+          copied.attr(name) = self.cpu_backend.attr(name);
         }
         return copied;
       });
   py::class_<ProcessGroup, c10d::Backend, c10::intrusive_ptr<ProcessGroup>>(m, "ProcessGroup")
-      .def(py::init([](const c10::intrusive_ptr<c10d::Backend>& engine,
+      .def(py::init([](const c10::intrusive_ptr<c10d::Backend>& cpu_backend,
                        const c10::intrusive_ptr<c10d::Store>& store, std::string name,
                        std::chrono::milliseconds timeout) {
-             return c10::make_intrusive<ProcessGroup>(engine, *store, std::move(name), timeout);
+             return c10::make_intrusive<ProcessGroup>(cpu_backend, *store, std::move(name),
+                                                      timeout);
            }),
-           py::arg("engine"), py::arg("store"), py::arg("name"), py::arg("timeout"),
+           py::arg("cpu_backend"), py::arg("store"), py::arg("name"), py::arg("timeout"),
            py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options",
                              [](const ProcessGroup& group) {
-                               return SplitOptions{py::cast(group.engine()).attr("options")};
+                               return SplitOptions{py::cast(group.cpu_backend()).attr("options")};
                              })
       .def("_taken", &ProcessGroup::taken, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("_reason", &ProcessGroup::reason);

@@ -203,7 +203,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   const c10::DeviceIndex device = self.device().index();
   StreamState& stream = current_stream_state(device);
   if (shares_host_memory(device)) {
-    drain(stream);
+    synchronize_stream(stream);
     raise_deferred();
     return at::native::_local_scalar_dense_cpu(alias_as_cpu(self, Access::kRead));
   }

@@ -89,7 +89,7 @@ const DriverMemory& make_shareable(const c10::Storage& storage) {
           reinterpret_cast<ob_address>(storage.data()), storage.nbytes());
   stream.mark_submitted();
   record.enqueued();
-  drain(stream);
+  synchronize_stream(stream);
   storage.set_data_ptr(adopt_memory(owner, stream));
   storage.unsafeGetStorageImpl()->set_resizable(false);
   return *driver_memory(storage);
@@ -127,7 +127,7 @@ c10::Storage alias_as_cpu_storage(const c10::Storage& storage) {
   const c10::DeviceIndex device = storage.device().index();
   TORCH_CHECK_NOT_IMPLEMENTED(shares_host_memory(device), "the host cannot reach the memory of ",
                               device_of(device), "; copy with tensor.cpu() instead");
-  drain(current_stream_state(device));
+  synchronize_stream(current_stream_state(device));
   auto* owner = new c10::Storage(storage);
   c10::DataPtr pointer(
       storage.mutable_data(), owner,

@@ -24,7 +24,7 @@ void resize_storage_bytes(c10::StorageImpl* storage, size_t bytes) {
   const size_t kept = std::min(bytes, storage->nbytes());
   if (kept > 0) {
     if (shares_host_memory(device)) {
-      drain(stream);
+      synchronize_stream(stream);
       std::memcpy(memory.mutable_get(), storage->data(), kept);
     } else {
       enqueue_copy(stream, {device, reinterpret_cast<uint64_t>(memory.get())},

@@ -95,7 +95,7 @@ bool spans_intersect(const at::Tensor& a, const at::Tensor& b) {
   return a_begin < b_begin + span_bytes(b) && b_begin < a_begin + span_bytes(a);
 }
 
-// The device's copy engine is these same processors: nothing is won by asking it.
+// The device copies by these same processors: nothing is won by asking it.
 bool is_host_processor(c10::DeviceIndex device) {
   return device_properties(device).kind == OB_DEVICE_CPU;
 }
@@ -157,7 +157,7 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
         (host == nullptr || (non_blocking && is_pinned(host->storage().data())));
     const bool driver_may = asynchronous || (suits_driver && host != nullptr);
     if (!driver_may || host_copies_best(stream, destination.nbytes(), asynchronous, host)) {
-      drain(stream);
+      synchronize_stream(stream);
       if (host == &destination) raise_deferred();
       copy_on_host(destination, source, plan);
       return;
@@ -203,8 +203,8 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
     const bool cheap =
         destination.nbytes() <= kSmallCopy || (is_host_processor(to) && is_host_processor(from));
     if (!may_leave_pending || (idle && cheap)) {
-      drain(source_stream);
-      drain(destination_stream);
+      synchronize_stream(source_stream);
+      synchronize_stream(destination_stream);
       copy_on_host(destination, source, plan);
       return;
     }

@@ -12,7 +12,7 @@ namespace outboard {
 // sizes of `destination`, and there is at least one element. Returns false to decline.
 using DeviceCopy = bool (*)(const at::Tensor& destination, const at::Tensor& source);
 
-// Brought by the engine that does such copies.
+// Registered by the kernel generator that makes such copies.
 OUTBOARD_API void set_device_copy(DeviceCopy function);
 
 // Whether copies within `device` should be given to it: code runs there, and device

@@ -71,7 +71,7 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
   if (plan.suits_driver()) {
     with_bits_of(host, destination);
     // What the stream still has to do may be to fill it.
-    if (is_pinned(source.const_data_ptr())) drain(stream);
+    if (is_pinned(source.const_data_ptr())) synchronize_stream(stream);
     at::native::copy_(host, source);
     HostMemoryInUse in_use(stream, host);
     enqueue_copy(stream, to, Place::on_host(host.data_ptr()), plan);
@@ -82,7 +82,7 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
   host = with_bits_of(empty_host_span(destination), destination);
   HostMemoryInUse in_use(stream, host);
   enqueue_copy(stream, Place::on_host(host.data_ptr()), to, span);
-  drain(stream);
+  synchronize_stream(stream);
   at::native::copy_(host, source);
   enqueue_copy(stream, to, Place::on_host(host.data_ptr()), span);
   in_use.wait();

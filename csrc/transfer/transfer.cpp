@@ -120,7 +120,7 @@ HostMemoryInUse::~HostMemoryInUse() {
 }
 
 void HostMemoryInUse::wait() {
-  drain(stream_);
+  synchronize_stream(stream_);
   waited_ = true;
   raise_deferred();
 }

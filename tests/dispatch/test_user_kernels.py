@@ -159,7 +159,7 @@ def test_result_that_is_not_the_operators(device):
     x = torch.ones(2, 3, device=device)
     for kind, (function, words) in WRONG_RESULTS.items():
         with torch_outboard.kernel("aten::neg")(function):
-            for _ in range(2):  # what was judged once is remembered
+            for _ in range(2):  # results are cached
                 with pytest.raises((ValueError, TypeError, RuntimeError), match=words):
                     torch.neg(x)
             # The same shape as the result, by a call that is right.
@@ -173,7 +173,7 @@ def test_result_that_is_not_the_operators(device):
         x.neg_()
 
 
-def test_results_are_judged_as_pytorch_promotes(device):
+def test_results_have_the_dtypes_that_pytorch_promotes_to(device):
     """Numbers in calls promote less than tensors do."""
     x = torch.ones(2, 3, device=device, dtype=torch.int32)
     with torch_outboard.kernel("aten::add.Tensor")(lambda x, y, alpha=1: x.float()):

@@ -120,7 +120,7 @@ class Worker {
     OB_CALL(copy_device_to_host, state.queue, read.data(),
             reinterpret_cast<ob_address>(memory.pointer.get()), bytes);
     state.mark_submitted();
-    drain(state);
+    synchronize_stream(state);
     for (const uint8_t one : read) {
       if (one == value) continue;
       expect(false, "memory of one owner was written by another");
@@ -163,7 +163,7 @@ class Worker {
   // CPU memory that a host kernel writes as soon as it has it.
   void run_host_kernel() {
     StreamState& state = stream();
-    drain(state);
+    synchronize_stream(state);
     const CpuKernelMemory scope(state);
     const size_t bytes = some_bytes();
     const auto value = static_cast<uint8_t>(random_());
@@ -210,7 +210,7 @@ class Worker {
     static KernelFault& fault =
         KernelFault::make(kDevice, KernelFault::Kind::kRuntimeError, "nothing was wrong");
     expect_fault(stream(), fault);
-    drain(stream());
+    synchronize_stream(stream());
     raise_deferred();
   }
 

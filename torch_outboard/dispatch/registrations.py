@@ -24,8 +24,8 @@ class Kernel:
     """A kernel of an overload.
 
     Attributes:
-        source: who brought it: `"user"`, `"vendor"`, `"library"` (a call of the driver's library) or
-            `"kit"`.
+        source: who brought it: `"user"`, `"vendor"`, `"library"` (a call of the driver's library)
+            or `"kit"`.
         origin: where it was registered, "file:line"; a library's path for the kernel of a stub; ""
             for the kit's own.
         key: the dispatch key: `"PrivateUse1"`, or one of autograd and autocast.

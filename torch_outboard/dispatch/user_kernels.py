@@ -260,7 +260,7 @@ def _template_kernel(
     def register(body: Body) -> Registration:
         row = template([name], source=source, dtypes=dtypes or EVERY, **properties)(body)
         _C.load_device_kernels()
-        # The definition itself judges the dtypes: those of the first operand.
+        # The definition itself checks the dtypes of the first operand.
         token = _C.add_definition(name, row, None, device)
         return Registration(name, None, token, None, dtypes, device)
 

@@ -66,10 +66,10 @@ def _create(options: Any, backend_options: Any = None) -> Backend:
     # The store of an agent that starts workers again holds the addresses of those before.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = PrefixStore(f"attempt{attempt}", options.store)
-    engine = ProcessGroupGloo(
+    cpu_backend = ProcessGroupGloo(
         store, options.group_rank, options.group_size, timeout=options.timeout
     )
     # Groups that are split off look there for the ranks of theirs.
     ranks = options.global_ranks_in_group or list(range(options.group_size))
-    engine.options.global_ranks_in_group = ranks
-    return _C.ProcessGroup(engine, store, options.group_id, options.timeout)
+    cpu_backend.options.global_ranks_in_group = ranks
+    return _C.ProcessGroup(cpu_backend, store, options.group_id, options.timeout)

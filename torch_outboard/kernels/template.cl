@@ -1,4 +1,4 @@
-// What kernel templates can use. The engine (csrc/device_kernels/template/template.h) puts before this, for each
+// What kernel templates can use. The kernel generator (csrc/device_kernels/template/template.h) puts before this, for each
 // tensor x of the row:
 //
 //   OB_REPORT            a statement: an index is out of range (rows that report);

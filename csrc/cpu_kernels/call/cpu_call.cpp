@@ -36,7 +36,7 @@ CpuCall::CpuCall(c10::DeviceIndex device)
       placement_(shares_host_memory(device) ? Placement::kHost : Placement::kCopied),
       stream_(current_stream_state(device)),
       memory_(stream_) {
-  drain(stream_);
+  synchronize_stream(stream_);
 }
 
 CpuCall::~CpuCall() {
@@ -142,7 +142,7 @@ void CpuCall::bring_to_host(StorageView& view, size_t begin, size_t end) {
             address_of(view.device) + from, to - from);
     stream_.mark_submitted();
     record.enqueued();
-    drain(stream_);
+    synchronize_stream(stream_);
     copied_bytes_ += to - from;
   };
   if (view.read_begin == view.read_end) {
@@ -164,7 +164,7 @@ c10::DataPtr CpuCall::copy_to_new_memory(const c10::Storage& host) {
   if (bytes == 0) return pointer;
   if (placement_ == Placement::kHost) {
     // Only now is nothing done to this memory any more.
-    drain(stream_);
+    synchronize_stream(stream_);
     std::memcpy(pointer.get(), host.data(), bytes);
     return pointer;
   }
@@ -286,7 +286,7 @@ void CpuCall::finish() {
   }
   if (placement_ == Placement::kCopied) copy_back();
   if (copies_pending_) {
-    drain(stream_);
+    synchronize_stream(stream_);
     copies_pending_ = false;
   }
 }

@@ -28,9 +28,9 @@ namespace outboard {
 //   call.finish();
 class OUTBOARD_API CpuCall {
  public:
-  // Drains the current stream of `device`, and lets CPU allocations of this thread come from the
-  // device's cache while the call lives (shared memory only). The call keeps the device tensors it
-  // maps: the caller's may go.
+  // Synchronizes the current stream of `device`, and lets CPU allocations of this thread come from
+  // the device's cache while the call lives (shared memory only). The call keeps the device tensors
+  // it maps: the caller's may go.
   explicit CpuCall(c10::DeviceIndex device);
   ~CpuCall();
   CpuCall(const CpuCall&) = delete;

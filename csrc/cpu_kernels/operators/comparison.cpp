@@ -31,7 +31,7 @@ struct ScalarPredicate {
         StreamState& stream = current_stream_state(arguments.device());
         PointwiseFunctional<Impl> op(stream);
         op.meta(self, number);
-        drain(stream);
+        synchronize_stream(stream);
         op.impl(self, number, op.output_);
         return std::move(op.output_);
       }

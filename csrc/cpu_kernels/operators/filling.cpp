@@ -23,7 +23,7 @@ at::Tensor& zero_(at::Tensor& self) {
   if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
     return TypedOverload<"zero_">::routed<at::Tensor&, at::Tensor&>(self);
   }
-  drain(current_stream_state(arguments.device()));
+  synchronize_stream(current_stream_state(arguments.device()));
   if (self.nbytes() <= kClearedAtOnce && self.is_non_overlapping_and_dense()) {
     if (self.numel() > 0) std::memset(self.mutable_data_ptr(), 0, self.nbytes());
     return self;
@@ -38,7 +38,7 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
     return TypedOverload<"fill_.Scalar">::routed<at::Tensor&, at::Tensor&, const at::Scalar&>(
         self, value);
   }
-  drain(current_stream_state(arguments.device()));
+  synchronize_stream(current_stream_state(arguments.device()));
   if (self.numel() == 1) {
     // The CPU has a way of its own for one element.
     at::Tensor host = alias_as_cpu(self);
@@ -53,7 +53,7 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
   Operator& entry = TypedOverload<"where.self">::entry();
   if (arguments.on_one_device() && condition.scalar_type() == at::kBool &&
       self.scalar_type() == other.scalar_type() && runs_plainly(entry, arguments.device())) {
-    drain(current_stream_state(arguments.device()));
+    synchronize_stream(current_stream_state(arguments.device()));
     const DeviceScope scope(arguments.device());
     const HostPlacementScope host_placement;
     return at::native::where(condition, self, other);

@@ -169,7 +169,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
     sizes[sizes.size() - 1] = planes.output_width;
     at::Tensor output = new_output(stream, sizes, {}, self.options());
     at::Tensor indices = new_output(stream, sizes, {}, self.options().dtype(at::kLong));
-    drain(stream);
+    synchronize_stream(stream);
     planes.input = self.const_data_ptr<float>();
     planes.output = output.mutable_data_ptr<float>();
     planes.indices = indices.mutable_data_ptr<int64_t>();

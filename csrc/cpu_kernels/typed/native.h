@@ -24,7 +24,7 @@ struct NativeKernel<Return(Args...)> {
     const Arguments arguments(args...);
     if (arguments.on_one_device() &&
         runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      drain(current_stream_state(arguments.device()));
+      synchronize_stream(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
       const HostPlacementScope host_placement;
       return function(std::forward<Args>(args)...);

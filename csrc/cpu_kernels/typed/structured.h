@@ -191,7 +191,7 @@ inline bool run_pointwise(Op& op, StreamState& stream, const Arguments& argument
   if (needs_conversion(op, output)) return false;
   // After the output was allocated: another thread may just have given work to the stream that
   // still uses this memory.
-  drain(stream);
+  synchronize_stream(stream);
   op.impl(for_meta(args, arguments, converted)..., op.maybe_get_output(0));
   return true;
 }
@@ -364,7 +364,7 @@ struct AliasedSignature {
     if (arguments.on_one_device() &&
         runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
-      drain(stream);
+      synchronize_stream(stream);
       const CpuKernelMemory memory(stream);
       AliasedFunctional<Impl> op(stream);
       run(op, stream, as_cpu(first), as_cpu(rest)...);
@@ -387,7 +387,7 @@ struct AliasedSignature {
     if (arguments.on_one_device() && !shares_storage(self, rest...) &&
         runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
-      drain(stream);
+      synchronize_stream(stream);
       const CpuKernelMemory memory(stream);
       AliasedInto<Impl, true> op(self);
       // The same tensor as input and output, as the checks for overlap expect.
@@ -408,7 +408,7 @@ struct AliasedSignature {
     if (arguments.on_one_device() && !shares_storage(out, first, rest...) &&
         runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
-      drain(stream);
+      synchronize_stream(stream);
       const CpuKernelMemory memory(stream);
       AliasedInto<Impl, false> op(out);
       run(op, stream, as_cpu(first), as_cpu(rest)...);
@@ -426,7 +426,7 @@ struct AliasedSignature {
     const Arguments none;
     op.meta(for_meta(args, none, at::Tensor())...);
     // Again: now the outputs are allocated (see run_pointwise).
-    drain(stream);
+    synchronize_stream(stream);
     [&]<std::size_t... i>(std::index_sequence<i...>) {
       op.impl(for_meta(args, none, at::Tensor())..., op.maybe_get_output(i)...);
     }(std::make_index_sequence<kCount>());

@@ -12,9 +12,9 @@
 namespace outboard {
 namespace {
 
-constexpr size_t kRemembered = 256;  // judgements of an overload
+constexpr size_t kRemembered = 256;  // results for an overload
 
-c10::OperatorHandle find_judge(const std::string& name) {
+c10::OperatorHandle find_meta_function(const std::string& name) {
   const size_t dot = name.find('.');
   return c10::Dispatcher::singleton().findSchemaOrThrow(
       name.substr(0, dot).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
@@ -22,7 +22,8 @@ c10::OperatorHandle find_judge(const std::string& name) {
 
 at::Tensor meta_like(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
-  // A number that became a tensor promotes others less, and judges in Python want to see it.
+  // A number that became a tensor promotes others less, and meta functions in Python need to see
+  // it.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
@@ -138,9 +139,9 @@ bool add_facts(Facts& facts, const c10::IValue& argument) {
 
 }  // namespace
 
-MetaCall::MetaCall(const std::string& judge, const Overload& overload)
-    : judge_(find_judge(judge)), kernel_(find_meta_kernel(judge)) {
-  for (const c10::Argument& argument : judge_.schema().arguments()) {
+MetaCall::MetaCall(const std::string& meta_function, const Overload& overload)
+    : meta_function_(find_meta_function(meta_function)), kernel_(find_meta_kernel(meta_function)) {
+  for (const c10::Argument& argument : meta_function_.schema().arguments()) {
     arguments_.push_back(overload.index(argument.name()));
   }
 }
@@ -163,7 +164,7 @@ size_t MetaCall::FactsHash::operator()(const Facts& facts) const noexcept {
 
 bool MetaCall::add_call(Facts& facts, const Overload& overload,
                         const torch::jit::Stack& stack) const {
-  // Where the judge turns numbers into tensors.
+  // Where the meta function turns numbers into tensors.
   facts.push_back(static_cast<int64_t>(at::get_default_dtype_as_scalartype()));
   for (const int argument : arguments_) {
     if (!add_facts(facts, overload.read(stack, argument))) return false;
@@ -204,9 +205,9 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
     given.push_back(meta_like(overload.read(stack, argument)));
   }
   if (kernel_ != nullptr) {
-    kernel_->callBoxed(judge_, c10::DispatchKeySet(c10::DispatchKey::Meta), &given);
+    kernel_->callBoxed(meta_function_, c10::DispatchKeySet(c10::DispatchKey::Meta), &given);
   } else {
-    judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
+    meta_function_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
   }
   std::vector<at::Tensor> results;
   for (c10::IValue& value : given) results.push_back(std::move(value).toTensor());

@@ -80,7 +80,7 @@ bool took_call(ob_status status, const char* name, c10::DeviceIndex device) {
   StreamState& stream = current_stream_state(device);
   stream.mark_submitted();  // a call that fails may have given some work before
   check_status(status, name);
-  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
+  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) synchronize_stream(stream);
   return true;
 }
 

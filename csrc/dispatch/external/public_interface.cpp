@@ -40,7 +40,7 @@ void ProfiledWork::submitted() {
   if (scope_ != nullptr) scope_->record.enqueued();
 }
 
-void wait_for_current_queue(c10::DeviceIndex device) { drain(current_state(device)); }
+void wait_for_current_queue(c10::DeviceIndex device) { synchronize_stream(current_state(device)); }
 
 ob_address address(const at::Tensor& tensor) {
   TORCH_CHECK(

@@ -33,7 +33,7 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Te
                    input.scalar_type());
   c10d::checkSplitSizes(input_sizes, input, size_);
   c10d::checkSplitSizes(output_sizes, output, size_);
-  // Sizes are of rows; the engine moves their bytes.
+  // Sizes are of rows; the CPU backend moves their bytes.
   auto times = [this](int64_t item, const at::Tensor& tensor, std::vector<int64_t> sizes) {
     const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
     const int64_t row = rows == 0 ? 0 : tensor.numel() / rows * item;
@@ -49,7 +49,7 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Te
                [this, options, to_sizes = times(item, output, output_sizes),
                 from_sizes = times(item, input, input_sizes)](auto& inputs, auto& outputs) mutable {
                  at::Tensor to = outputs[0].bytes(), from = inputs[0].bytes();
-                 finish(engine_->alltoall_base(to, from, to_sizes, from_sizes, options));
+                 finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
                }};
   call.to_driver =
       split_by_driver(rank_, times(1, input, input_sizes), times(1, output, output_sizes));
@@ -74,7 +74,7 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inpu
                  }
                  at::Tensor from = gathered_bytes(host_inputs);
                  at::Tensor to = at::empty({total}, from.options());
-                 finish(engine_->alltoall_base(to, from, to_sizes, from_sizes, options));
+                 finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
                  spread(to, host_outputs);
                }};
   call.to_driver = exchanged_by_driver(rank_, {}, {});
@@ -87,7 +87,7 @@ ProcessGroup::WorkPointer ProcessGroup::send(Tensors& tensors, int destination, 
   Call call = {
       c10d::OpType::SEND, tensors, {}, false, [this, destination, tag](auto& inputs, auto&) {
         Tensors bytes = bytes_of(inputs);
-        finish(engine_->send(bytes, destination, tag));
+        finish(cpu_backend_->send(bytes, destination, tag));
       }};
   call.peer = destination;
   return run(std::move(call));
@@ -97,7 +97,7 @@ ProcessGroup::WorkPointer ProcessGroup::recv(Tensors& tensors, int source, int t
   check_one(tensors);
   Call call = {c10d::OpType::RECV, {}, tensors, false, [this, source, tag](auto&, auto& outputs) {
                  Tensors bytes = bytes_of(outputs);
-                 finish(engine_->recv(bytes, source, tag));
+                 finish(cpu_backend_->recv(bytes, source, tag));
                }};
   call.peer = source;
   return run(std::move(call));
@@ -109,7 +109,7 @@ ProcessGroup::WorkPointer ProcessGroup::recvAnysource(Tensors& tensors, int tag)
   Call call = {
       c10d::OpType::RECVANYSOURCE, {}, tensors, false, [this, source, tag](auto&, auto& outputs) {
         Tensors bytes = bytes_of(outputs);
-        const WorkPointer work = engine_->recvAnysource(bytes, tag);
+        const WorkPointer work = cpu_backend_->recvAnysource(bytes, tag);
         finish(work);
         *source = work->sourceRank();
       }};
@@ -124,7 +124,7 @@ ProcessGroup::WorkPointer ProcessGroup::barrier(const c10d::BarrierOptions& opti
   synchronize_device(current_device());
   const WorkPointer work =
       run({c10d::OpType::BARRIER, {}, {}, false, [this, options](auto&, auto&) {
-             finish(engine_->barrier(options));
+             finish(cpu_backend_->barrier(options));
            }});
   work->wait(std::chrono::hours(24 * 365));
   return work;

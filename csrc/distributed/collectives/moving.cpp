@@ -20,7 +20,7 @@ ProcessGroup::WorkPointer ProcessGroup::broadcast(Tensors& tensors,
   check_one(tensors);
   Call call = {c10d::OpType::BROADCAST, {}, tensors, true, [this, options](auto&, auto& outputs) {
                  Tensors bytes = bytes_of(outputs);
-                 finish(engine_->broadcast(bytes, options));
+                 finish(cpu_backend_->broadcast(bytes, options));
                }};
   call.to_driver = broadcast_by_driver(static_cast<int>(options.rootRank), rank_);
   call.parts = Call::kFlat;
@@ -42,7 +42,7 @@ ProcessGroup::WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs,
                [this, options](auto& host_inputs, auto& host_outputs) {
                  std::vector<Tensors> to = {bytes_of(host_outputs)};
                  Tensors from = bytes_of(host_inputs);
-                 finish(engine_->allgather(to, from, options));
+                 finish(cpu_backend_->allgather(to, from, options));
                }};
   call.to_driver = list_gathered_by_driver(size_);
   call.timeout = options.timeout;
@@ -70,7 +70,7 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_into_tensor_coalesced(
                [this, options](auto& host_inputs, auto& host_outputs) {
                  for (size_t i = 0; i < host_outputs.size(); ++i) {
                    at::Tensor to = host_outputs[i].bytes(), from = host_inputs[i].bytes();
-                   finish(engine_->_allgather_base(to, from, options));
+                   finish(cpu_backend_->_allgather_base(to, from, options));
                  }
                }};
   call.to_driver = gathered_by_driver();
@@ -96,7 +96,7 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>
                      to[0].push_back(host_outputs[rank * count + i].bytes());
                    }
                    Tensors from = {host_inputs[i].bytes()};
-                   finish(engine_->allgather(to, from, options));
+                   finish(cpu_backend_->allgather(to, from, options));
                  }
                }};
   call.to_driver = list_gathered_by_driver(size_);
@@ -117,7 +117,7 @@ ProcessGroup::WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Te
                  std::vector<Tensors> to;
                  if (root) to.push_back(bytes_of(host_outputs));
                  Tensors from = bytes_of(host_inputs);
-                 finish(engine_->gather(to, from, options));
+                 finish(cpu_backend_->gather(to, from, options));
                }};
   call.to_driver = exchanged_by_driver(rank_, {static_cast<int>(options.rootRank)}, {});
   call.timeout = options.timeout;
@@ -137,7 +137,7 @@ ProcessGroup::WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Te
                  std::vector<Tensors> from;
                  if (root) from.push_back(bytes_of(host_inputs));
                  Tensors to = bytes_of(host_outputs);
-                 finish(engine_->scatter(to, from, options));
+                 finish(cpu_backend_->scatter(to, from, options));
                }};
   call.to_driver = exchanged_by_driver(rank_, {}, {static_cast<int>(options.rootRank)});
   call.timeout = options.timeout;

@@ -29,7 +29,7 @@ ProcessGroup::WorkPointer ProcessGroup::allreduce(Tensors& tensors,
                  reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
                    c10d::AllreduceOptions mine = options;
                    mine.reduceOp = op;
-                   return engine_->allreduce(carried, mine);
+                   return cpu_backend_->allreduce(carried, mine);
                  });
                }};
   call.to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp);
@@ -48,7 +48,7 @@ ProcessGroup::WorkPointer ProcessGroup::allreduce_coalesced(
         reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
           c10d::AllreduceOptions mine = options;
           mine.reduceOp = op;
-          return engine_->allreduce(carried, mine);
+          return cpu_backend_->allreduce(carried, mine);
         });
       }};
   call.to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp);
@@ -63,7 +63,8 @@ ProcessGroup::WorkPointer ProcessGroup::reduce(Tensors& tensors,
   Call call = {c10d::OpType::REDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
                  const at::Tensor& host = outputs[0].tensor();
                  const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
-                 // The engine may use those of other ranks as it likes, and they keep their values.
+                 // The CPU backend may use those of other ranks as it likes, and they keep their
+                 // values.
                  Tensors carried = {reduction.carried(host)};
                  const bool root = rank_ == options.rootRank;
                  if (!root && carried[0].data_ptr() == host.data_ptr()) {
@@ -71,7 +72,7 @@ ProcessGroup::WorkPointer ProcessGroup::reduce(Tensors& tensors,
                  }
                  c10d::ReduceOptions mine = options;
                  mine.reduceOp = reduction.op();
-                 finish(engine_->reduce(carried, mine));
+                 finish(cpu_backend_->reduce(carried, mine));
                  if (root) reduction.finish(host, carried[0]);
                }};
   call.to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE, options.reduceOp,
@@ -87,7 +88,7 @@ void ProcessGroup::scatter_reduced(const at::Tensor& output, const at::Tensor& i
   at::Tensor carried_output = reduction.carried_result(output);
   c10d::ReduceScatterOptions mine = options;
   mine.reduceOp = reduction.op();
-  finish(engine_->_reduce_scatter_base(carried_output, carried_input, mine));
+  finish(cpu_backend_->_reduce_scatter_base(carried_output, carried_input, mine));
   reduction.finish(output, carried_output);
 }
 

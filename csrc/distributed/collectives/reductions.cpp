@@ -85,7 +85,7 @@ Reduction::Reduction(at::ScalarType dtype, const ReduceOp& op, int64_t ranks)
     kind = ReduceOp::SUM;
   }
   if (dtype == at::kBool) kind = logical(kind);
-  engine_op_ = ReduceOp(kind);
+  cpu_op_ = ReduceOp(kind);
 }
 
 at::Tensor Reduction::carried(const at::Tensor& input) const {

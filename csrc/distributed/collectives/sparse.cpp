@@ -1,4 +1,4 @@
-// all_reduce of sparse tensors, by the engine.
+// all_reduce of sparse tensors, by the CPU backend.
 #include <torch/library.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ ProcessGroup::WorkPointer ProcessGroup::allreduce_sparse(std::vector<at::Tensor>
   const WorkPointer work =
       run({c10d::OpType::_ALLREDUCE_SPARSE, {}, {}, false, [this, mine, host](auto&, auto&) {
              Tensors sums = {host};
-             finish(engine_->allreduce(sums, mine));
+             finish(cpu_backend_->allreduce(sums, mine));
            }});
   work->wait(std::chrono::hours(24 * 365));
   if (averages) host.div_(size_);

@@ -123,7 +123,7 @@ void Communications::move(ob_communication_kind kind, const at::Tensor& source,
   if (wanted.elements > 0) all.push_back(wanted);
 }
 
-std::shared_ptr<Communicator> Communicator::create(c10d::Backend& engine, c10d::Store& store,
+std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c10d::Store& store,
                                                    std::string* reason) {
   constexpr const char* kKey = "driver's communicator";
   const Choice wanted = choice();
@@ -139,7 +139,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& engine, c10d::
   } else if (driver().communicate == nullptr) {
     *reason = c10::str("the driver '", driver().name, "' has no communication of its own");
   }
-  if (engine.getRank() == 0) {
+  if (cpu_backend.getRank() == 0) {
     std::vector<uint8_t> message;
     if (reason->empty()) {
       const ob_status status = OB_ASK(communicator_id, &id);
@@ -167,8 +167,8 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& engine, c10d::
     description.struct_size = sizeof(description);
     description.id = &id;
     description.device = current_device();
-    description.rank = static_cast<uint32_t>(engine.getRank());
-    description.ranks = static_cast<uint32_t>(engine.getSize());
+    description.rank = static_cast<uint32_t>(cpu_backend.getRank());
+    description.ranks = static_cast<uint32_t>(cpu_backend.getSize());
     ob_communicator handle = nullptr;
     const ob_status status = OB_ASK(communicator_create, &description, &handle);
     if (status == OB_OK) {
@@ -180,7 +180,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& engine, c10d::
   std::vector<at::Tensor> all = {at::full({1}, made != nullptr ? 1 : 0, at::kInt)};
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::MIN;
-  engine.allreduce(all, options)->wait();
+  cpu_backend.allreduce(all, options)->wait();
   if (all[0].item<int>() == 0) {
     if (reason->empty()) *reason = "another rank has none";
     made.reset();

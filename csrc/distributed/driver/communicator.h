@@ -35,9 +35,9 @@ struct Communications {
 
 class Communicator {
  public:
-  // Every rank of the group calls, and all get one, or none: then `reason` says why. `engine` and
-  // `store` are used to agree.
-  static std::shared_ptr<Communicator> create(c10d::Backend& engine, c10d::Store& store,
+  // Every rank of the group calls, and all get one, or none: then `reason` says why. `cpu_backend`
+  // and `store` are used to agree.
+  static std::shared_ptr<Communicator> create(c10d::Backend& cpu_backend, c10d::Store& store,
                                               std::string* reason);
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -38,7 +38,7 @@ class CpuKernelAllocator final : public c10::Allocator {
     c10::DataPtr pointer(memory, memory, &delete_either, c10::Device(c10::DeviceType::CPU));
     // A thread that shares the stream may have given work to it since this scope began, and then
     // freed the memory which that work uses.
-    drain(*stream);
+    synchronize_stream(*stream);
     return pointer;
   }
 

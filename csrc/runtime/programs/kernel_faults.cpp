@@ -163,7 +163,7 @@ void expect_faults(StreamState& stream, c10::ArrayRef<KernelFault*> faults) {
     g_expects.store(true, std::memory_order_release);
   }
   if (launches_block()) {
-    drain(stream);
+    synchronize_stream(stream);
     raise_faults();
   }
 }
@@ -202,7 +202,7 @@ void raise_faults() {
     Expectations& all = expectations();
     std::lock_guard<std::mutex> lock(all.mutex);
     const auto is_done = [](const Expected& one) {
-      return one.stream->drained.load(std::memory_order_acquire) >= one.submitted;
+      return one.stream->completed.load(std::memory_order_acquire) >= one.submitted;
     };
     const auto rest = std::stable_partition(all.list.begin(), all.list.end(),
                                             [&](const Expected& one) { return !is_done(one); });

@@ -30,7 +30,7 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   }
   stream.mark_submitted();
   record.enqueued();
-  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
+  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) synchronize_stream(stream);
   kernel.note_launch(grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40);
 }
 

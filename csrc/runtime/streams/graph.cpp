@@ -60,7 +60,7 @@ class Graph final : public at::GraphImplInterface {
     TORCH_CHECK(capturing_ == nullptr && graph_ == nullptr,
                 "this graph has captured work already; call reset() first, or make another one");
     StreamState& stream = current_stream_state(current_device());
-    drain(stream);
+    synchronize_stream(stream);
     // Now: while the queue captures, nothing can be read by it.
     raise_deferred();
     pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
@@ -140,7 +140,7 @@ class Graph final : public at::GraphImplInterface {
       // Launches under way use it. A stream that captures was waited for when it began.
       for (StreamState* stream : replayed_on_) {
         try {
-          if (!stream->capturing.load(std::memory_order_acquire)) drain(*stream);
+          if (!stream->capturing.load(std::memory_order_acquire)) synchronize_stream(*stream);
         } catch (const c10::AcceleratorError&) {
           failure = std::current_exception();  // has waited all the same, or the device is lost
         }

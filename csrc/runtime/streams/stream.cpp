@@ -68,9 +68,9 @@ StreamState& default_state(c10::DeviceIndex device) {
 
 void mark_drained(StreamState& state, uint64_t count) noexcept {
   if (state.capturing.load(std::memory_order_acquire)) return;
-  uint64_t drained = state.drained.load(std::memory_order_relaxed);
-  while (drained < count &&
-         !state.drained.compare_exchange_weak(drained, count, std::memory_order_acq_rel)) {
+  uint64_t completed = state.completed.load(std::memory_order_relaxed);
+  while (completed < count &&
+         !state.completed.compare_exchange_weak(completed, count, std::memory_order_acq_rel)) {
   }
 }
 
@@ -167,7 +167,7 @@ void throw_capturing(const StreamState& state) {
       "runs on the device: device kernels, copies on it and from pinned memory, and fills");
 }
 
-void drain(StreamState& state) {
+void synchronize_stream(StreamState& state) {
   if (C10_LIKELY(state.idle())) return;
   check_not_capturing(state);
   const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
@@ -189,7 +189,7 @@ bool query_stream(const c10::Stream& stream) {
 
 void synchronize_stream(const c10::Stream& stream) {
   StreamState& state = stream_state(stream);
-  drain(state);
+  synchronize_stream(state);
   raise_deferred();
 }
 
@@ -202,7 +202,7 @@ void synchronize_device(c10::DeviceIndex device) {
     for (auto& slot : table.streams) {
       StreamState* state = slot.load(std::memory_order_acquire);
       if (state == nullptr) break;
-      drain(*state);
+      synchronize_stream(*state);
     }
   }
   // It knows of queues that are no streams.
@@ -238,8 +238,8 @@ void forget_work(c10::DeviceIndex device) noexcept {
   for (auto& slot : stream_table(device).streams) {
     StreamState* state = slot.load(std::memory_order_acquire);
     if (state == nullptr) break;
-    state->drained.store(state->submitted.load(std::memory_order_acquire),
-                         std::memory_order_release);
+    state->completed.store(state->submitted.load(std::memory_order_acquire),
+                           std::memory_order_release);
   }
 }
 

@@ -20,7 +20,7 @@ class WorkLimit;
 // Part of mark_submitted (work_limit.h).
 OUTBOARD_API void limit_work_in_flight(StreamState& stream, uint64_t count) noexcept;
 
-// What is known about one queue. `submitted` counts what was enqueued, `drained` how much of that
+// What is known about one queue. `submitted` counts what was enqueued, `completed` how much of that
 // is known to be done; equal means idle, and the host may touch memory the stream used without
 // asking the driver.
 struct StreamState {
@@ -32,7 +32,7 @@ struct StreamState {
   // Work given to the queue is recorded and not done (graph.cpp).
   std::atomic<bool> capturing{false};
   std::atomic<uint64_t> submitted{0};
-  std::atomic<uint64_t> drained{0};
+  std::atomic<uint64_t> completed{0};
   // The count of `submitted` at which the work in flight is looked at next (work_limit.h).
   std::atomic<uint64_t> next_check{UINT64_MAX};
   WorkLimit* limit = nullptr;
@@ -40,7 +40,7 @@ struct StreamState {
   c10::Stream stream() const { return c10::Stream(c10::Stream::UNSAFE, device_of(device), id); }
   bool idle() const noexcept {
     return !external &&
-           submitted.load(std::memory_order_acquire) == drained.load(std::memory_order_acquire);
+           submitted.load(std::memory_order_acquire) == completed.load(std::memory_order_acquire);
   }
   // To be called after every driver call that enqueues work on `queue`. Waits now and then for
   // older work, so that no queue grows without bound.
@@ -57,7 +57,7 @@ struct StreamState {
     mark_submitted();
   }
   void end_capture() noexcept {
-    drained.store(submitted.load(std::memory_order_acquire), std::memory_order_release);
+    completed.store(submitted.load(std::memory_order_acquire), std::memory_order_release);
     capturing.store(false, std::memory_order_release);
   }
 };
@@ -86,7 +86,7 @@ inline void check_not_capturing(const StreamState& state) {
 
 // Waits until the host may touch what the stream used. Free when the stream is idle: two atomic
 // loads, no driver call. Does not raise deferred failures.
-OUTBOARD_API void drain(StreamState& state);
+OUTBOARD_API void synchronize_stream(StreamState& state);
 // Whether all work is done; does not wait.
 OUTBOARD_API bool query_stream(const c10::Stream& stream);
 // Waits, then raises what failed meanwhile in places that cannot throw.

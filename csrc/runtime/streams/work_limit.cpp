@@ -35,10 +35,10 @@ void limit_work_in_flight(StreamState& stream, uint64_t count) noexcept {
     stream.next_check.store(count + calls, std::memory_order_relaxed);
     // Captured work runs at the replay, which counts as one call.
     if (stream.capturing.load(std::memory_order_acquire)) return;
-    const uint64_t drained = stream.drained.load(std::memory_order_acquire);
-    if (drained + calls > count && !stream.external) {
+    const uint64_t completed = stream.completed.load(std::memory_order_acquire);
+    if (completed + calls > count && !stream.external) {
       // Who waits anyway is not slowed down by markers.
-      stream.next_check.store(std::max(drained + calls, count + 1), std::memory_order_relaxed);
+      stream.next_check.store(std::max(completed + calls, count + 1), std::memory_order_relaxed);
       limit.marker_.reset();
       return;
     }

@@ -162,7 +162,7 @@ static double now(void) {
 }
 
 /* Reads what is there without waiting. False at the end of the output. */
-static bool drain(int descriptor, char* output, size_t* length) {
+static bool read_available(int descriptor, char* output, size_t* length) {
   char rest[4096];
   for (;;) {
     size_t room = OUTPUT_BYTES - *length;
@@ -199,7 +199,7 @@ static void wait_for(pid_t process, int descriptor, double seconds, command_resu
     struct pollfd pipe = {.fd = open ? descriptor : -1, .events = POLLIN};
     /* The end of the output comes right before that of the process. */
     poll(&pipe, 1, open ? POLL_MILLISECONDS : 1);
-    if (open) open = drain(descriptor, result->output, &length);
+    if (open) open = read_available(descriptor, result->output, &length);
     ended = has_ended(process, result);
     if (!ended && now() >= deadline) {
       result->timed_out = true;
@@ -210,7 +210,7 @@ static void wait_for(pid_t process, int descriptor, double seconds, command_resu
       ended = true;
     }
   }
-  if (open) drain(descriptor, result->output, &length);
+  if (open) read_available(descriptor, result->output, &length);
   result->output[length] = '\0';
 }
 

@@ -2,7 +2,7 @@
 // themselves (Stockham): a pass of radix r over arrays of which m * r elements along n are still
 // one transform reads elements that are m apart and writes its results next to each other.
 //
-// The engine defines S (float or double), V (a complex value), L (OB_LANES of them) and ob_index. `sign` is -1 for the
+// The kernel generator defines S (float or double), V (a complex value), L (OB_LANES of them) and ob_index. `sign` is -1 for the
 // forward transform. `roots` holds exp(sign * 2 pi i t / n) for t < n.
 
 typedef struct {

@@ -5,7 +5,7 @@
 // in memory by neighbouring items, into registers, while they multiply the slice before, which lies
 // in local memory. Nothing is packed before, and nothing is read twice by a group.
 //
-// The engine defines X, S, V, W, I, LOAD and their like as for matrix_product.cl, and
+// The kernel generator defines X, S, V, W, I, LOAD and their like as for matrix_product.cl, and
 //   ACROSS, DOWN                  work items of a group, side by side and one below the other
 //   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns whose sums an item has
 //   DEPTH                         of a slice
@@ -14,7 +14,7 @@
 // their sums into `partials`, which `add_parts` adds up in the order of the depth.
 //
 // IMAGE, if it is defined, says that the right operand is made of patches of an image, as that of a
-// convolution is, or of a gradient. The engine says by two Axes what its depth and its columns are.
+// convolution is, or of a gradient. The kernel generator says by two Axes what its depth and its columns are.
 
 // Where the generator defines MATRIX_UNITS, matrix_unit_tiles.cl has another group_tiles.
 

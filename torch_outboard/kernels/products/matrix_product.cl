@@ -1,6 +1,6 @@
 // out = alpha * left @ right + beta * added, batched, with any strides.
 //
-// The engine defines: X, the type in memory, and LOAD, STORE, LOADV, STOREV for scalars and vectors
+// The kernel generator defines: X, the type in memory, and LOAD, STORE, LOADV, STOREV for scalars and vectors
 // of it; S, the type of values, V, vectors of W of them, VLOAD and VSTORE; I, the type of indices;
 // ROWS x (VECTORS * W), the tile that a work item holds in registers; PANELS, the tiles of a work
 // item; SLICE, the depth that a work item packs; and IN_PLACE, if tiles may read operands that are

@@ -6,7 +6,7 @@
 // positions exist in planes alone; what is computed for them is not stored. A convolution with
 // steps reads a plane for every remainder of its places.
 //
-// The engine defines what stands at the top of matrix_product.cl, and: ROWS x COLUMNS, the tile of a
+// The kernel generator defines what stands at the top of matrix_product.cl, and: ROWS x COLUMNS, the tile of a
 // product, ROWS a power of two; PANELS, the most panels of ROWS rows in a work item;
 // FILTERS x ELEMENTS, the tile of a gradient of a weight; TAPS, the most elements of a kernel.
 

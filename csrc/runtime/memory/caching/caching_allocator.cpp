@@ -125,9 +125,10 @@ class Allocator final : public CachingAllocator {
     OB_CALL(copy_device_to_device, state.queue, as_address(destination), as_address(source), bytes);
     state.mark_submitted();
     record.enqueued();
-    // Called where a copy-on-write storage gets memory of its own: a host kernel may have drained
-    // the stream already, and the old memory's other owners are free to write to it afterwards.
-    if (!state.capturing.load(std::memory_order_acquire)) drain(state);
+    // Called where a copy-on-write storage gets memory of its own: a host kernel may have
+    // synchronized the stream already, and the old memory's other owners are free to write to it
+    // afterwards.
+    if (!state.capturing.load(std::memory_order_acquire)) synchronize_stream(state);
   }
 
   bool is_simple_data_ptr(const c10::DataPtr& pointer) const override {

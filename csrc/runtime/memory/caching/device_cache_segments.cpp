@@ -210,7 +210,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   std::exception_ptr failure;
   for (StreamState* stream : streams) {
     try {
-      drain(*stream);
+      synchronize_stream(*stream);
     } catch (...) {
       failure = std::current_exception();
     }
