@@ -29,7 +29,7 @@ LAYERS = (
     ("include",),
     ("runtime",),
     (
-        "accelerator_operators",
+        "decompositions",
         "autograd",
         "cpu_kernels",
         "dispatch",

@@ -12,8 +12,8 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "accelerator_operators/integer_histograms.h"
-#include "accelerator_operators/lstm_layers.h"
+#include "decompositions/integer_histograms.h"
+#include "decompositions/lstm_layers.h"
 #include "dispatch/external/raw_kernels.h"
 #include "dispatch/external/stub_slots.h"
 #include "dispatch/external/yielding_library.h"

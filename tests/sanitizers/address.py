@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.sanitizers.native_build import ADDRESS, ROOT, build_package, call, fail
 
 FOLDERS = (
-    "runtime tensors transfer cpu_kernels random dispatch autograd accelerator_operators drivers"
+    "runtime tensors transfer cpu_kernels random dispatch autograd decompositions drivers"
 )
 TESTS = [f"tests/{name}" for name in FOLDERS.split()]
 # Freed memory stays with the process for a while, so that uses of it are found.

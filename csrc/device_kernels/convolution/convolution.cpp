@@ -3,7 +3,7 @@
 // while it is packed.
 //
 // A definition's properties are those of convolution_call.h and
-//   source, planes, groups  texts as those of ConvolutionPasses
+//   source, padded, groups  texts as those of ConvolutionPasses
 #include <ATen/ops/sum.h>
 
 #include <tuple>
@@ -37,7 +37,7 @@ ConvolutionKernel::ConvolutionKernel(const Definition& definition,
     : DefinedKernel(definition, schema),
       call_(definition, overload_),
       passes_(ProductProgram::keep(definition.text("source")),
-              ProductProgram::keep(definition.text("planes")),
+              ProductProgram::keep(definition.text("padded")),
               ProductProgram::keep(definition.text("groups"))) {}
 
 bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
@@ -74,21 +74,21 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
   const c10::DeviceIndex device = input.device().index();
   const at::ScalarType dtype = input.scalar_type();
   std::vector<at::Tensor> results(3);
-  GradientPlanes kept;
+  PaddedGradient cached;
   if (operands.wanted[0]) {
     results[0] = empty_on(device, input.sizes(), dtype, format);
     if (geometry.transposed) {
       passes_.write_output(geometry, gradient, weight, at::Tensor(), results[0]);
     } else {
-      passes_.write_input(geometry, gradient, weight, at::Tensor(), results[0], kept);
+      passes_.write_input(geometry, gradient, weight, at::Tensor(), results[0], cached);
     }
   }
   if (operands.wanted[1]) {
     results[1] = empty_on(device, weight.sizes(), dtype);
     if (geometry.transposed) {
-      passes_.write_weight(geometry, gradient, input, results[1], kept);
+      passes_.write_weight(geometry, gradient, input, results[1], cached);
     } else {
-      passes_.write_weight(geometry, input, gradient, results[1], kept);
+      passes_.write_weight(geometry, input, gradient, results[1], cached);
     }
     results[1] = results[1].contiguous(format);
   }

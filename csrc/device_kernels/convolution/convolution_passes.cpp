@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "device_kernels/convolution/group_convolution.h"
-#include "device_kernels/convolution/planes/plane_convolution.h"
-#include "device_kernels/convolution/planes/winograd.h"
+#include "device_kernels/convolution/padded/padded_convolution.h"
+#include "device_kernels/convolution/padded/winograd.h"
 #include "device_kernels/product/product_program.h"
 #include "tensors/empty.h"
 
@@ -177,9 +177,9 @@ bool ConvolutionPasses::take(const at::Tensor& tensor) {
   return extent < kLargest;
 }
 
-ConvolutionPasses::ConvolutionPasses(const std::string& source, const std::string& planes,
+ConvolutionPasses::ConvolutionPasses(const std::string& source, const std::string& padded,
                                      const std::string& groups)
-    : source_(source), planes_(planes), groups_(groups) {}
+    : source_(source), padded_(padded), groups_(groups) {}
 
 void ConvolutionPasses::lay_out(ConvolutionOperands& operands) const {
   lay_out_for_groups(operands, groups_);
@@ -189,16 +189,16 @@ void ConvolutionPasses::write_result(const ConvolutionGeometry& geometry, const 
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& result) const {
   if (!geometry.transposed) return write_output(geometry, input, weight, bias, result);
-  GradientPlanes kept;
-  write_input(geometry, input, weight, bias, result, kept);
+  PaddedGradient cached;
+  write_input(geometry, input, weight, bias, result, cached);
 }
 
 void ConvolutionPasses::write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& output) const {
   if (write_output_by_groups(geometry, input, weight, bias, output, groups_)) return;
-  if (write_output_by_winograd(geometry, input, weight, bias, output, planes_)) return;
-  if (write_output_by_planes(geometry, input, weight, bias, output, planes_)) return;
+  if (write_output_by_winograd(geometry, input, weight, bias, output, padded_)) return;
+  if (write_output_from_padded(geometry, input, weight, bias, output, padded_)) return;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -217,10 +217,10 @@ void ConvolutionPasses::write_output(const ConvolutionGeometry& geometry, const 
 
 void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
-                                    const at::Tensor& input, GradientPlanes& kept) const {
+                                    const at::Tensor& input, PaddedGradient& cached) const {
   if (write_input_by_groups(geometry, output, weight, bias, input, groups_)) return;
-  if (write_input_by_winograd(geometry, output, weight, bias, input, planes_, kept)) return;
-  if (write_input_by_planes(geometry, output, weight, bias, input, planes_, kept)) return;
+  if (write_input_by_winograd(geometry, output, weight, bias, input, padded_, cached)) return;
+  if (write_input_from_padded(geometry, output, weight, bias, input, padded_, cached)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
   // Columns of narrow dtypes would be rounded before they are added up.
@@ -251,10 +251,10 @@ void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const a
 
 void ConvolutionPasses::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& output, const at::Tensor& weight,
-                                     const GradientPlanes& kept) const {
+                                     const PaddedGradient& cached) const {
   if (write_weight_by_groups(geometry, input, output, weight, groups_)) return;
-  if (write_weight_by_winograd(geometry, input, output, weight, planes_)) return;
-  if (write_weight_by_planes(geometry, input, output, weight, planes_, kept)) return;
+  if (write_weight_by_winograd(geometry, input, output, weight, padded_)) return;
+  if (write_weight_from_padded(geometry, input, output, weight, padded_, cached)) return;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;

@@ -8,16 +8,16 @@
 #include <string>
 
 #include "device_kernels/convolution/convolution_call.h"
-#include "device_kernels/convolution/planes/plane_convolution.h"
+#include "device_kernels/convolution/padded/padded_convolution.h"
 
 namespace outboard {
 
 class ConvolutionPasses {
  public:
-  // `source` is the text of the kernels, those of products first; `planes` that of the kernels of
-  // plane_convolution.h and winograd.h, which processors take for large maps; `groups` that of the
+  // `source` is the text of the kernels, those of products first; `padded` that of the kernels of
+  // padded_convolution.h and winograd.h, which processors take for large maps; `groups` that of the
   // kernels of group_convolution.h, which GPUs take.
-  ConvolutionPasses(const std::string& source, const std::string& planes,
+  ConvolutionPasses(const std::string& source, const std::string& padded,
                     const std::string& groups);
 
   // Whether kernels take tensors of these sizes; an undefined one is taken.
@@ -36,14 +36,14 @@ class ConvolutionPasses {
                     const at::Tensor& output) const;
   void write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input,
-                   GradientPlanes& kept) const;
+                   PaddedGradient& cached) const;
   void write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
                     const at::Tensor& output, const at::Tensor& weight,
-                    const GradientPlanes& kept) const;
+                    const PaddedGradient& cached) const;
 
  private:
   const std::string& source_;
-  const std::string& planes_;
+  const std::string& padded_;
   const std::string& groups_;
 };
 

@@ -3,7 +3,7 @@
 // 16 products instead of 36, whose operands are sums of elements of the image and of the kernel. The
 // gradient of a weight is the transpose of that, F(3 x 3, 2 x 2): 9 elements of tiles' 16 products.
 //
-// Behind plane_convolution.cl, whose planes, tiles and products these are.
+// Behind padded_convolution.cl, whose planes, tiles and products these are.
 
 #define POINTS 16  // products of a tile: 4 x 4
 
@@ -44,14 +44,14 @@ static inline void end_points(__global S *to, const I point) {
 }
 
 // The tiles of a channel, point by point. A work item does a channel.
-__kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), const Planes p, const Taps t,
+__kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), const PaddedSizes p, const Taps t,
                               const TileGrid g, const I items) {
   OB_BIND(S, planes) OB_BIND(S, points)
   const I item = get_global_id(0);
   if (item >= items) return;
   I offsets[TAPS];
   const Taps taps = t;
-  const Planes source = p;
+  const PaddedSizes source = p;
   find_offsets(&taps, &source, offsets);
   const __global S *from = planes + item * p.plane + offsets[0];
   __global S *to = points + item * g.pitch;

@@ -1,8 +1,8 @@
 """The cells of LSTM and GRU layers, each one kernel, and all steps in time of an LSTM layer.
 
 The workspaces of cells have the layout of those that are composed of operators
-(csrc/accelerator_operators/recurrent_cells.cpp), so that forwards and backwards of both fit.
-Steps are what csrc/accelerator_operators/lstm_steps.cpp calls.
+(csrc/decompositions/recurrent_cells.cpp), so that forwards and backwards of both fit.
+Steps are what csrc/decompositions/lstm_steps.cpp calls.
 """
 
 from __future__ import annotations

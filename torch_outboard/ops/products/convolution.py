@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition, dtype_bits, qualified
-from torch_outboard.ops.products.texts import group_text, patch_text, plane_text
+from torch_outboard.ops.products.sources import group_source, padded_source, patch_source
 
 
 def convolution(overloads: str, *, backward: bool) -> Definition:
@@ -17,9 +17,9 @@ def convolution(overloads: str, *, backward: bool) -> Definition:
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
         # CPU takes one of the integers everywhere.
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
-        "source": patch_text(),
-        "planes": plane_text(),
-        "groups": group_text(),
+        "source": patch_source(),
+        "padded": padded_source(),
+        "groups": group_source(),
     }
 
 

@@ -19,7 +19,7 @@ FLOAT8 = (
 )  # fmt: skip
 
 # Of the kit's own kernels.
-_TEXTS = {"source", "planes", "groups"}
+_TEXTS = {"source", "padded", "groups"}
 
 # Products that are none of matrices: nothing is summed over, or an operand is conjugated.
 _NO_PRODUCTS = {"aten::addr", "aten::vdot"}

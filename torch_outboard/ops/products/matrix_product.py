@@ -18,7 +18,7 @@ from torch_outboard.ops.definition import (
     kernel_source,
     qualified,
 )
-from torch_outboard.ops.products.texts import group_text
+from torch_outboard.ops.products.sources import group_source
 
 ALL = (*FLOATS, *INTEGERS, *COMPLEX)
 
@@ -64,7 +64,7 @@ def product(
         "added": added,
         "dtypes": dtype_bits(dtypes),
         "source": kernel_source("matrix_product"),
-        "groups": group_text(),
+        "groups": group_source(),
         **cast("Definition", properties),
     }
 

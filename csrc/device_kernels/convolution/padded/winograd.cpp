@@ -1,9 +1,9 @@
-#include "device_kernels/convolution/planes/winograd.h"
+#include "device_kernels/convolution/padded/winograd.h"
 
 #include <algorithm>
 
-#include "device_kernels/convolution/planes/plane_arguments.h"
-#include "device_kernels/convolution/planes/plane_program.h"
+#include "device_kernels/convolution/padded/padded_arguments.h"
+#include "device_kernels/convolution/padded/padded_program.h"
 #include "runtime/driver/device.h"
 #include "tensors/span.h"
 
@@ -35,18 +35,18 @@ bool suits(const ConvolutionGeometry& geometry, const at::Tensor& image, const a
          geometry.stride == one && geometry.dilation == one && geometry.padding[0] == 0 &&
          geometry.padding[1] <= 2 && geometry.padding[2] <= 2 && weights.rows >= kLeastChannels &&
          weights.channels >= kLeastChannels &&
-         std::max(span_elements(image), kPoints * weight.numel()) <= kLargestPlaneIndex;
+         std::max(span_elements(image), kPoints * weight.numel()) <= kLargestPaddedIndex;
 }
 
 // As many images as are transformed at a time: about as many each time.
-int64_t images_at_a_time(const PlaneProgram& program, int64_t images, int64_t channels,
+int64_t images_at_a_time(const PaddedProgram& program, int64_t images, int64_t channels,
                          int64_t tiles) {
   const int64_t image_bytes = kPoints * channels * tiles * program.value_bytes();
   const int64_t most = std::clamp<int64_t>(kPointBytes / image_bytes, 1, images);
   return divide_up(images, divide_up(images, most));
 }
 
-// Rounded up to a vector, an odd number of them: see plane_layout.cpp.
+// Rounded up to a vector, an odd number of them: see padded_layout.cpp.
 int64_t odd_lines(int64_t elements, int64_t line) { return (divide_up(elements, line) | 1) * line; }
 
 // Whether `count` images of `source`, and planes of them, have indices of 32 bits.
@@ -54,25 +54,25 @@ bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
   at::DimVector sizes(source.sizes());
   sizes[0] = count;
   return std::max(source.size(1) * plane, span_elements(sizes, source.strides())) <=
-         kLargestPlaneIndex;
+         kLargestPaddedIndex;
 }
 
 // The points of tiles of all channels of `planes`, which `layout` describes.
-at::Tensor transform_places(const PlaneProgram& program, const at::Tensor& planes,
-                            const PlaneLayout& layout, const TapPattern& pattern, int64_t channels,
+at::Tensor transform_places(const PaddedProgram& program, const at::Tensor& planes,
+                            const PaddedLayout& layout, const TapPattern& pattern, int64_t channels,
                             const TileGrid& grid) {
   const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
-  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                         narrow(layout.plane(grid.images, program.tile_columns()))});
+  arguments.value(PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                              narrow(layout.plane(grid.images, program.tile_columns()))});
   arguments.value(taps_of(pattern)).value(grid);
   program.enqueue(program.kernel("winograd_places"), channels, arguments);
   return points;
 }
 
 // The points of tiles of grid.images images of a gradient from `begin` on.
-at::Tensor transform_gradients(const PlaneProgram& program, const at::Tensor& gradient,
+at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& gradient,
                                int64_t begin, const TileGrid& grid) {
   const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
   const auto* from = static_cast<const char*>(gradient.const_data_ptr()) +
@@ -92,7 +92,7 @@ at::Tensor transform_gradients(const PlaneProgram& program, const at::Tensor& gr
   return points;
 }
 
-at::Tensor transform_weights(const PlaneProgram& program, const at::Tensor& weight,
+at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& weight,
                              const WeightLayout& layout, bool flipped, const TileGrid& grid) {
   const int64_t panels = divide_up(layout.rows, program.tile_rows());
   at::Tensor packed = program.workspace(kPoints * int64_t{grid.weights});
@@ -117,19 +117,19 @@ at::Tensor transform_weights(const PlaneProgram& program, const at::Tensor& weig
 }
 
 // result = source * weight, the kernels `flipped` or not, with `padding` around the source, whose
-// planes are left in `kept` if all images are packed at once.
+// planes are left in `cached` if all images are packed at once.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
-           const at::Tensor& result, const std::string& text, GradientPlanes& kept) {
+           const at::Tensor& result, const std::string& text, PaddedGradient& cached) {
   const SpatialValues extent = spatial(result.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
   geometry.stride = geometry.dilation = {1, 1, 1};
   geometry.padding = padding;
   const TapPattern pattern = forward_taps(geometry, weights.size);
-  PlaneLayout layout;
+  PaddedLayout layout;
   layout.make_room(pattern, spatial(source.sizes(), 1), {1, 2 * high, 2 * wide});
-  const auto& program = PlaneProgram::find(source.device().index(), source.scalar_type(), text);
+  const auto& program = PaddedProgram::find(source.device().index(), source.scalar_type(), text);
 
   const int64_t channels = source.size(1), tiles = high * wide;
   const int64_t columns = program.tile_columns();
@@ -144,7 +144,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   grid.weights =
       narrow(odd_lines(weights.groups * row_panels * program.tile_rows() * weights.channels, line));
   grid.places = narrow(odd_lines(channels * pitch, line));
-  if (kPoints * channels * pitch > kLargestPlaneIndex ||
+  if (kPoints * channels * pitch > kLargestPaddedIndex ||
       !has_small_indices(source, at_a_time, layout.plane(at_a_time, columns))) {
     return false;
   }
@@ -152,8 +152,8 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   const at::Tensor packed = transform_weights(program, weight.contiguous(), weights, flipped, grid);
   for (int64_t begin = 0; begin < source.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, source.size(0) - begin);
-    const at::Tensor planes = program.pack_planes(source, begin, images, layout, pattern);
-    if (images == source.size(0)) kept = {planes, layout};
+    const at::Tensor planes = program.pack_padded(source, begin, images, layout, pattern);
+    if (images == source.size(0)) cached = {planes, layout};
     grid.images = narrow(images);
     const at::Tensor points = transform_places(program, planes, layout, pattern, channels, grid);
     const int64_t column_panels = divide_up(images * tiles, columns);
@@ -188,7 +188,7 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
                               const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& output, const std::string& text) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
-  GradientPlanes unused;
+  PaddedGradient unused;
   return suits(geometry, output, weight, weights) && output.stride(-1) == 1 &&
          write(input, weight, weights, false, geometry.padding, bias, output, text, unused);
 }
@@ -198,11 +198,11 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& input, const std::string& text,
-                             GradientPlanes& kept) {
+                             PaddedGradient& cached) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
   return suits(geometry, input, weight, weights) && input.stride(-1) == 1 &&
-         write(output, weight, weights, true, padding, bias, input, text, kept);
+         write(output, weight, weights, true, padding, bias, input, text, cached);
 }
 
 // The gradient of a weight: sums over tiles of the products of points of `input` and of `output`,
@@ -215,20 +215,20 @@ bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
   const SpatialValues extent = spatial(output.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   const int64_t tiles = high * wide, images = input.size(0);
-  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
   const int64_t line = program.tile_width(), columns = program.tile_columns();
   const int64_t multiplied = divide_up(tiles * images, line) * line;
   if (kPoints * (multiplied + kGradientTiles) > 9 * images * volume(extent)) return false;
   const TapPattern pattern = forward_taps(geometry, weights.size);
-  PlaneLayout layout;
+  PaddedLayout layout;
   layout.make_room(pattern, spatial(input.sizes(), 1), {1, 2 * high, 2 * wide});
-  const PlaneLayout tile_layout = PlaneLayout::of_taps(1, {1, high, wide});
+  const PaddedLayout tile_layout = PaddedLayout::of_taps(1, {1, high, wide});
   const int64_t most = std::max(weights.rows, weights.channels);
   const int64_t at_a_time = images_at_a_time(program, images, weights.channels, tiles);
   const int64_t pitch = tile_layout.plane(at_a_time, columns);
   const int64_t parts = program.gradient_parts(tile_layout, at_a_time);
   if (kPoints * std::max(most * pitch, parts * weights.rows * weights.channels) >
-          kLargestPlaneIndex ||
+          kLargestPaddedIndex ||
       !has_small_indices(input, at_a_time, layout.plane(at_a_time, columns)) ||
       !has_small_indices(output, at_a_time, pitch)) {
     return false;
@@ -243,7 +243,7 @@ bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
     TileGrid grid = {narrow(count), narrow(high), narrow(wide),
                      narrow(tile_layout.plane(count, columns))};
     grid.places = narrow(odd_lines(weights.channels * grid.pitch, line));
-    const at::Tensor planes = program.pack_planes(input, begin, count, layout, pattern);
+    const at::Tensor planes = program.pack_padded(input, begin, count, layout, pattern);
     const at::Tensor met =
         transform_places(program, planes, layout, pattern, weights.channels, grid);
     const int64_t met_group = grid.places;

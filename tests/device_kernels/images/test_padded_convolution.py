@@ -1,4 +1,4 @@
-"""Convolutions over planes, which processors take for large maps, against CPU."""
+"""Convolutions over the padded layout, for large maps on CPUs, against CPU kernels."""
 
 import random
 
@@ -10,8 +10,8 @@ from tests.device_kernels.launches import is_processor, launched, timed_launches
 from tests.device_kernels.on_device import compare
 from torch_outboard import _C
 
-PLANES = {"pack_planes", "pack_weights", "plane_tiles"}
-GRADIENTS = {"pack_planes", "plane_gradients", "sum_parts"}
+PADDED = {"pack_padded", "pack_weights", "padded_tiles"}
+GRADIENTS = {"pack_padded", "padded_gradients", "sum_parts"}
 LAST = {"memory_format": torch.channels_last}
 # Channels, filters, sizes of images and of the kernel, options.
 CASES = {
@@ -131,14 +131,14 @@ def test_memory_of_others_stays_as_it_is(device):
 
 @pytest.mark.usefixtures("timed")
 def test_kernels_that_run(device):
-    """Processors take planes for maps that fill their vectors, GPUs and whole numbers never."""
+    """CPUs take the padded layout for maps filling their vectors, GPUs and whole numbers never."""
     x = torch.randn(4, 4, 40, 40, device=device)
     weight = torch.randn(70, 4, 3, 3, device=device)
     launched(device)
     processor = is_processor(device)
 
     y = torch.conv2d(x, weight, padding=1)
-    assert launched(device) >= PLANES if processor else "plane_tiles" not in launched(device)
+    assert launched(device) >= PADDED if processor else "padded_tiles" not in launched(device)
     options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False])
     torch.ops.aten.convolution_backward(y, x, weight, None, *options)
     assert launched(device) >= GRADIENTS if processor else "sum_parts" not in launched(device)
@@ -152,14 +152,14 @@ def test_kernels_that_run(device):
 @pytest.mark.usefixtures("timed")
 def test_a_gradient_is_packed_once(device, kernel):
     if not is_processor(device):
-        pytest.skip("planes are for processors")
+        pytest.skip("the padded layout is for CPUs")
     tensors = (*torch.randn(2, 2, 32, 40, 40), torch.randn(32, 32, kernel, kernel))
     padding = kernel // 2
     options = ([1, 1], [padding] * 2, [1, 1], False, [0, 0], 1, [True, True, False])
     gradient, x, weight = (tensor.to(device) for tensor in tensors)
     timed_launches(device)
     results = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
-    assert timed_launches(device).count("pack_planes") == 2  # the gradient, and the input
+    assert timed_launches(device).count("pack_padded") == 2  # the gradient, and the input
     expected = torch.ops.aten.convolution_backward(*tensors, None, *options)
     for result, of_cpu in zip(results[:2], expected[:2], strict=True):
         torch.testing.assert_close(result.cpu(), of_cpu, rtol=1e-4, atol=2e-3)

@@ -1,9 +1,9 @@
-#include "device_kernels/convolution/planes/plane_program.h"
+#include "device_kernels/convolution/padded/padded_program.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "device_kernels/convolution/planes/plane_arguments.h"
+#include "device_kernels/convolution/padded/padded_arguments.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
@@ -54,7 +54,7 @@ WeightLayout WeightLayout::of(const at::Tensor& weight, int64_t groups, bool bac
   return layout;
 }
 
-PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
+PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
     : device_(device), value_(outboard::value_dtype(dtype)) {
   const WorkShape shape = work_shape(device);
   const Tiles& tiles = shape.vector_bytes == 64 ? kWideTiles : kTiles;
@@ -70,39 +70,39 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   text += define("PANELS", kPanels) + define("TAPS", kTaps) + define("SLICE", kSlice);
   text_ = source_writer().product(dtype, value_, width_, /*wide=*/false, text, source);
   const auto kernel = [&](const char* name) { return &this->kernel(name); };
-  pack_planes_ = kernel("pack_planes");
+  pack_padded_ = kernel("pack_padded");
   pack_weights_ = kernel("pack_weights");
   gather_patches_ = kernel("gather_patches");
   gather_taps_ = kernel("gather_taps");
-  plane_tiles_ = kernel("plane_tiles");
-  plane_gradients_ = kernel("plane_gradients");
+  padded_tiles_ = kernel("padded_tiles");
+  padded_gradients_ = kernel("padded_gradients");
   sum_parts_ = kernel("sum_parts");
 }
 
-const PlaneProgram& PlaneProgram::find(c10::DeviceIndex device, ScalarType dtype,
-                                       const std::string& source) {
+const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dtype,
+                                         const std::string& source) {
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType>;
-  static auto* programs = new KernelTable<Key, const PlaneProgram*>;
+  static auto* programs = new KernelTable<Key, const PaddedProgram*>;
   return *programs->find(Key{&source, device, dtype},
-                         [&] { return new PlaneProgram(device, dtype, source); });
+                         [&] { return new PaddedProgram(device, dtype, source); });
 }
 
-Kernel& PlaneProgram::kernel(const char* name) const {
+Kernel& PaddedProgram::kernel(const char* name) const {
   return find_kernel(device_, text_, name, literal_options(value_));
 }
 
-at::Tensor PlaneProgram::workspace(int64_t elements) const {
+at::Tensor PaddedProgram::workspace(int64_t elements) const {
   return empty_on(device_, {elements}, value_);
 }
 
-void PlaneProgram::enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const {
+void PaddedProgram::enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const {
   arguments.value(narrow(items));
   launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), 1),
          arguments);
 }
 
-at::Tensor PlaneProgram::pack_planes(const at::Tensor& source, int64_t begin, int64_t count,
-                                     const PlaneLayout& layout, const TapPattern& pattern) const {
+at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, int64_t count,
+                                      const PaddedLayout& layout, const TapPattern& pattern) const {
   const int64_t planes = source.size(1) * layout.phase_count();
   const int64_t plane = layout.plane(count, columns_);
   at::Tensor packed = workspace(planes * plane + columns_);
@@ -114,13 +114,13 @@ at::Tensor PlaneProgram::pack_planes(const at::Tensor& source, int64_t begin, in
                          narrow(spatial(source.strides(), 1)), narrow(spatial(source.sizes(), 1)),
                          narrow(pattern.scale), narrow(pattern.offset), narrow(pattern.step)});
   arguments.value(
-      Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead), narrow(plane)});
-  enqueue(*pack_planes_, planes * count, arguments);
+      PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead), narrow(plane)});
+  enqueue(*pack_padded_, planes * count, arguments);
   return packed;
 }
 
-at::Tensor PlaneProgram::pack_weights(const at::Tensor& weight, const WeightLayout& layout,
-                                      const TapPattern& pattern) const {
+at::Tensor PaddedProgram::pack_weights(const at::Tensor& weight, const WeightLayout& layout,
+                                       const TapPattern& pattern) const {
   const int64_t panels = divide_up(layout.rows, rows_);
   const int64_t taps = pattern.taps();
   at::Tensor packed =
@@ -137,19 +137,19 @@ at::Tensor PlaneProgram::pack_weights(const at::Tensor& weight, const WeightLayo
   return packed;
 }
 
-int64_t PlaneProgram::panels_of_item(int64_t tiles) const {
+int64_t PaddedProgram::panels_of_item(int64_t tiles) const {
   return std::clamp<int64_t>(tiles / (processors_ * kItems), 1, kPanels);
 }
 
-void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packed,
-                            const PlaneLayout& layout, const TapPattern& pattern,
-                            const at::Tensor& planes, bool gathers, const ResultLayout& result,
-                            const at::Tensor& bias, void* out) const {
+void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& packed,
+                             const PaddedLayout& layout, const TapPattern& pattern,
+                             const at::Tensor& planes, bool gathers, const ResultLayout& result,
+                             const at::Tensor& bias, void* out) const {
   const int64_t taps = pattern.taps();
   const SpatialValues& grid = gathers ? result.extent : layout.grid;
   const int64_t count = result.images * grid[0] * grid[1] * grid[2];
-  const Planes planes_of{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                         narrow(layout.plane(result.images, columns_))};
+  const PaddedSizes planes_of{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                              narrow(layout.plane(result.images, columns_))};
   const Result columns{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
                        narrow(count),          narrow(grid),         narrow(result.extent),
                        narrow(result.image),   narrow(result.row),   narrow(result.first),
@@ -173,12 +173,14 @@ void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packe
   arguments.value(planes_of).value(taps_of(pattern)).value(columns);
   arguments.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
   arguments.value(narrow(gathers)).value(narrow(panels));
-  enqueue(*plane_tiles_, weights.groups * column_panels * divide_up(row_panels, panels), arguments);
+  enqueue(*padded_tiles_, weights.groups * column_panels * divide_up(row_panels, panels),
+          arguments);
 }
 
-at::Tensor PlaneProgram::gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
-                                     const TapPattern& pattern, int64_t images,
-                                     const at::Tensor& planes, const PlaneLayout& gathered) const {
+at::Tensor PaddedProgram::gather_taps(const WeightLayout& weights, const PaddedLayout& layout,
+                                      const TapPattern& pattern, int64_t images,
+                                      const at::Tensor& planes,
+                                      const PaddedLayout& gathered) const {
   const int64_t channels = weights.groups * weights.channels;
   const int64_t plane = gathered.plane(images, columns_);
   at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
@@ -187,33 +189,33 @@ at::Tensor PlaneProgram::gather_taps(const WeightLayout& weights, const PlaneLay
   columns.extent = narrow(gathered.grid);
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                         narrow(layout.plane(images, columns_))});
+  arguments.value(PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                              narrow(layout.plane(images, columns_))});
   arguments.value(taps_of(pattern)).value(columns).value(narrow(plane));
   enqueue(*gather_taps_, channels, arguments);
   return packed;
 }
 
-int64_t PlaneProgram::gradient_part(const PlaneLayout& layout, int64_t images) const {
+int64_t PaddedProgram::gradient_part(const PaddedLayout& layout, int64_t images) const {
   const int64_t positions = divide_up(images * layout.places(), width_) * width_;
   return divide_up(divide_up(positions, divide_up(positions, kPositions)), width_) * width_;
 }
 
-int64_t PlaneProgram::gradient_parts(const PlaneLayout& layout, int64_t images) const {
+int64_t PaddedProgram::gradient_parts(const PaddedLayout& layout, int64_t images) const {
   return divide_up(images * layout.places(), gradient_part(layout, images));
 }
 
-GradientOperand PlaneProgram::operand(const at::Tensor& planes, const PlaneLayout& layout,
-                                      int64_t channels, int64_t images) const {
+GradientOperand PaddedProgram::operand(const at::Tensor& planes, const PaddedLayout& layout,
+                                       int64_t channels, int64_t images) const {
   return {planes, layout, channels * layout.phase_count() * layout.plane(images, columns_)};
 }
 
-void PlaneProgram::sum_gradients(const WeightLayout& weights, const TapPattern& pattern,
-                                 int64_t images, const GradientOperand& planes,
-                                 const GradientOperand& gradients, bool adds,
-                                 const at::Tensor& sums) const {
-  const PlaneLayout& layout = planes.layout;
-  const PlaneLayout& gradient_layout = gradients.layout;
+void PaddedProgram::sum_gradients(const WeightLayout& weights, const TapPattern& pattern,
+                                  int64_t images, const GradientOperand& planes,
+                                  const GradientOperand& gradients, bool adds,
+                                  const at::Tensor& sums) const {
+  const PaddedLayout& layout = planes.layout;
+  const PaddedLayout& gradient_layout = gradients.layout;
   const int64_t positions = divide_up(images * gradient_layout.places(), width_) * width_;
   const int64_t part = gradient_part(gradient_layout, images);
   const int64_t all = weights.channels * pattern.taps();
@@ -224,20 +226,20 @@ void PlaneProgram::sum_gradients(const WeightLayout& weights, const TapPattern& 
                                gradient_layout.lead * value_bytes_;
   arguments.address(first_gradient).address(planes.planes.const_data_ptr());
   arguments.address(sums.mutable_data_ptr());
-  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                         narrow(layout.plane(images, columns_))});
+  arguments.value(PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                              narrow(layout.plane(images, columns_))});
   arguments.value(taps_of(pattern));
   arguments.value(Gradient{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
                            narrow(gradient_layout.plane(images, columns_)), narrow(gradients.group),
                            narrow(planes.group), narrow(positions), narrow(part), narrow(kBlock),
                            narrow(elements)});
   arguments.value(narrow(adds));
-  enqueue(*plane_gradients_,
+  enqueue(*padded_gradients_,
           weights.groups * divide_up(positions, part) * divide_up(all, elements) * blocks,
           arguments);
 }
 
-void PlaneProgram::sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const {
+void PaddedProgram::sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const {
   LaunchArguments arguments;
   arguments.address(sums.const_data_ptr()).address(out.mutable_data_ptr());
   arguments.value(narrow(parts)).value(narrow(out.numel()));

@@ -1,6 +1,6 @@
 // Convolutions of large maps, whose patches are read where they lie.
 //
-// An image is packed into planes: for each channel the places of all images row by row, with zeros
+// An image is packed into the padded layout, planes: for each channel the places of all images row by row, with zeros
 // between rows and between images. Then what element `tap` of a kernel meets lies at one distance
 // from every position, and a product reads it from there instead of from a matrix of patches. Some
 // positions exist in planes alone; what is computed for them is not stored. A convolution with
@@ -15,7 +15,7 @@
 typedef struct {
   I phases[3], grid[3];  // planes of a channel, and places of one
   I lead, plane;         // zeros before the first place; elements from plane to plane
-} Planes;
+} PaddedSizes;
 
 // Tap i of a dimension meets place (scale * i + offset) / step, rounded down, from its position, in
 // phase i % cycle.
@@ -26,7 +26,7 @@ typedef struct {
 static inline I floor_divide(const I a, const I b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
 // How far each tap is from its position. Returns their number.
-static inline I find_offsets(const Taps *t, const Planes *p, I *offsets) {
+static inline I find_offsets(const Taps *t, const PaddedSizes *p, I *offsets) {
   I n = 0;
   for (I z = 0; z < t->count[0]; ++z) {
     for (I y = 0; y < t->count[1]; ++y) {
@@ -81,8 +81,8 @@ static inline void pack_row(const __global X *row, __global S *to, const I first
 }
 
 // A work item packs one image of one plane.
-__kernel void pack_planes(OB_POINTER(X, source), OB_POINTER(S, planes), const Source s,
-                          const Planes p, const I items) {
+__kernel void pack_padded(OB_POINTER(X, source), OB_POINTER(S, planes), const Source s,
+                          const PaddedSizes p, const I items) {
   OB_BIND(X, source) OB_BIND(S, planes)
   const I item = get_global_id(0);
   if (item >= items) return;
@@ -215,7 +215,7 @@ typedef struct {
 
 // Panels of COLUMNS positions of the result, tap by tap, for maps so small that planes have too many
 // positions more. A work item packs `slice` channels.
-__kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const Planes p,
+__kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
                              const Taps t, const Result l, const I slice, const I items) {
   OB_BIND(S, planes) OB_BIND(S, packed)
   const I item = get_global_id(0);
@@ -225,7 +225,7 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
   const I panel = item / slices % panels, group = item / slices / panels;
   I offsets[TAPS];
   const Taps taps = t;
-  const Planes source = p;
+  const PaddedSizes source = p;
   const I count = find_offsets(&taps, &source, offsets);
   // Positions that follow each other in planes: a vector at most, the first at column starts[n].
   I starts[COLUMNS + 1], places[COLUMNS], runs = 0;
@@ -262,14 +262,14 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
 
 // What each tap meets at each position of the result, as a plane of its own, for gradients of weights
 // on such maps. A work item does a channel.
-__kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const Planes p,
+__kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
                           const Taps t, const Result l, const I plane, const I items) {
   OB_BIND(S, planes) OB_BIND(S, packed)
   const I item = get_global_id(0);
   if (item >= items) return;
   I offsets[TAPS];
   const Taps taps = t;
-  const Planes source = p;
+  const PaddedSizes source = p;
   const I count = find_offsets(&taps, &source, offsets);
   const __global S *from = planes + item * p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
   const I images = l.count / (l.extent[0] * l.extent[1] * l.extent[2]);
@@ -318,8 +318,8 @@ static inline void multiply(const __global S *a, const __global S *b, const I ch
 
 // out = weights * planes (+ bias), `panels` panels of rows in a work item; `gathered` says that
 // columns are what gather_patches made.
-__kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POINTER(X, out),
-                          OB_POINTER(X, bias), const Planes p, const Taps t, const Result l,
+__kernel void padded_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POINTER(X, out),
+                          OB_POINTER(X, bias), const PaddedSizes p, const Taps t, const Result l,
                           const I bias_stride, const int adds, const int gathered, const I panels,
                           const I items) {
   OB_BIND(S, weights) OB_BIND(S, planes) OB_BIND(X, out) OB_BIND(X, bias)
@@ -331,7 +331,7 @@ __kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POIN
   const I last = min((item % parts + 1) * panels, row_panels);
   I offsets[TAPS];
   const Taps taps = t;
-  const Planes source = p;
+  const PaddedSizes source = p;
   I count = find_offsets(&taps, &source, offsets), channels = l.channels;
   const I depth = count * channels;
   I channel = p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
@@ -404,15 +404,15 @@ typedef struct {
 // The gradient of a weight: sums over positions of each filter's gradient times what each element of
 // the filter met. Each work item has some filters, elements and positions; `sums` holds a weight for
 // each part of the positions, to which the sums are added or as which they are stored.
-__kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), OB_POINTER(S, sums),
-                              const Planes p, const Taps t, const Gradient g, const int adds,
+__kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), OB_POINTER(S, sums),
+                              const PaddedSizes p, const Taps t, const Gradient g, const int adds,
                               const I items) {
   OB_BIND(S, gradients) OB_BIND(S, planes) OB_BIND(S, sums)
   const I item = get_global_id(0);
   if (item >= items) return;
   I offsets[TAPS];
   const Taps taps = t;
-  const Planes source = p;
+  const PaddedSizes source = p;
   const I taps_of_kernel = find_offsets(&taps, &source, offsets);
   const I elements = g.channels * taps_of_kernel;
   const I blocks = (g.filters + g.block - 1) / g.block;

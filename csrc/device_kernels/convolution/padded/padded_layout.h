@@ -1,6 +1,7 @@
-// Planes: images packed with zeros between rows, so that what an element of a kernel (a tap) meets
-// lies at one distance from every position. What kernels/products/plane_convolution.cl needs to
-// know of a convolution, and nothing about programs and launches.
+// Padded layout: images packed with zeros between rows, so that the value that an element of a
+// kernel (a tap) multiplies lies at one distance from every position. What
+// kernels/products/padded_convolution.cl needs to know of a convolution, and nothing about programs
+// and launches.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ struct TapPattern {
   int64_t taps() const { return count[0] * count[1] * count[2]; }
 };
 
-// Planes of taps, one behind the other: tap i meets each position's own place in phase i.
+// A plane for each tap, one behind the other: tap i meets each position's own place in phase i.
 TapPattern gathered_taps(int64_t taps);
 
 // What the output of a convolution reads of its input.
@@ -33,8 +34,8 @@ TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues
 TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel,
                          const SpatialValues& remainder);
 
-// Planes of a source; lengths in elements.
-class PlaneLayout {
+// Sizes of a source in the padded layout, in elements.
+class PaddedLayout {
  public:
   SpatialValues phases = {1, 1, 1};  // planes of a channel
   SpatialValues grid = {1, 1, 1};    // places of an image in a plane
@@ -42,7 +43,7 @@ class PlaneLayout {
   int64_t reach = 0;                 // how far taps go beyond a position
 
   // A plane for each tap, of positions of `extent` without any between them.
-  static PlaneLayout of_taps(int64_t taps, const SpatialValues& extent);
+  static PaddedLayout of_taps(int64_t taps, const SpatialValues& extent);
 
   int64_t places() const { return grid[0] * grid[1] * grid[2]; }
   int64_t phase_count() const { return phases[0] * phases[1] * phases[2]; }

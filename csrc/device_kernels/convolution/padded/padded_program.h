@@ -1,11 +1,11 @@
-// The kernels of kernels/products/plane_convolution.cl for one dtype on one device.
+// The kernels of kernels/products/padded_convolution.cl for one dtype on one device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
 
-#include "device_kernels/convolution/planes/plane_layout.h"
+#include "device_kernels/convolution/padded/padded_layout.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
@@ -31,15 +31,15 @@ struct ResultLayout {
 // What a gradient of a weight is summed of, without phases or with those of its taps.
 struct GradientOperand {
   const at::Tensor& planes;
-  const PlaneLayout& layout;
+  const PaddedLayout& layout;
   int64_t group;  // elements from group to group
 };
 
-class PlaneProgram {
+class PaddedProgram {
  public:
   // The program of `source`, which ProductProgram::keep returned. Lives for ever.
-  static const PlaneProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
-                                  const std::string& source);
+  static const PaddedProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
+                                   const std::string& source);
   // The most elements of a kernel.
   static constexpr int64_t kTaps = 64;
 
@@ -52,30 +52,30 @@ class PlaneProgram {
 
   // Each returns memory that can be freed as soon as the work is enqueued.
   // Images [begin, begin + count) of `source`, in the phases of `pattern`.
-  at::Tensor pack_planes(const at::Tensor& source, int64_t begin, int64_t count,
-                         const PlaneLayout& layout, const TapPattern& pattern) const;
+  at::Tensor pack_padded(const at::Tensor& source, int64_t begin, int64_t count,
+                         const PaddedLayout& layout, const TapPattern& pattern) const;
   at::Tensor pack_weights(const at::Tensor& weight, const WeightLayout& layout,
                           const TapPattern& pattern) const;
 
   // Writes a result from planes and packed weights, plus `bias` if it is defined. `gathers`:
   // patches are gathered first, since planes have too many positions that the result has not.
-  void multiply(const WeightLayout& weights, const at::Tensor& packed, const PlaneLayout& layout,
+  void multiply(const WeightLayout& weights, const at::Tensor& packed, const PaddedLayout& layout,
                 const TapPattern& pattern, const at::Tensor& planes, bool gathers,
                 const ResultLayout& result, const at::Tensor& bias, void* out) const;
 
-  // Planes of what each tap meets at the positions of a result, `gathered`, instead of such of an
-  // image with more positions. PlaneLayout::of_taps makes the layout.
-  at::Tensor gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
+  // A plane of what each tap meets at the positions of a result, `gathered`, instead of such of an
+  // image with more positions. PaddedLayout::of_taps makes the layout.
+  at::Tensor gather_taps(const WeightLayout& weights, const PaddedLayout& layout,
                          const TapPattern& pattern, int64_t images, const at::Tensor& planes,
-                         const PlaneLayout& gathered) const;
+                         const PaddedLayout& gathered) const;
   // How many parts sum_gradients makes of the positions of so many images; fewer images have no
   // more.
-  int64_t gradient_parts(const PlaneLayout& layout, int64_t images) const;
+  int64_t gradient_parts(const PaddedLayout& layout, int64_t images) const;
   // `channels` planes of `images` images, which lie one behind the other.
-  GradientOperand operand(const at::Tensor& planes, const PlaneLayout& layout, int64_t channels,
+  GradientOperand operand(const at::Tensor& planes, const PaddedLayout& layout, int64_t channels,
                           int64_t images) const;
   // The gradient of a weight over each part of the positions, one after the other in `sums`, to
-  // which it is added if `adds`. Planes of `gradients` have no phases.
+  // which it is added if `adds`. The layout of `gradients` has no phases.
   void sum_gradients(const WeightLayout& weights, const TapPattern& pattern, int64_t images,
                      const GradientOperand& planes, const GradientOperand& gradients, bool adds,
                      const at::Tensor& sums) const;
@@ -90,8 +90,8 @@ class PlaneProgram {
   void enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const;
 
  private:
-  PlaneProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
-  int64_t gradient_part(const PlaneLayout& layout, int64_t images) const;
+  PaddedProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
+  int64_t gradient_part(const PaddedLayout& layout, int64_t images) const;
 
   c10::DeviceIndex device_;
   at::ScalarType value_;
@@ -101,12 +101,12 @@ class PlaneProgram {
   int filters_, elements_;  // of a tile of gradients
   int64_t processors_;
   std::string text_;
-  Kernel* pack_planes_;
+  Kernel* pack_padded_;
   Kernel* pack_weights_;
   Kernel* gather_patches_;
   Kernel* gather_taps_;
-  Kernel* plane_tiles_;
-  Kernel* plane_gradients_;
+  Kernel* padded_tiles_;
+  Kernel* padded_gradients_;
   Kernel* sum_parts_;
 };
 

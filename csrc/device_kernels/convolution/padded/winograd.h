@@ -7,11 +7,11 @@
 #include <string>
 
 #include "device_kernels/convolution/convolution_call.h"
-#include "device_kernels/convolution/planes/plane_convolution.h"
+#include "device_kernels/convolution/padded/padded_convolution.h"
 
 namespace outboard {
 
-// As those of plane_convolution.h, with the same `text` and `kept`.
+// As those of padded_convolution.h, with the same `text` and `cached`.
 // Each returns false for what other kernels suit better.
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
@@ -19,7 +19,7 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& input, const std::string& text,
-                             GradientPlanes& kept);
+                             PaddedGradient& cached);
 bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& output, const at::Tensor& weight,
                               const std::string& text);

@@ -1,6 +1,6 @@
 // `histc` of integers: PyTorch has it on accelerators, where programs rely on it (to count how many
 // words each expert of a mixture got), and not on CPU. It is composed of operators of the device.
-#include "accelerator_operators/integer_histograms.h"
+#include "decompositions/integer_histograms.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>

@@ -3,7 +3,7 @@
 //
 // A workspace is either oneDNN's, of bytes, or has the dtype of the values and holds what
 // torch_outboard/kernels/layers/recurrent_steps.cl says. The backward runs where its forward ran.
-#include "accelerator_operators/lstm_steps.h"
+#include "decompositions/lstm_steps.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>

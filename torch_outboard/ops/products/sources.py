@@ -20,18 +20,18 @@ def warpgroup_operands(columns: int) -> str:
     )
 
 
-def group_text() -> str:
+def group_source() -> str:
     """Of products and convolutions by groups of work items, for GPUs."""
     instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + kernel_source("matrix_units")
     units = f"#ifdef MATRIX_UNITS\n{instructions}{kernel_source('matrix_unit_tiles')}#endif\n"
     return kernel_source("group_tiles") + kernel_source("thin_products") + units
 
 
-def plane_text() -> str:
-    """Of convolutions over planes, for processors."""
-    return kernel_source("plane_convolution") + kernel_source("winograd_convolution")
+def padded_source() -> str:
+    """Of convolutions over the padded layout, for CPUs."""
+    return kernel_source("padded_convolution") + kernel_source("winograd_convolution")
 
 
-def patch_text() -> str:
+def patch_source() -> str:
     """Of convolutions that are products of packed patches."""
     return kernel_source("matrix_product") + kernel_source("convolution")

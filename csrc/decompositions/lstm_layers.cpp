@@ -3,9 +3,9 @@
 //
 // PyTorch does that for CPU tensors alone, and composes the layers of other devices of a cell for
 // each step in time, which is many small kernels. Only LSTM has such a form on CPU.
-#include "accelerator_operators/lstm_layers.h"
+#include "decompositions/lstm_layers.h"
 
-#include "accelerator_operators/lstm_steps.h"
+#include "decompositions/lstm_steps.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>

@@ -1,16 +1,16 @@
-// What kernels of kernels/products/plane_convolution.cl and winograd_convolution.cl get, as they
+// What kernels of kernels/products/padded_convolution.cl and winograd_convolution.cl get, as they
 // have it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "device_kernels/convolution/planes/plane_layout.h"
+#include "device_kernels/convolution/padded/padded_layout.h"
 
 namespace outboard {
 
 // Kernels have indices of 32 bits; sizes that are rounded up stay below them.
-constexpr int64_t kLargestPlaneIndex = (int64_t{1} << 31) - 65536;
+constexpr int64_t kLargestPaddedIndex = (int64_t{1} << 31) - 65536;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -23,7 +23,7 @@ inline NarrowTriple narrow(const SpatialValues& values) {
 
 inline int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
 
-struct Planes {
+struct PaddedSizes {
   NarrowTriple phases, grid;
   int32_t lead, plane;
 };

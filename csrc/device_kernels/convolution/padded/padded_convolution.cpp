@@ -1,11 +1,11 @@
-#include "device_kernels/convolution/planes/plane_convolution.h"
+#include "device_kernels/convolution/padded/padded_convolution.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "device_kernels/convolution/planes/plane_arguments.h"
-#include "device_kernels/convolution/planes/plane_program.h"
+#include "device_kernels/convolution/padded/padded_arguments.h"
+#include "device_kernels/convolution/padded/padded_program.h"
 #include "runtime/driver/device.h"
 #include "tensors/span.h"
 
@@ -35,13 +35,13 @@ SpatialValues divide_each_up(const SpatialValues& sizes, const SpatialValues& by
 bool suits(const at::Tensor& result, const at::Tensor& weight,
            const ConvolutionGeometry& geometry) {
   return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
-         weight.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
+         weight.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PaddedProgram::kTaps &&
          weight.size(0) / geometry.groups >= kRows &&
-         std::max(span_elements(result), 2 * weight.numel()) <= kLargestPlaneIndex;
+         std::max(span_elements(result), 2 * weight.numel()) <= kLargestPaddedIndex;
 }
 
 // How many images are packed at a time; 0: not one.
-int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
+int64_t images_at_a_time(const PaddedProgram& program, const PaddedLayout& layout,
                          const at::Tensor& source) {
   const int64_t images = source.size(0);
   const int64_t planes = source.size(1) * layout.phase_count();
@@ -51,7 +51,7 @@ int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
   const int64_t plane = layout.plane(some, program.tile_columns());
   at::DimVector sizes(source.sizes());
   sizes[0] = some;
-  if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestPlaneIndex)
+  if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestPaddedIndex)
     return 0;
   // As many each time.
   const int64_t times = (images + some - 1) / some;
@@ -60,13 +60,13 @@ int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
 
 // Whether patches are gathered: where planes are used so little by so many rows, and what
 // `channels` with so many taps meet in one image is not too much.
-bool gathers_patches(const PlaneProgram& program, double used, int64_t rows, int64_t channels,
+bool gathers_patches(const PaddedProgram& program, double used, int64_t rows, int64_t channels,
                      int64_t taps, const SpatialValues& extent) {
   return used < kGathered && rows >= kGatheredRows &&
          channels * taps * volume(extent) * program.value_bytes() <= kPlaneBytes / 4;
 }
 
-double used_part(const PlaneLayout& layout, const SpatialValues& extent) {
+double used_part(const PaddedLayout& layout, const SpatialValues& extent) {
   return static_cast<double>(volume(extent)) / static_cast<double>(layout.places());
 }
 
@@ -77,18 +77,18 @@ void* image_address(const at::Tensor& image, int64_t number) {
 
 }  // namespace
 
-bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                            const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const std::string& text) {
+bool write_output_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                              const at::Tensor& weight, const at::Tensor& bias,
+                              const at::Tensor& output, const std::string& text) {
   if (!suits(output, weight, geometry)) return false;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   const TapPattern pattern = forward_taps(geometry, kernel);
-  PlaneLayout layout;
+  PaddedLayout layout;
   layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
   if (used < kLeast) return false;
-  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(0) / geometry.groups, input.size(1), taps, extent);
@@ -101,7 +101,7 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   const at::Tensor packed = program.pack_weights(dense, weights, pattern);
   for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
-    const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
+    const at::Tensor planes = program.pack_padded(input, begin, images, layout, pattern);
     const ResultLayout result{
         images, output.stride(0), output.stride(1), 0, spatial(output.strides(), 1), extent};
     program.multiply(weights, packed, layout, pattern, planes, gathers, result, bias,
@@ -110,9 +110,10 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   return true;
 }
 
-bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                           const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const std::string& text, GradientPlanes& kept) {
+bool write_input_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& output,
+                             const at::Tensor& weight, const at::Tensor& bias,
+                             const at::Tensor& input, const std::string& text,
+                             PaddedGradient& cached) {
   if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
       volume(geometry.stride) > kMostPasses) {
     return false;
@@ -121,7 +122,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
   // Places whose remainders differ meet different elements of a kernel.
   std::vector<std::pair<SpatialValues, TapPattern>> passes;
-  PlaneLayout layout;
+  PaddedLayout layout;
   SpatialValues remainder;
   for (remainder[0] = 0; remainder[0] < std::min(geometry.stride[0], sizes[0]); ++remainder[0]) {
     for (remainder[1] = 0; remainder[1] < std::min(geometry.stride[1], sizes[1]); ++remainder[1]) {
@@ -135,7 +136,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   }
   const double used = used_part(layout, divide_each_up(sizes, geometry.stride));
   if (used < kLeast) return false;
-  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(1), output.size(1), taps, content);
@@ -153,8 +154,8 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   all.step = {1, 1, 1};
   for (int64_t begin = 0; begin < output.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, output.size(0) - begin);
-    const at::Tensor planes = program.pack_planes(output, begin, images, layout, all);
-    if (images == output.size(0)) kept = {planes, layout};
+    const at::Tensor planes = program.pack_padded(output, begin, images, layout, all);
+    if (images == output.size(0)) cached = {planes, layout};
     for (size_t i = 0; i < passes.size(); ++i) {
       const auto& [first, pattern] = passes[i];
       ResultLayout result{images, input.stride(0), input.stride(1), 0, {}, {}};
@@ -171,36 +172,36 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   return true;
 }
 
-bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                            const at::Tensor& output, const at::Tensor& weight,
-                            const std::string& text, const GradientPlanes& kept) {
+bool write_weight_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                              const at::Tensor& output, const at::Tensor& weight,
+                              const std::string& text, const PaddedGradient& cached) {
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
     return false;
   }
   const TapPattern pattern = forward_taps(geometry, kernel);
-  PlaneLayout layout;
+  PaddedLayout layout;
   layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
   if (used < kLeast) return false;
-  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
   const bool gathers = gathers_patches(program, used, weight.size(0) / geometry.groups,
                                        input.size(1), pattern.taps(), extent);
-  PlaneLayout gradient_layout;
+  PaddedLayout gradient_layout;
   gradient_layout.grid = gathers ? extent : layout.grid;
-  const PlaneLayout tap_layout = PlaneLayout::of_taps(pattern.taps(), extent);
+  const PaddedLayout tap_layout = PaddedLayout::of_taps(pattern.taps(), extent);
   int64_t at_a_time = images_at_a_time(program, gathers ? tap_layout : layout, input);
-  const bool reuses = kept.planes.defined() && kept.layout.grid == gradient_layout.grid &&
+  const bool reuses = cached.planes.defined() && cached.layout.grid == gradient_layout.grid &&
                       at_a_time == input.size(0);
   if (reuses) {
-    gradient_layout = kept.layout;
+    gradient_layout = cached.layout;
   } else {
     at_a_time = std::min(at_a_time, images_at_a_time(program, gradient_layout, output));
   }
   if (at_a_time == 0) return false;
   const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
-  if (parts * weight.numel() > kLargestPlaneIndex) return false;
+  if (parts * weight.numel() > kLargestPaddedIndex) return false;
 
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, false);
   const bool direct = parts == 1 && weight.scalar_type() == program.value_dtype();
@@ -209,9 +210,9 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   plain.step = {1, 1, 1};
   for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
-    const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
+    const at::Tensor planes = program.pack_padded(input, begin, images, layout, pattern);
     const at::Tensor gradients =
-        reuses ? kept.planes : program.pack_planes(output, begin, images, gradient_layout, plain);
+        reuses ? cached.planes : program.pack_padded(output, begin, images, gradient_layout, plain);
     const GradientOperand ours = program.operand(gradients, gradient_layout, weights.rows, images);
     if (gathers) {
       const at::Tensor gathered =

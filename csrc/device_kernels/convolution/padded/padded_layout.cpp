@@ -1,4 +1,4 @@
-#include "device_kernels/convolution/planes/plane_layout.h"
+#include "device_kernels/convolution/padded/padded_layout.h"
 
 #include <algorithm>
 #include <numeric>
@@ -53,22 +53,22 @@ TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValue
   return pattern;
 }
 
-PlaneLayout PlaneLayout::of_taps(int64_t taps, const SpatialValues& extent) {
-  PlaneLayout layout;
+PaddedLayout PaddedLayout::of_taps(int64_t taps, const SpatialValues& extent) {
+  PaddedLayout layout;
   layout.phases = {1, 1, taps};
   layout.grid = extent;
   layout.reach = kLine;  // the last vector of a row goes beyond
   return layout;
 }
 
-int64_t PlaneLayout::plane(int64_t images, int64_t width) const {
+int64_t PaddedLayout::plane(int64_t images, int64_t width) const {
   const int64_t positions = (images * places() + width - 1) / width * width;
   const int64_t lines = (lead + positions + reach + kLine - 1) / kLine;
   return (lines | 1) * kLine;
 }
 
-void PlaneLayout::make_room(const TapPattern& pattern, const SpatialValues& content,
-                            const SpatialValues& extent) {
+void PaddedLayout::make_room(const TapPattern& pattern, const SpatialValues& content,
+                             const SpatialValues& extent) {
   for (int d = 0; d < 3; ++d) {
     grid[d] = std::max({grid[d], content[d], extent[d]});
   }
