@@ -56,7 +56,7 @@ demo-distributed: build ## the same in two processes, by DDP and FSDP2, with one
 		$(PY) examples/distributed_digits.py --output demo-output/distributed-$$driver || exit 1; done
 
 .PHONY: test
-test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL
+test: build ## the default tests: shared memory, then separate memory, fault injection, and OpenCL
 	@$(PY) -m tests.run default
 
 .PHONY: test-changed

@@ -71,7 +71,7 @@ from torch.utils.cpp_extension import (  # noqa: E402
 )
 
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host", "torture", "ocl", "riscv")
+DRIVERS = ("host", "faults", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
     "host": ("compiler", "communication", "settings"),

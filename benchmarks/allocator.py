@@ -30,7 +30,7 @@ def measure() -> dict[int, float]:
 
     import torch_outboard
     from torch_outboard import _C
-    from torch_outboard.drivers import torture
+    from torch_outboard.drivers import faults
 
     device = torch.device(torch_outboard.device_name(), 0)
     # Neighbours in use, as in a real program: blocks are split and merged each time.
@@ -38,9 +38,9 @@ def measure() -> dict[int, float]:
     medians = {}
     for size in SIZES:
         _C.testing.benchmark_allocator(size, 1)
-        before = torture.calls()
+        before = faults.calls()
         runs = [_C.testing.benchmark_allocator(size, ITERATIONS) for _ in range(RUNS)]
-        assert torture.calls() == before, f"the driver was called for {size} bytes"
+        assert faults.calls() == before, f"the driver was called for {size} bytes"
         medians[size] = statistics.median(runs)
     del held
     return medians
@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     arguments = parser.parse_args()
     os.environ.setdefault("OUTBOARD_DRIVER", "host")
-    os.environ.setdefault("OUTBOARD_TORTURE", "count")
+    os.environ.setdefault("OUTBOARD_FAULTS", "count")
     medians = measure()
     if arguments.json:
         print(json.dumps({"allocate_and_free_ns": medians, "limit_ns": LIMIT, "driver_calls": 0}))

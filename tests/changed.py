@@ -21,16 +21,16 @@ DEVICE_KERNELS = (
 # Prefix of a path, and its tests as configuration:test. The first match holds.
 LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/runtime/", "shared:runtime shared:drivers shared:transfer separate:runtime "
-     "torture:runtime ocl:device_kernels/programs"),
+     "faults:runtime ocl:device_kernels/programs"),
     ("csrc/tensors/", "shared:tensors shared:device separate:tensors shared:transfer"),
-    ("csrc/transfer/", "shared:transfer separate:transfer torture:transfer"),
+    ("csrc/transfer/", "shared:transfer separate:transfer faults:transfer"),
     ("csrc/dispatch/", "shared:dispatch separate:dispatch shared:turn "
      "ocl:device_kernels/test_placement.py"),
     ("csrc/cpu_kernels/", "shared:cpu_kernels separate:cpu_kernels shared:turn"),
     ("csrc/device_kernels/", DEVICE_KERNELS),
     ("csrc/random/", "shared:random shared:device ocl:device_kernels/creation"),
     ("csrc/autograd/", "shared:autograd shared:device shared:programs"),
-    ("csrc/distributed/", "shared:distributed separate:distributed torture:distributed"),
+    ("csrc/distributed/", "shared:distributed separate:distributed faults:distributed"),
     ("csrc/profiler/", "shared:profiler ocl:profiler"),
     ("csrc/python/", "shared:device shared:dispatch shared:runtime "
      "ocl:inductor/test_captured_graphs.py"),
@@ -51,7 +51,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("requirements/", "shared:test_packages.py"),
 )  # fmt: skip
 # Configurations of which tests have the mark.
-MARKS = ("separate", "torture")
+MARKS = ("separate", "faults")
 # Tests of a device that compiles kernels.
 NEED_A_COMPILER = ("tests/device_kernels", "tests/inductor")
 

@@ -1,7 +1,7 @@
 """Fixtures and options of the whole suite.
 
 The suite runs on whatever device the environment says: OUTBOARD_DRIVER, OUTBOARD_HOST_ACCESS,
-OUTBOARD_TORTURE and so on are set by whoever starts pytest, and subprocesses inherit them.
+OUTBOARD_FAULTS and so on are set by whoever starts pytest, and subprocesses inherit them.
 `--configuration` sets the usual ones.
 """
 
@@ -22,7 +22,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "environment": HOST,
     "shared": {**HOST, "OUTBOARD_HOST_ACCESS": "shared"},
     "separate": {**HOST, "OUTBOARD_HOST_ACCESS": "separate"},
-    "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
+    "faults": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_FAULTS": "delay_us=200"},
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device"},
     "riscv": {"OUTBOARD_DRIVER": "riscv", "OUTBOARD_PLACEMENT": "device"},
     # Kernels of the driver `host`, by whatever clang there is.

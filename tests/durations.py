@@ -51,9 +51,7 @@ def rows_of(report: Path, limit: int) -> list[tuple[str, str, int, float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.durations", description=__doc__)
-    parser.add_argument(
-        "stages", nargs="*", default=["shared", "separate", "torture", "ocl", "gpu"]
-    )
+    parser.add_argument("stages", nargs="*", default=["shared", "separate", "faults", "ocl", "gpu"])
     parser.add_argument("--rows", type=int, default=8, help="folders of a stage")
     options = parser.parse_args()
     print("| stage | folder | tests | seconds |\n|---|---|---|---|")

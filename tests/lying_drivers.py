@@ -19,7 +19,7 @@ import torch_outboard
 from tests.forking import in_child
 from tests.runtime.mapped_memory import MIB, PIECE, MappedMemory
 from torch_outboard import _C
-from torch_outboard.drivers import contract, host, torture
+from torch_outboard.drivers import contract, faults, host
 from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
 
 Use = Callable[[], object]
@@ -185,12 +185,12 @@ def devices(reported: int) -> Use:
 # ---- Answers ----
 
 
-def tortured(settings: str, use: Use = use_copy) -> Use:
-    """A driver behind torture with these settings."""
+def faulty(settings: str, use: Use = use_copy) -> Use:
+    """A driver behind faults with these settings."""
 
     def run() -> object:
-        os.environ["OUTBOARD_TORTURE"] = settings
-        _C.use_wrapper_library(torture.library_path())
+        os.environ["OUTBOARD_FAULTS"] = settings
+        _C.use_wrapper_library(faults.library_path())
         return use()
 
     return run
@@ -198,7 +198,7 @@ def tortured(settings: str, use: Use = use_copy) -> Use:
 
 def lies(function: str, use: Use = use_copy) -> Use:
     """A driver of which this function answers OK and does nothing."""
-    return tortured(f"lie={function}:1:on", use)
+    return faulty(f"lie={function}:1:on", use)
 
 
 def twice() -> object:
@@ -420,9 +420,9 @@ LIES: list[tuple[Use, str]] = [
     (devices(-3), "RuntimeError: driver 'host' reports -3 devices"),
     (devices(0), "RuntimeError: device host:0 was asked for, but driver 'host' found no device"),
     # failures
-    (tortured("fail=initialize:1", twice),
+    (faulty("fail=initialize:1", twice),
      "returned (True, \"device 'host' is not available: `initialize` answered error"),
-    (tortured("fail=device_count:1", twice), "returned (False, [2.0, 2.0, 2.0])"),  # asked again
+    (faulty("fail=device_count:1", twice), "returned (False, [2.0, 2.0, 2.0])"),  # asked again
     # answers
     (lies("queue_create"), answer("queue_create", NOTHING)),
     (lies("event_create", use=then(lambda: torch.Event("host").record())),

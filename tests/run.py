@@ -187,7 +187,7 @@ def default_stages() -> list[Stage]:
     return [
         pytest_stage("shared", "not slow", without=RUN_ELSEWHERE),
         marked_stage("separate"),
-        marked_stage("torture"),
+        marked_stage("faults"),
         kernels_stage("not slow"),
         on_ocl(pytest_stage("gpu", "not slow", GPU_FORMS)),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
@@ -200,7 +200,7 @@ def full_stages() -> list[Stage]:
     stages = [
         pytest_stage("shared", None),
         pytest_stage("separate", None),
-        pytest_stage("torture", "torture"),
+        pytest_stage("faults", "faults"),
         kernels_stage(None),
         kernels_stage("not slow", "gpu"),
         *clang_stages(*CLANG_DRIVER, "tests/device_kernels", "tests/inductor"),

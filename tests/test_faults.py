@@ -18,7 +18,7 @@ import gc
 import itertools
 
 import torch
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 faulthandler.enable()
 device, other = torch.device("host", 0), torch.device("host", 1)
@@ -79,7 +79,7 @@ def drop():
             pass
     torch.host.synchronize()
     # Queues stay for ever, as streams do.
-    return {kind: count for kind, count in torture.live().items() if kind != "queues"}
+    return {kind: count for kind, count in faults.live().items() if kind != "queues"}
 
 
 expected = train(model_on("cpu"), inputs, targets)
@@ -90,14 +90,14 @@ baseline = drop()
 gc.freeze()  # collections look at what comes after this
 attempts = finished = raised = 0
 reached = set()
-names = sorted(torture.calls(), key=lambda name: name != "queue_create")
+names = sorted(faults.calls(), key=lambda name: name != "queue_create")
 for name in names:
     if name in ("initialize", "finalize", "device_count", "device_properties"):
         continue
     for nth in itertools.count(1):
         status = ("error", "device_lost", "out_of_memory")[nth % 3]
-        torture.reset()
-        torture.fail(name, nth, status)
+        faults.reset()
+        faults.fail(name, nth, status)
         outcome = "finished"
         try:
             results = step()
@@ -107,8 +107,8 @@ for name in names:
             assert "INTERNAL ASSERT" not in outcome, (name, nth, outcome)
             assert f"`{name}`" in outcome or "out of memory" in outcome, (name, nth, outcome)
             raised += 1
-        injected = torture.injected()
-        torture.reset()
+        injected = faults.injected()
+        faults.reset()
         results = None
         if injected == 0:
             assert outcome == "finished", (name, nth, outcome)
@@ -117,11 +117,11 @@ for name in names:
         attempts += 1
         finished += outcome == "finished"
         live = drop()
-        assert live == baseline, (name, nth, outcome, live, baseline, torture.leaks())
+        assert live == baseline, (name, nth, outcome, live, baseline, faults.leaks())
         assert torch.equal(bystander.cpu(), torch.arange(5000.0)), (name, nth)
         torch.testing.assert_close(step(), expected, msg=lambda m: f"{name} {nth}: {m}")
         assert drop() == baseline, (name, nth, "after a step without faults")
-assert torture.misuses() == 0, torture.misuses()
+assert faults.misuses() == 0, faults.misuses()
 print(attempts, finished, raised, *sorted(reached))
 '''
 
@@ -135,7 +135,7 @@ def test_a_training_step_survives_any_failing_call(access):
     printed = run_python(
         INJECT,
         timeout=280,
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
         OUTBOARD_HOST_ACCESS=access,
         OUTBOARD_FALLBACK_COPIED="allow",
     )
@@ -151,7 +151,7 @@ def test_a_training_step_survives_any_failing_call(access):
 # ---- Threads
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 def test_tensors_freed_in_other_threads(device, device_module):
     gc.collect()
     before = device_module.memory_allocated()
@@ -231,7 +231,7 @@ def test_exit_is_quiet(ending):
     result = try_python(
         "import torch\n" + textwrap.dedent(ENDINGS[ending]),
         OUTBOARD_FALLBACK_COPIED="allow",
-        OUTBOARD_TORTURE="delay_us=2000" if ending == "pending work" else "",
+        OUTBOARD_FAULTS="delay_us=2000" if ending == "pending work" else "",
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -285,11 +285,11 @@ def test_use_after_the_end():
 def test_failures_at_exit_are_told_in_a_line(fault, told):
     code = f"""
         import torch
-        from torch_outboard.drivers import torture
+        from torch_outboard.drivers import faults
         torch.ones(3, device="host")
-        torture.{fault}
+        faults.{fault}
     """
-    result = try_python(code, OUTBOARD_TORTURE="count")
+    result = try_python(code, OUTBOARD_FAULTS="count")
     assert result.returncode == 0
     (line,) = result.stderr.splitlines()
     assert told in line

@@ -14,7 +14,7 @@ def test_every_lie_is_told() -> None:
         OUTBOARD_DRIVER="host",
         OUTBOARD_HOST_ACCESS="shared",
         OUTBOARD_HOST_DEVICES="1",
-        OUTBOARD_TORTURE=None,
+        OUTBOARD_FAULTS=None,
         PYTHONPATH=str(Path(__file__).parents[1]),
     )
     assert json.loads(printed.splitlines()[-1]) == []

@@ -34,7 +34,7 @@ def suite(monkeypatch, tmp_path):
 
 def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
     monkeypatch.setenv("OUTBOARD_PLACEMENT", "host")
-    monkeypatch.setenv("OUTBOARD_TORTURE", "fail=copy_host_to_device")
+    monkeypatch.setenv("OUTBOARD_FAULTS", "fail=copy_host_to_device")
     monkeypatch.setenv("OUTBOARD_DRIVER", "warp")
     code = "import os; print(sorted(n for n in os.environ if n.startswith('OUTBOARD_')))"
     code += "; print(os.environ['OUTBOARD_DRIVER'], os.environ['PATH'])"

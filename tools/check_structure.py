@@ -29,9 +29,9 @@ LAYERS = (
     ("include",),
     ("runtime",),
     (
-        "decompositions",
         "autograd",
         "cpu_kernels",
+        "decompositions",
         "dispatch",
         "distributed",
         "inspection",

@@ -304,9 +304,9 @@ TABLE = (
         for_tests=True,
     ),
     Setting(
-        "OUTBOARD_TORTURE",
+        "OUTBOARD_FAULTS",
         "text",
-        "faults to put between kit and driver, as `torch_outboard/drivers/torture/torture.c` lists "
+        "faults to put between kit and driver, as `torch_outboard/drivers/faults/wrapper.c` lists "
         "them",
         "none",
         for_tests=True,

@@ -23,7 +23,7 @@ BROKEN = """
     _C.use_driver_table("host", ctypes.addressof(table))
     sys.exit(main(["doctor"]))
 """
-HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_DEVICES": "1", "OUTBOARD_TORTURE": None}
+HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_DEVICES": "1", "OUTBOARD_FAULTS": None}
 
 
 def outcomes(printed: str) -> dict[tuple[str, str], str]:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from tests.support import in_threads
 
 pytestmark = pytest.mark.skipif(
-    "not config.getoption('--configuration') in ('environment', 'shared', 'torture')",
+    "not config.getoption('--configuration') in ('environment', 'shared', 'faults')",
     reason="copies, not aliases, where memory is separate",
 )
 

@@ -14,7 +14,7 @@ import threading
 import time
 
 import torch
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 torch.set_num_threads(1)
 SIZE = 1 << 18
@@ -41,14 +41,14 @@ torch.host.synchronize()
 
 # Memory that a busy stream uses and nobody holds.
 side = torch.Stream("host")
-torture.configure(delay_us=20_000)
+faults.configure(delay_us=20_000)
 lent = torch.empty(64, device=device)
 with side:
     for _ in range(100):
         torch.empty(SIZE, device=device).copy_(pinned, non_blocking=True)
     lent.copy_(torch.ones(64).pin_memory(), non_blocking=True)
 lent.record_stream(side)
-torture.configure(delay_us=3_000, slow={"event_query": 1_000})
+faults.configure(delay_us=3_000, slow={"event_query": 1_000})
 del lent
 
 end = time.monotonic() + 1.5
@@ -69,7 +69,7 @@ while time.monotonic() < end:
         assert all(torch.equal(result.cpu(), expected) for result in results)
         results.clear()
 other.join()
-torture.configure(delay_us=0)
+faults.configure(delay_us=0)
 """
 
 
@@ -85,4 +85,4 @@ SLOW_CALLS = (
 )
 def test_a_thread_that_frees_memory_in_use(call: str) -> None:
     settings = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_ACCESS": "shared"}
-    run_python(RACE, call, **settings, OUTBOARD_TORTURE="count")
+    run_python(RACE, call, **settings, OUTBOARD_FAULTS="count")

@@ -82,7 +82,7 @@ def test_capsules_hold_memory(device, device_module):
 # ---- The same memory on the host
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.usefixtures("shared")
 def test_as_cpu(device):
     for dtype in DTYPES:
@@ -139,7 +139,7 @@ def adopts(device) -> None:
         pytest.skip("the device cannot use the host's memory here")
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.usefixtures("adopts")
 def test_from_cpu(device):
     for dtype in DTYPES:
@@ -160,7 +160,7 @@ def test_from_cpu(device):
         x.resize_(1000)
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.usefixtures("adopts")
 def test_from_cpu_is_counted_and_freed(device, device_module):
     device_module.synchronize()

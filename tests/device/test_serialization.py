@@ -30,7 +30,7 @@ def sample(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.parametrize("zipfile", [True, False])
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_round_trip(device, weights_only, zipfile):

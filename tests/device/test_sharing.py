@@ -109,7 +109,7 @@ def shares(device: torch.device) -> None:
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.usefixtures("shares")
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_child_writes_into_the_same_memory(device, ask, strategy):
@@ -166,7 +166,7 @@ def test_sent_memory_is_given_back(device, device_module):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.usefixtures("shares")
 def test_receiver_keeps_what_the_sender_lets_go(device, ask):
     x = torch.arange(1000.0, device=device)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.faults
 
 
 def test_streams(run_ranks: Run) -> None:
@@ -16,7 +16,7 @@ def test_streams(run_ranks: Run) -> None:
         source = torch.ones(1 << 18).pin_memory()
         side = torch.Stream(device)
         for step in range(5):
-            # Copies are late under torture; what is reduced is what they bring.
+            # Copies are late under fault injection; what is reduced is what they bring.
             x = torch.zeros(1 << 18, device=device)
             x.copy_(source, non_blocking=True)
             work = dist.all_reduce(x, async_op=True)

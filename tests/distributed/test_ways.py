@@ -15,7 +15,7 @@ COLLECTIVES = {
 
 @pytest.mark.by_turns(2)
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.parametrize("setting", ["auto", pytest.param("gloo", marks=pytest.mark.slow)])
 def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """Large ones, of which Gloo's go in pieces on separate memory, and small ones."""

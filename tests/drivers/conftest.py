@@ -109,7 +109,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if (own := own_driver()) is not None:
         names = list(OWN_CONFIGURATIONS)
         if not open_own(own).has("host_callback"):
-            names.remove("own-delayed")  # that is how torture delays work
+            names.remove("own-delayed")  # that is how fault injection delays work
     elif is_riscv_tested():
         names = list(RISCV_CONFIGURATIONS)
     elif host_only := metafunc.definition.get_closest_marker("host_only"):
@@ -135,7 +135,7 @@ def driver(
     configured: DriverUnderTest, request: pytest.FixtureRequest
 ) -> Iterator[DriverUnderTest]:
     """The driver under test; afterwards nothing that a test made may be left."""
-    controls = configured.torture
+    controls = configured.faults
     if settings := OWN_CONFIGURATIONS.get(request.node.callspec.params["configured"]):
         assert controls is not None
         controls.configure(**settings)
@@ -148,9 +148,9 @@ def driver(
 
 
 @pytest.fixture
-def tortured(tmp_path: Path) -> DriverUnderTest:
-    """A fresh host driver in separate memory, wrapped by torture without faults."""
-    return open_driver(tmp_path, OUTBOARD_HOST_ACCESS="separate", OUTBOARD_TORTURE="count")
+def faulty(tmp_path: Path) -> DriverUnderTest:
+    """A fresh host driver in separate memory, wrapped by fault injection that injects none."""
+    return open_driver(tmp_path, OUTBOARD_HOST_ACCESS="separate", OUTBOARD_FAULTS="count")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from torch_outboard.drivers import contract, host, ocl, riscv, torture
+from torch_outboard.drivers import contract, faults, host, ocl, riscv
 from torch_outboard.drivers.client import Client, DriverError
 from torch_outboard.drivers.contract import Status
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, ask_module, choose_driver
@@ -31,7 +31,7 @@ MEMORY = 64 << 20  # bytes of each device
 HOST = {"OUTBOARD_HOST_DEVICES": "2", "OUTBOARD_HOST_MEMORY": str(MEMORY)}
 HOST_CONFIGURATIONS: dict[str, dict[str, str]] = {
     "shared": {"OUTBOARD_HOST_ACCESS": "shared"},
-    "separate-torture": {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": "delay_us=200"},
+    "separate-faults": {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_FAULTS": "delay_us=200"},
 }
 
 # Two devices, which are the first of this machine twice.
@@ -40,14 +40,14 @@ OCL = {
     "OUTBOARD_OCL_COPIES": "2",
     "OUTBOARD_OCL_MEMORY_BYTES": str(MEMORY),
 }
-# Torture without faults finds what is not given back. Late events are those of devices for which
-# they cost time; coarse-grained memory differs from shared in a flag of allocations.
+# Fault injection that injects none finds what is not released. Late events are those of devices
+# for which they cost time; coarse-grained memory differs from shared in a flag of allocations.
 OCL_CONFIGURATIONS: dict[str, dict[str, str]] = {
-    "ocl-shared": {"OUTBOARD_OCL_MEMORY": "shared", "OUTBOARD_TORTURE": "count"},
+    "ocl-shared": {"OUTBOARD_OCL_MEMORY": "shared", "OUTBOARD_FAULTS": "count"},
     "ocl-handles": {
         "OUTBOARD_OCL_MEMORY": "handles",
         "OUTBOARD_OCL_EVENTS": "late",
-        "OUTBOARD_TORTURE": "count",
+        "OUTBOARD_FAULTS": "count",
     },
 }
 
@@ -56,15 +56,15 @@ RISCV_CONFIGURATIONS: dict[str, dict[str, str]] = {
     name: {
         "OUTBOARD_RISCV_DEVICES": "2",
         "OUTBOARD_RISCV_MEMORY": str(MEMORY),
-        "OUTBOARD_TORTURE": settings,
+        "OUTBOARD_FAULTS": settings,
     }
-    for name, settings in {"riscv": "count", "riscv-torture": "delay_us=200"}.items()
+    for name, settings in {"riscv": "count", "riscv-faults": "delay_us=200"}.items()
 }
 
 CONFIGURATIONS = HOST_CONFIGURATIONS | OCL_CONFIGURATIONS
 
-# Of a driver that is not of this package: settings of torture. It is opened once, where it lies,
-# since its library may find other files by its own place.
+# Settings of fault injection for an external driver. It is opened once, where it lies, since its
+# library may find other files by its own location.
 OWN_CONFIGURATIONS: dict[str, dict[str, int]] = {
     "own": {"delay_us": 0},
     "own-delayed": {"delay_us": 200},
@@ -78,14 +78,14 @@ MISSING = "optional function `{}` is missing"
 
 
 class DriverUnderTest(Client):
-    """A client that knows its configuration; `torture` is None without the torture driver.
+    """A client that knows its configuration; `faults` is None without fault injection.
 
     A test that calls an optional function which the driver lacks is skipped.
     """
 
     name: str  # "own" for one that is not of this package
     memory: str  # what the environment asked for; "" for the driver's choice
-    torture: torture.Torture | None = None
+    faults: faults.FaultInjection | None = None
 
     def __init__(self, driver: contract.Driver) -> None:
         self._queues: dict[int, int] = {}  # devices by queue
@@ -285,13 +285,13 @@ def problem_of_own(wanted: str) -> str | None:
 
 @functools.cache
 def open_own(wanted: str) -> DriverUnderTest:
-    """A driver that is not of this package, wrapped by torture."""
+    """A driver that is not of this package, wrapped by fault injection."""
     driver = own_table(wanted)
-    controls = torture.Torture(torture.library_path())
-    with _environment(OUTBOARD_TORTURE="count"):
-        table = controls.library.ob_torture_wrap(ctypes.addressof(driver))
+    controls = faults.FaultInjection(faults.library_path())
+    with _environment(OUTBOARD_FAULTS="count"):
+        table = controls.library.ob_faults_wrap(ctypes.addressof(driver))
         client = DriverUnderTest(contract.Driver.from_address(table))
-    client.name, client.memory, client.torture = "own", "", controls
+    client.name, client.memory, client.faults = "own", "", controls
     return client
 
 
@@ -354,21 +354,21 @@ def reason_without_clang() -> str | None:
 def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) -> DriverUnderTest:
     """Loads copies of the libraries and initializes them under these environment variables.
 
-    With OUTBOARD_TORTURE among them (it may be empty) the driver is wrapped.
+    With OUTBOARD_FAULTS among them (it may be empty) the driver is wrapped.
     """
     path = shutil.copy(module.library_path(), folder)
     driver = contract.load(path)
     environment = {"OUTBOARD_CLANG_DIALECT": str(DIALECT), **environment}  # not beside the copy
     controls = None
     with _environment(**environment):
-        if "OUTBOARD_TORTURE" in environment:
-            controls = torture.Torture(shutil.copy(torture.library_path(), folder))
-            table = controls.library.ob_torture_wrap(ctypes.addressof(driver))
+        if "OUTBOARD_FAULTS" in environment:
+            controls = faults.FaultInjection(shutil.copy(faults.library_path(), folder))
+            table = controls.library.ob_faults_wrap(ctypes.addressof(driver))
             driver = contract.Driver.from_address(table)
         client = DriverUnderTest(driver)
     client.name = module.__name__.rpartition(".")[2]
     client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")
-    client.torture = controls
+    client.faults = controls
     return client
 
 

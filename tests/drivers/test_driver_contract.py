@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from torch_outboard.drivers import contract, host, torture
+from torch_outboard.drivers import contract, faults, host
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 HEADER = (INCLUDE / "outboard" / "driver.h").read_text()
@@ -116,7 +116,7 @@ def exported(path: str) -> set[str]:
 
 def test_exports() -> None:
     assert exported(host.library_path()) == {contract.ENTRY_POINT, "ob_host_describe"}
-    names = exported(torture.library_path())
-    assert "ob_torture_wrap" in names
-    assert all(name.startswith("ob_torture_") for name in names)
-    assert set(torture.Torture(torture.library_path()).calls()) == set(contract.FUNCTIONS)
+    names = exported(faults.library_path())
+    assert "ob_faults_wrap" in names
+    assert all(name.startswith("ob_faults_") for name in names)
+    assert set(faults.FaultInjection(faults.library_path()).calls()) == set(contract.FUNCTIONS)

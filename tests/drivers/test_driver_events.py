@@ -94,8 +94,8 @@ def test_outlives_its_queue(driver: DriverUnderTest, queue: int) -> None:
 def test_ten_thousand_across_queues(driver: DriverUnderTest) -> None:
     driver.need("host_callback")
     driver.need_device(1)
-    if driver.torture is not None:
-        driver.torture.configure(delay_us=0)
+    if driver.faults is not None:
+        driver.faults.configure(delay_us=0)
     queues = [driver.make_queue(i % 2) for i in range(4)]
     order: list[int] = []
     events = []
@@ -112,8 +112,8 @@ def test_ten_thousand_across_queues(driver: DriverUnderTest) -> None:
     assert all(driver.event_query(event) for event in events)
     for event in events:
         driver.event_destroy(event)
-    if driver.torture is not None:
-        driver.torture.configure(delay_us=200)
+    if driver.faults is not None:
+        driver.faults.configure(delay_us=200)
 
 
 def test_elapsed(driver: DriverUnderTest, queue: int) -> None:

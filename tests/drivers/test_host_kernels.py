@@ -38,7 +38,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest
         OUTBOARD_HOST_DEVICES="2",
         OUTBOARD_HOST_MEMORY=str(MEMORY),
         OUTBOARD_HOST_THREADS="4",
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
     yield opened
     opened.let_go()

@@ -210,7 +210,7 @@ def test_no_device_is_one_sentence(fake_library: str) -> None:
         print(torch.ocl.device_count(), torch.ocl.is_available(), torch.ones(2).sum().item())
         """,
         OUTBOARD_DRIVER=None,
-        OUTBOARD_TORTURE=None,
+        OUTBOARD_FAULTS=None,
         OUTBOARD_OCL_LIBRARY=fake_library,
     ).splitlines()
     assert printed[4] == "0 False 2.0"

@@ -126,7 +126,9 @@ def test_launch_records_its_own_times(driver: DriverUnderTest, queue: int) -> No
 
 @pytest.mark.parametrize("memory", ["shared", "handles"])
 def test_addresses_that_are_no_memory(tmp_path: Path, memory: str) -> None:
-    driver = open_driver(tmp_path, ocl, **OCL, OUTBOARD_OCL_MEMORY=memory)  # torture would see them
+    driver = open_driver(
+        tmp_path, ocl, **OCL, OUTBOARD_OCL_MEMORY=memory
+    )  # fault injection would see them
     queue, address = driver.queue_create(0), driver.allocate(0, 4096)
     program = driver.program_build(0, source_for(driver, KERNELS))
     kernel = driver.kernel_create(program, "increment")

@@ -19,11 +19,11 @@ from torch_outboard.drivers import host, ocl
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
-# With kernels and without, on memory that the host shares and that it does not. Torture looks at
-# what the descriptions say.
+# With kernels and without, on memory that the host shares and that it does not. Fault injection
+# checks descriptions.
 DEVICES = {
-    "shared": (host, {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "count"}),
-    "separate": (host, {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": "count"}),
+    "shared": (host, {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_FAULTS": "count"}),
+    "separate": (host, {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_FAULTS": "count"}),
     "ocl": (ocl, {"OUTBOARD_PLACEMENT": "device"}),
 }
 

@@ -20,7 +20,7 @@ PACKAGE = Path(torch_outboard.__file__).parent
 LIBRARY = PACKAGE / "drivers/host/libob_host.so"
 
 # Settings of the suite's own configuration that these tests choose themselves.
-CLEAN = {"OUTBOARD_DRIVER": None, "OUTBOARD_TORTURE": None, "TORCH_DEVICE_BACKEND_AUTOLOAD": None}
+CLEAN = {"OUTBOARD_DRIVER": None, "OUTBOARD_FAULTS": None, "TORCH_DEVICE_BACKEND_AUTOLOAD": None}
 HOST = {**CLEAN, "OUTBOARD_DRIVER": "host"}
 
 # Whatever somebody does first, each in its turn; `said` are the messages of the errors. Autograd on

@@ -14,7 +14,7 @@ START = """
     from torch.utils import benchmark
     from tests.forking import in_child
     from tests.profiler.traces import *
-    from torch_outboard.drivers import torture
+    from torch_outboard.drivers import faults
 
     name = torch_outboard.device_name()
     device, second = (torch.device(name, index) for index in range(2))
@@ -50,21 +50,21 @@ CHECKS = """
         assert names_of_lanes(trace, 1)[0] == "stream 0 (default)"
 
     def stopped_while_work_is_in_flight():  # PyTorch waits for the current device alone
-        torture.configure(delay_us=200_000)
+        faults.configure(delay_us=200_000)
         with profile(activities=BOTH) as profiler:
             x = copy_there(source, second)
             assert not torch.accelerator.current_stream(second).query()
-        torture.configure(delay_us=0)
+        faults.configure(delay_us=0)
         (copy,) = copies_of(profiler)
         assert copy["pid"] == 1 and copy["dur"] > 0
-        assert torture.live()["events"] < 10
+        assert faults.live()["events"] < 10
 
     def pytorchs_timer_waits_for_the_device():
         target = torch.empty_like(source, device=device)
-        torture.configure(delay_us=200_000)
+        faults.configure(delay_us=200_000)
         copy = lambda: target.copy_(source, non_blocking=True)
         assert benchmark.Timer("copy()", globals={"copy": copy}).timeit(1).median >= 0.2
-        torture.configure(delay_us=0)
+        faults.configure(delay_us=0)
 
     def fork_while_profiling():
         with profile(activities=BOTH) as profiler:
@@ -81,11 +81,11 @@ CHECKS = """
     def driver_without_times():
         # What cannot be measured is left out, and neither results nor objects are lost.
         for call in ("event_create", "event_record", "event_elapsed", "event_query"):
-            before = torture.live()["events"]
-            torture.fail(call, repeat=True)
+            before = faults.live()["events"]
+            faults.fail(call, repeat=True)
             with profile(activities=BOTH) as profiler:
                 results = [copy_there(source, device) for _ in range(3)]
-            torture.reset()
+            faults.reset()
             assert all(bool((result.cpu() == 1).all()) for result in results), call
             trace = trace_of(profiler)
             assert len(of_category(trace, "gpu_memcpy")) in (0, 3), call
@@ -95,25 +95,25 @@ CHECKS = """
             with profile(activities=BOTH) as profiler:
                 x = copy_there(source, device)
             assert len(copies_of(profiler)) == 1, call
-            assert torture.live()["events"] - before < 5, call
+            assert faults.live()["events"] - before < 5, call
 
     def no_events_stay():
         target = copy_there(source, device)
         with profile(activities=BOTH) as profiler:
             for _ in range(4000):
                 target.copy_(source, non_blocking=True)
-            assert torture.live()["events"] < 7900
+            assert faults.live()["events"] < 7900
         assert len(copies_of(profiler)) == 4000
         del profiler
         torch.accelerator.synchronize()
-        assert torture.live()["events"] < 20
+        assert faults.live()["events"] < 20
 
     def lost_device():
         profiler = profile(activities=BOTH)
         profiler.start()
         x = copy_there(source, device)
         torch.accelerator.synchronize()
-        torture.lose(0)
+        faults.lose(0)
         try:
             y = copy_there(source, device)
             torch.accelerator.synchronize()
@@ -143,7 +143,7 @@ CHECKS = """
             copy_there(source, where)
             torch.accelerator.synchronize(where)
         check()
-        assert torture.misuses() == 0, check
+        assert faults.misuses() == 0, check
     # The process ends while it profiles and records the history of memory.
     profiler = profile(activities=BOTH)
     profiler.start()
@@ -160,7 +160,7 @@ def test_profiles_of_a_process():
         OUTBOARD_DRIVER="host",
         OUTBOARD_HOST_ACCESS="separate",
         OUTBOARD_HOST_DEVICES="2",
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
     assert printed.splitlines()[-1] == "end"
 

@@ -9,7 +9,7 @@ from torch.utils import data
 from tests.programs.comparison import as_on_cpu
 from tests.programs.training import INPUTS, perceptron, step
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.separate, pytest.mark.faults]
 
 
 class Squares(data.Dataset):

@@ -91,7 +91,7 @@ def test_going_on_after_exceptions(run):
         yield {"loss": loss, "model": model, "optimizer": optimizer}
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 @as_on_cpu
 def test_streams_of_ones_own(run):
     """Batches come on a stream of their own while another one trains; events order the two."""
@@ -120,7 +120,7 @@ def test_streams_of_ones_own(run):
         yield {"loss": loss, "model": model}
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 # Sums are cut by how many threads a thread may use, which new threads find out anew.
 @as_on_cpu(bitwise=False)
 def test_threads(run):

@@ -22,13 +22,13 @@ LARGE_SEGMENT = 20 << 20
 Block = dict[str, Any]
 
 # What programs of tests in processes of their own begin with. `busy` gives a stream a copy that
-# starts half a second late, under the torture driver.
+# starts half a second late, under fault injection.
 _IMPORTS = f"""
 import gc, itertools, os, random, sys, threading, time
 sys.path.append({str(Path(__file__).parents[2])!r})
 import torch
 from torch_outboard import _C
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 from tests.runtime.memory_checks import *
 
 MIB = 1 << 20
@@ -41,10 +41,10 @@ sources = []
 def busy(stream):
     if not sources:
         sources.append(torch.full((4 * MIB,), 3, dtype=torch.uint8).pin_memory())
-    torture.configure(delay_us=500_000)
+    faults.configure(delay_us=500_000)
     with stream:
         work = sources[0].to(device, non_blocking=True)
-    torture.configure(delay_us=0)
+    faults.configure(delay_us=0)
     return work
 
 def limit_to(size):

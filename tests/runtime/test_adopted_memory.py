@@ -29,7 +29,7 @@ def is_alive_while_the_stream_works(recorded):
     values = np.ones(1 << 18, dtype=np.float32)
     alive = weakref.ref(values)
     x = host_memory.from_cpu(torch.from_numpy(values), device)
-    torture.configure(delay_us=400_000)
+    faults.configure(delay_us=400_000)
     with side:
         elsewhere.copy_(pinned, non_blocking=True)
     if recorded:
@@ -40,7 +40,7 @@ def is_alive_while_the_stream_works(recorded):
     lived = alive() is not None
     assert not side.query(), "the work ended too early to tell"
     side.synchronize()
-    torture.configure(delay_us=0)
+    faults.configure(delay_us=0)
     # Whoever uses such memory next lets go of what is done.
     host_memory.from_cpu(torch.ones(1), device)
     gc.collect()
@@ -52,7 +52,7 @@ print(is_alive_while_the_stream_works(True), is_alive_while_the_stream_works(Fal
 
 
 def test_a_recorded_stream_keeps_the_memory() -> None:
-    assert run_program(LIFETIME, OUTBOARD_TORTURE="count").split() == ["True", "False"]
+    assert run_program(LIFETIME, OUTBOARD_FAULTS="count").split() == ["True", "False"]
 
 
 WAIT = """
@@ -92,17 +92,17 @@ for name, use in calls.items():
         with late:
             # What a kernel returns is looked at more closely, and longer, at the first call.
             call(own)
-            torture.configure(delay_us=50_000)
+            faults.configure(delay_us=50_000)
             waited = []
             for tensor in (own, adopted):
                 stream.synchronize()
                 call(tensor)
                 waited.append(stream.query())
-            torture.configure(delay_us=0)
+            faults.configure(delay_us=0)
             assert waited == [False, True], (name, raises, waited)
 """
 
 
 def test_kernels_that_others_brought_are_waited_for() -> None:
     """Only where an argument lies in adopted memory, whatever kind of argument it is."""
-    run_program(WAIT, OUTBOARD_TORTURE="count")
+    run_program(WAIT, OUTBOARD_FAULTS="count")

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.by_turns(3)
 
 
 def run_late(code: str) -> None:
-    run_program("side = torch.Stream(device)\n" + code, OUTBOARD_TORTURE="count")
+    run_program("side = torch.Stream(device)\n" + code, OUTBOARD_FAULTS="count")
 
 
 def test_record_stream_keeps_memory_until_the_stream_is_done() -> None:
@@ -32,11 +32,11 @@ now = stats(device)
 assert now["active_bytes.all.current"] == now["allocated_bytes.all.current"]
 
 # An idle stream needs no event.
-calls = torture.calls()["event_record"]
+calls = faults.calls()["event_record"]
 tensor = empty(4096, device)
 tensor.record_stream(side)
 del tensor
-assert torture.calls()["event_record"] == calls
+assert faults.calls()["event_record"] == calls
 
 # Without room the allocator waits for the stream instead of giving up.
 tensor = empty(64 * MIB, device)
@@ -45,7 +45,7 @@ tensor.record_stream(side)
 del tensor
 limit_to(stats(device)["reserved_bytes.all.current"] + MIB)
 assert empty(64 * MIB, device).numel() == 64 * MIB
-assert torture.misuses() == 0
+assert faults.misuses() == 0
 """)
 
 
@@ -56,7 +56,7 @@ for call in ("event_create", "event_record"):
     address = tensor.data_ptr()
     work = busy(side)
     tensor.record_stream(side)
-    torture.fail(call)
+    faults.fail(call)
     del tensor
     others = [empty(4096, device) for _ in range(20)]
     assert address not in [t.data_ptr() for t in others], "memory was reused too early"
@@ -76,27 +76,27 @@ started = time.perf_counter()
 torch.accelerator.empty_cache()
 assert time.perf_counter() - started > 0.1, "the memory went back before its stream was done"
 torch.accelerator.synchronize()
-assert torture.misuses() == 0
+assert faults.misuses() == 0
 
 # Nothing is kept of what another stream works on.
 work = busy(side)
-live = torture.live()
+live = faults.live()
 tensors = [empty(size, device) for size in (1, 5000, 2 * MIB, 30 * MIB) for _ in range(5)]
 for tensor in tensors:
     tensor.record_stream(side)
 del tensor
 tensors.clear()
 torch.accelerator.empty_cache()
-after = torture.live()
-assert after["allocations"] <= live["allocations"], torture.leaks()
-assert after["events"] == live["events"], torture.leaks()
+after = faults.live()
+assert after["allocations"] <= live["allocations"], faults.leaks()
+assert after["events"] == live["events"], faults.leaks()
 
 # The driver is not asked for what is cached.
 for size in (512, 100_000, 3 * MIB, 30 * MIB):
     empty(size, device)
-    before = torture.calls()
+    before = faults.calls()
     _C.testing.benchmark_allocator(size, 1000)
-    assert torture.calls() == before
+    assert faults.calls() == before
 """)
 
 
@@ -108,12 +108,12 @@ tensor = empty(4096, device)
 address = tensor.data_ptr()
 work = busy(side)
 tensor.record_stream(side)
-calls = torture.calls()["event_record"]
+calls = faults.calls()["event_record"]
 del tensor
-assert torture.calls()["event_record"] == calls
+assert faults.calls()["event_record"] == calls
 assert empty(4096, device).data_ptr() != address
 _C.end_allocate_to_pool(0, pool)
-assert torture.calls()["event_record"] == calls + 1
+assert faults.calls()["event_record"] == calls + 1
 side.synchronize()
 del work
 _C.release_memory_pool(0, pool)
@@ -125,7 +125,7 @@ assert not _C.memory_snapshot(pool)
 def test_a_slow_driver_call_stops_no_other_thread() -> None:
     run_late("""
 empty(512, device)
-torture.configure(slow={"allocate": 500_000, "deallocate": 500_000})
+faults.configure(slow={"allocate": 500_000, "deallocate": 500_000})
 # torch.accelerator.empty_cache keeps the interpreter lock, and so all threads.
 for slow_call in (lambda: empty(40 * MIB, device), lambda: _C.testing.empty_memory_pool((0, 0))):
     thread = threading.Thread(target=slow_call)
@@ -149,25 +149,25 @@ kept = torch.arange(100, device=device)
 reserved = stats(device)["reserved_bytes.all.current"]
 
 # Other failures than lack of memory are raised as they are, and nothing is lost.
-torture.fail("allocate", status="error")
+faults.fail("allocate", status="error")
 fails(lambda: empty(40 * MIB, device), "allocate", kind=torch.AcceleratorError)
 assert stats(device)["reserved_bytes.all.current"] == reserved
 assert empty(40 * MIB, device).numel() == 40 * MIB
 
 # The driver says no once: the cache is emptied, and it is asked again.
-torture.fail("allocate", status="out_of_memory")
+faults.fail("allocate", status="out_of_memory")
 retries = stats(device)["num_alloc_retries"]
 assert empty(80 * MIB, device).numel() == 80 * MIB
 assert stats(device)["num_alloc_retries"] == retries + 1
 
 # It says no always.
-torture.configure(limit=100 * MIB)
+faults.configure(limit=100 * MIB)
 fails(lambda: empty(150 * MIB, device), kind=torch.OutOfMemoryError)
-torture.configure(limit=0)
+faults.configure(limit=0)
 
 # What fails while memory is given back is raised at the next synchronization, once.
 empty(40 * MIB, device)
-torture.fail("deallocate")
+faults.fail("deallocate")
 torch.accelerator.empty_cache()
 fails(torch.accelerator.synchronize, "deallocate")
 torch.accelerator.synchronize()

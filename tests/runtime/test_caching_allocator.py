@@ -265,7 +265,7 @@ def test_use_of_private_pools(device: torch.device) -> None:
 # ---- Random histories ----
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.by_turns(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_history(device: torch.device, seed: int) -> None:
@@ -295,7 +295,7 @@ def test_random_history(device: torch.device, seed: int) -> None:
     check_statistics(device)
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 def test_many_threads(device: torch.device) -> None:
     def work(seed: int) -> None:
         rng = random.Random(seed)

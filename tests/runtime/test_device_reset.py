@@ -1,6 +1,6 @@
 """A lost device says what to do, and works again after a reset.
 
-Torture loses devices; each test has a process of its own, since others could not use a lost device.
+Fault injection loses devices. Each test has a process of its own: others could not use the device.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support import run_python
 PRELUDE = """
 import gc, os, torch, torch_outboard
 from torch_outboard import _C
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 name = torch_outboard.device_name()
 module = torch.get_device_module(name)
@@ -30,13 +30,14 @@ def message_of(function):
 
 
 def run(code: str, **environment: str | None) -> list[str]:
-    settings = {"OUTBOARD_TORTURE": "count", "OUTBOARD_DRIVER": "host", **environment}
+    settings = {"OUTBOARD_FAULTS": "count", "OUTBOARD_DRIVER": "host", **environment}
     return run_python(PRELUDE + textwrap.dedent(code), **settings).splitlines()
 
 
 LOST = (
-    "AcceleratorError: driver 'host' answered device lost to `{}`: Torture has lost device 0.; the "
-    "device is lost until torch.host.reset_device() is called, once its tensors are gone"
+    "AcceleratorError: driver 'host' answered device lost to `{}`: "
+    "Fault injection has lost device 0.; "
+    "the device is lost until torch.host.reset_device() is called, once its tensors are gone"
 )
 
 
@@ -46,7 +47,7 @@ def test_lost_device_refuses_work_and_comes_back(access: str) -> None:
         """
         x = torch.ones(1000, device=name)
         module.synchronize()
-        torture.lose(0)
+        faults.lose(0)
         print(message_of(lambda: torch.empty(1 << 20).pin_memory().to(name, non_blocking=True)))
         print(message_of(lambda: x.fill_(3)))
         print(message_of(module.synchronize))
@@ -59,7 +60,7 @@ def test_lost_device_refuses_work_and_comes_back(access: str) -> None:
         module.reset_device()
         y = torch.arange(5.0).to(name)
         y.fill_(2)
-        print((y + 1).tolist(), torture.misuses())
+        print((y + 1).tolist(), faults.misuses())
         """,
         OUTBOARD_HOST_ACCESS=access,
     )
@@ -88,11 +89,11 @@ def test_everything_goes_back_before_a_reset() -> None:
             event.record()
         x.record_stream(stream)
         y.record_stream(stream)
-        torture.lose(0, 2)
+        faults.lose(0, 2)
         message_of(lambda: [x.fill_(1) for _ in range(5)])
         del x, y
         module.reset_device()
-        print(torture.live()["allocations"], torture.misuses(), module.memory_reserved())
+        print(faults.live()["allocations"], faults.misuses(), module.memory_reserved())
         with stream:
             x = torch.ones(4, device=name).mul_(2)
         event.record(stream)
@@ -101,23 +102,23 @@ def test_everything_goes_back_before_a_reset() -> None:
         print(x.tolist(), event.query())
         # Failures of before are not raised after.
         x = torch.ones(1 << 20, device=name)
-        torture.fail("deallocate")
-        torture.lose(0)
+        faults.fail("deallocate")
+        faults.lose(0)
         message_of(lambda: x.fill_(3))
         del x
         module.reset_device()
         module.synchronize()
         print(torch.ones(3, device=name).tolist())
         # A device that is not lost can be reset.
-        calls = torture.calls()["device_reset"]
+        calls = faults.calls()["device_reset"]
         x = torch.ones(1 << 20, device=name)
         x.add_(1)
         del x
         for device in (None, 0, "host:1"):
             module.reset_device(device)
-        print(torch.ones(3, device=name).tolist(), torture.calls()["device_reset"] - calls)
+        print(torch.ones(3, device=name).tolist(), faults.calls()["device_reset"] - calls)
         # A reset that failed can be repeated.
-        torture.fail("device_reset", status="device_lost")
+        faults.fail("device_reset", status="device_lost")
         print(message_of(module.reset_device))
         module.reset_device()
         print(torch.ones(3, device=name).tolist())
@@ -140,13 +141,13 @@ def test_captured_graphs_are_let_go_first() -> None:
         with module.graph(graph):
             x.copy_(torch.zeros_like(x))
         graph.replay()
-        torture.lose(0)
+        faults.lose(0)
         print(message_of(lambda: x.fill_(3)))
         print(message_of(module.reset_device))
         print(message_of(graph.reset))
         del x, graph
         module.reset_device()
-        print(torch.ones(3, device=name).tolist(), torture.live()["graphs"], torture.misuses())
+        print(torch.ones(3, device=name).tolist(), faults.live()["graphs"], faults.misuses())
         """,
         OUTBOARD_HOST_ACCESS="separate",
     )
@@ -171,7 +172,7 @@ def test_driver_that_cannot_reset() -> None:
         torch_outboard.use_driver(table)
         torch.ones(3, device=name)
         print(message_of(module.reset_device))
-        torture.lose(0)
+        faults.lose(0)
         print(message_of(module.synchronize))
         """
     )

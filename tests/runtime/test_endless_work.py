@@ -43,14 +43,14 @@ LATE = """
 import sys
 import torch
 import torch_outboard
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 device = "host"
 pinned = torch.full((1 << 18,), 5.0).pin_memory()
 target = torch.ones(1 << 18, device="host")
 def start(microseconds=3_600_000_000):
     torch.host.synchronize()
-    torture.configure(delay_us=microseconds)
+    faults.configure(delay_us=microseconds)
     return target.copy_(pinned, non_blocking=True)
 """
 # What runs in the background of a shell ignores Ctrl-C, and so would its children.
@@ -69,7 +69,7 @@ def told(wait):
 """
 SETTINGS = {
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device"},
-    "host": {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none", "OUTBOARD_TORTURE": "count"},
+    "host": {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none", "OUTBOARD_FAULTS": "count"},
 }
 CODE = {"ocl": KERNEL, "host": LATE}
 SECONDS = 20 * SLOWNESS
@@ -119,7 +119,7 @@ sys.exit(3)
         """
 work = start(2_000_000)
 told(work.cpu)
-torture.configure(delay_us=0)
+faults.configure(delay_us=0)
 print(work.sum().item() / work.numel())
 """,
     ),

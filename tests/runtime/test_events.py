@@ -27,7 +27,7 @@ def test_unrecorded_event_has_happened(device, device_module):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_event_can_be_recorded_again(device, device_module):
     event = device_module.Event()
     source = torch.ones(ELEMENTS).pin_memory()
@@ -61,7 +61,7 @@ def test_elapsed_time_measures(device, device_module):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_events_on_many_threads(device, device_module):
     """A chain through eight threads, each of which waits for the one before."""
     counter = torch.zeros(1, device=device)

@@ -158,7 +158,7 @@ assert x.sum().item() == 1000
 def test_child_frees_without_the_driver_and_exits_quietly():
     printed = run_with_children(
         """
-        from torch_outboard.drivers import torture
+        from torch_outboard.drivers import faults
 
         tensors = [torch.ones(n, device=name) for n in (1, 1000, 1 << 22)]
         tensors.append(torch.ones(10).pin_memory())
@@ -166,17 +166,17 @@ def test_child_frees_without_the_driver_and_exits_quietly():
         device_module.synchronize()
 
         def free():
-            before = torture.calls()
+            before = faults.calls()
             tensors.clear()
             events.clear()
-            return torture.calls() == before
+            return faults.calls() == before
 
         print(in_child(free))
-        live = torture.live()
+        live = faults.live()
         tensors.clear()
         events.clear()
         device_module.empty_cache()
-        assert torture.live()["allocations"] < live["allocations"]
+        assert faults.live()["allocations"] < live["allocations"]
 
         # An ordinary end of a child, with exit handlers and tensors alive.
         x = torch.ones(1 << 20, device=name)
@@ -188,7 +188,7 @@ def test_child_frees_without_the_driver_and_exits_quietly():
         assert os.waitpid(pid, 0)[1] == 0
         assert x.sum().item() == 1 << 20
         """,
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
     assert printed.split("\n")[0] == "returned True"
 

@@ -13,7 +13,7 @@ import torch
 
 pytestmark = [
     pytest.mark.separate,
-    pytest.mark.torture,
+    pytest.mark.faults,
     pytest.mark.skipif(
         not hasattr(torch.accelerator, "Graph"),
         reason="this PyTorch has no torch.accelerator.Graph",

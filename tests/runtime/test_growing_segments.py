@@ -12,7 +12,7 @@ pytestmark = pytest.mark.by_turns(2)
 SETTINGS = {
     "OUTBOARD_DRIVER": "host",
     "OUTBOARD_HOST_ACCESS": "shared",
-    "OUTBOARD_TORTURE": "count",
+    "OUTBOARD_FAULTS": "count",
 }
 PROGRAM = """
 import torch
@@ -49,7 +49,7 @@ def everything_goes():
     torch.accelerator.empty_cache()
     assert not memory.mapped and not memory.reserved
     assert stats(device)["reserved_bytes.all.current"] == 0
-    assert torture.misuses() == 0
+    assert faults.misuses() == 0
 """
 
 # They follow each other in one process, each from an empty cache.
@@ -62,7 +62,7 @@ whole = empty(250 * MIB, device)
 check()
 assert stats(device)["num_alloc_retries"] == 0
 assert memory.calls["address_reserve"] == 2, memory.calls  # small and large
-assert "allocate" not in torture.calls() or torture.calls()["allocate"] <= 1
+assert "allocate" not in faults.calls() or faults.calls()["allocate"] <= 1
 del whole
 everything_goes()
 

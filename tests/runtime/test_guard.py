@@ -10,7 +10,7 @@ from torch_outboard import _C
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_every_thread_has_its_device(device, device_module):
     def work(number: int) -> None:
         index = number % 2
@@ -29,7 +29,7 @@ def test_every_thread_has_its_device(device, device_module):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_work_runs_on_its_own_device(device, device_module):
     """Operators on that of their arguments, and backward on that of each function."""
     seen: list[int] = []
@@ -111,7 +111,7 @@ DEFERRED = """
 import gc
 import torch
 import torch_outboard
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 name = torch_outboard.device_name()
 device_module = torch.get_device_module(name)
@@ -128,7 +128,7 @@ for function in ("deallocate", "event_destroy"):
         event.record()
         event.synchronize()
         device_module.synchronize()
-        torture.fail(function, status="device_lost")
+        faults.fail(function, status="device_lost")
         del x, event
         gc.collect()
         device_module.empty_cache()
@@ -145,7 +145,7 @@ for function in ("deallocate", "event_destroy"):
 
 
 def test_deferred_failure_is_raised_once(device):
-    lines = run_python(DEFERRED, OUTBOARD_TORTURE="count").splitlines()
+    lines = run_python(DEFERRED, OUTBOARD_FAULTS="count").splitlines()
     assert len(lines) == 8
     for line, function in zip(lines, ["deallocate"] * 4 + ["event_destroy"] * 4, strict=True):
         assert line.startswith(f"AcceleratorError driver '{device.type}' answered device lost")

@@ -110,7 +110,7 @@ with _C.testing.CpuKernelScope(0):
 time.sleep(0.6)
 assert not tensor.any(), "work given to the stream earlier wrote over it"
 """,
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
 
 

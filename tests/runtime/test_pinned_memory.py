@@ -85,11 +85,11 @@ def test_memory_of_a_late_copy_is_not_reused() -> None:
 for failing in (None, "event_create", "event_record"):
     pinned = torch.full((1 << 20,), 7, dtype=torch.uint8).pin_memory()
     address = pinned.data_ptr()
-    torture.configure(delay_us=300_000)
+    faults.configure(delay_us=300_000)
     there.copy_(pinned, non_blocking=True)
-    torture.configure(delay_us=0)
+    faults.configure(delay_us=0)
     if failing:
-        torture.fail(failing)
+        faults.fail(failing)
     started = time.perf_counter()
     del pinned
     assert time.perf_counter() - started < 0.1, "the deleter waited"
@@ -106,9 +106,9 @@ for failing in (None, "event_create", "event_record"):
     found = [torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True) for _ in range(4)]
     assert address in [t.data_ptr() for t in found]
     del found
-assert torture.misuses() == 0
+assert faults.misuses() == 0
 """,
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
 
 
@@ -121,23 +121,23 @@ def test_driver_failures() -> None:
 # The cache is emptied before giving up.
 torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
 freed = _C.pinned_memory_stats()["num_host_free"]
-torture.fail("host_allocate", status="out_of_memory")
+faults.fail("host_allocate", status="out_of_memory")
 pinned = torch.empty(1 << 24, dtype=torch.uint8, pin_memory=True)
 assert _C.pinned_memory_stats()["num_host_free"] == freed + 1
 assert pinned.is_pinned()
 
-torture.fail("host_allocate", status="out_of_memory", repeat=True)
+faults.fail("host_allocate", status="out_of_memory", repeat=True)
 pin = lambda: torch.empty(1 << 25, dtype=torch.uint8, pin_memory=True)
 fails(pin, "host_allocate", kind=torch.OutOfMemoryError)
-torture.reset()
+faults.reset()
 
 del pinned
-torture.fail("host_deallocate")
+faults.fail("host_deallocate")
 torch.accelerator.empty_host_cache()
 fails(torch.accelerator.synchronize, "host_deallocate")
-assert torture.live()["pinned"] == 0, torture.leaks()
+assert faults.live()["pinned"] == 0, faults.leaks()
 """,
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
 
 
@@ -166,7 +166,7 @@ def test_registered_memory_is_pinned(device_module, register):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_copies_go_from_and_to_it(device, device_module, register):
     """A tensor that is gone is still copied from: its memory stays until it is unregistered."""
     x, y = torch.full((1 << 20,), 3.0), torch.zeros(1 << 20)

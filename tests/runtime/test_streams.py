@@ -104,7 +104,7 @@ def test_streams_of_another_device_set_it(device, device_module):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_operators_use_the_current_stream(device, device_module):
     """Work on a busy stream is waited for by a host kernel on the same stream."""
     stream = device_module.Stream()
@@ -121,7 +121,7 @@ def test_operators_use_the_current_stream(device, device_module):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 @pytest.mark.parametrize("by", ["stream", "event"])
 @pytest.mark.parametrize("there", [0, 1])
 def test_waits_order_work(device, device_module, by, there):
@@ -146,7 +146,7 @@ def test_waits_order_work(device, device_module, by, there):
 
 
 @pytest.mark.separate
-@pytest.mark.torture
+@pytest.mark.faults
 def test_synchronize_waits_for_all_streams(device, device_module):
     source = pinned(7.0)
     results, streams = [], [device_module.Stream() for _ in range(6)]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.by_turns(2)
 STUCK = """
 import sys
 import torch
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 pinned = torch.ones(1 << 18).pin_memory()
 target = torch.empty(1 << 18, device="host")
@@ -30,10 +30,10 @@ waits = {
 
 def wait(name, seconds):
     torch.host.synchronize()
-    torture.configure(delay_us=int(1e6 * seconds))
+    faults.configure(delay_us=int(1e6 * seconds))
     target.copy_(pinned, non_blocking=True)
     event.record()
-    torture.configure(delay_us=0)
+    faults.configure(delay_us=0)
     waits[name]()
 """
 
@@ -46,7 +46,7 @@ for name in waits:
     wait(name, 0.6)
 """
     settings = {"OUTBOARD_WAIT_WARNING": "0.25", "OUTBOARD_WAIT_TIMEOUT": "20"}
-    done = try_python(STUCK + code, OUTBOARD_TORTURE="count", **settings)
+    done = try_python(STUCK + code, OUTBOARD_FAULTS="count", **settings)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if line]
     assert lines[::2] == ["event", "copy", "stream", "device", "operator"]
@@ -78,7 +78,7 @@ fails(event.synchronize, "`event_synchronize` was given up after 0.3 seconds")
 RUN_AHEAD = """
 import time
 import torch
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 pinned = torch.ones(1 << 16).pin_memory()
 target = torch.zeros(1 << 16, device="host")
@@ -92,14 +92,14 @@ if hasattr(torch.accelerator, "Graph"):
         graph.replay()
     assert torch.equal(target.cpu(), pinned)
 torch.host.synchronize()
-torture.reset()
-torture.configure(delay_us=5_000)
+faults.reset()
+faults.configure(delay_us=5_000)
 start = time.monotonic()
 for _ in range(60):
     target.copy_(pinned, non_blocking=True)
 took = time.monotonic() - start
-print(took, sum(torture.calls()[name] for name in ("event_synchronize", "queue_synchronize")))
-torture.configure(delay_us=0)
+print(took, sum(faults.calls()[name] for name in ("event_synchronize", "queue_synchronize")))
+faults.configure(delay_us=0)
 torch.host.synchronize()
 """
 
@@ -109,7 +109,7 @@ def test_the_work_in_flight_has_a_bound(allowed: str | None) -> None:
     """60 pieces of work take 5 ms each."""
     took, waits = run_python(
         RUN_AHEAD,
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
         OUTBOARD_HOST_ACCESS="separate",
         OUTBOARD_WORK_IN_FLIGHT=allowed,
     ).split()
@@ -154,7 +154,7 @@ print("ends")
 
 TRAINING = {
     "host": {
-        "OUTBOARD_TORTURE": "delay_us=100",
+        "OUTBOARD_FAULTS": "delay_us=100",
         "OUTBOARD_HOST_ACCESS": "separate",
         "OUTBOARD_FALLBACK_COPIED": "allow",
     },

@@ -19,9 +19,7 @@ from pathlib import Path
 
 from tests.sanitizers.native_build import ADDRESS, ROOT, build_package, call, fail
 
-FOLDERS = (
-    "runtime tensors transfer cpu_kernels random dispatch autograd decompositions drivers"
-)
+FOLDERS = "runtime tensors transfer cpu_kernels random dispatch autograd decompositions drivers"
 TESTS = [f"tests/{name}" for name in FOLDERS.split()]
 # Freed memory stays with the process for a while, so that uses of it are found.
 DESELECTED = "tests/drivers/test_driver_memory.py::test_freed_memory_goes_back_to_the_system[ocl"

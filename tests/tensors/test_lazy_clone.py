@@ -7,7 +7,7 @@ import torch
 
 import torch_outboard
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.separate, pytest.mark.faults]
 
 
 def shared(*tensors: torch.Tensor) -> list[bool]:

@@ -225,7 +225,7 @@ def test_what_is_refused_as_on_cpu(ends: tuple[str, str]) -> None:
         destination.copy_(torch.zeros(3, device="meta"))
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 def test_pinned_and_pageable_memory_without_blocking(device: torch.device) -> None:
     for elements in (10, 1_000_000):
         pinned = torch.arange(elements, dtype=torch.float32).pin_memory()
@@ -240,7 +240,7 @@ def test_pinned_and_pageable_memory_without_blocking(device: torch.device) -> No
         torch.testing.assert_close(made, pinned)
 
 
-@pytest.mark.torture
+@pytest.mark.faults
 def test_copies_are_in_order(device: torch.device) -> None:
     """With pending work, from it and to it: waits that are missing show where work is late."""
     n = 200_000
@@ -290,7 +290,7 @@ def test_failing_calls_raise_and_corrupt_nothing(access: str) -> None:
             try:
                 result = make()
             except RuntimeError as error:
-                assert "injected" in str(error) or "torture" in str(error).lower(), error
+                assert "injected" in str(error) or "faults" in str(error).lower(), error
                 counts["raised"] += 1
                 return None
             counts["right"] += 1
@@ -334,5 +334,5 @@ def test_failing_calls_raise_and_corrupt_nothing(access: str) -> None:
         assert counts["right"] >= 100, counts
         """,
         OUTBOARD_HOST_ACCESS=access,
-        OUTBOARD_TORTURE=f"delay_us=50,{rules}",
+        OUTBOARD_FAULTS=f"delay_us=50,{rules}",
     )

@@ -24,8 +24,8 @@ from torch_outboard.paths import PACKAGE
 from torch_outboard.state import state
 from torch_outboard.variables import (
     DRIVER_VARIABLE,
+    FAULTS_VARIABLE,
     PLACEMENT_VARIABLE,
-    TORTURE_VARIABLE,
 )
 
 # What PyTorch calls the slot while nobody has taken it.
@@ -95,8 +95,8 @@ def _register(choice: DriverChoice) -> None:
         _C.register_hooks()
         _C.set_device_kernel_loader(_load_device_kernels)
         register_driver(choice)
-        if os.environ.get(TORTURE_VARIABLE):
-            library = PACKAGE / "drivers" / "torture" / "libob_torture.so"
+        if os.environ.get(FAULTS_VARIABLE):
+            library = PACKAGE / "drivers" / "faults" / "libob_faults.so"
             _C.use_wrapper_library(str(library))
 
     name = choice.name

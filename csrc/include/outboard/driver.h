@@ -666,7 +666,7 @@ typedef struct ob_driver {
    * `bytes`, a multiple of it. */
   ob_status (*fill)(void* context, ob_queue queue, ob_address destination, const void* pattern,
                     uint32_t pattern_bytes, uint64_t bytes);
-  /* (optional: the kit waits for the queue and calls, and `torture` cannot delay
+  /* (optional: the kit waits for the queue and calls, and `faults` cannot delay
    * work, so that missing waits stay unseen in tests) Calls function(argument)
    * once, on a thread of the driver's, when earlier work on the queue is done;
    * later work waits for it to return. The function calls no driver function but

@@ -188,9 +188,9 @@ void load(State& s) {
   if (!choice.wrapper_library.empty()) {
     using Wrap = const ob_driver* (*)(const ob_driver*);
     void* library = open_library(choice.wrapper_library);
-    theirs = reinterpret_cast<Wrap>(
-        find_symbol(library, choice.wrapper_library, "ob_torture_wrap"))(theirs);
-    TORCH_CHECK(theirs != nullptr, "`ob_torture_wrap` of ", choice.wrapper_library,
+    theirs = reinterpret_cast<Wrap>(find_symbol(library, choice.wrapper_library, "ob_faults_wrap"))(
+        theirs);
+    TORCH_CHECK(theirs != nullptr, "`ob_faults_wrap` of ", choice.wrapper_library,
                 " returned no table");
   }
   adopt_table(*theirs, s.table);

@@ -22,7 +22,7 @@ OUTBOARD_API void use_driver_finder(const std::string& name, void (*find)());
 // Calls `function` when the driver has been initialized, before anybody gets it. The function must
 // not ask for the driver; what it raises becomes a warning. One function.
 OUTBOARD_API void at_first_use(void (*function)());
-// A library exporting `ob_torture_wrap`, put between the kit and the driver.
+// A library exporting `ob_faults_wrap`, put between the kit and the driver.
 OUTBOARD_API void use_wrapper_library(const std::string& path);
 
 // The table; loads and initializes at the first call. Every optional transfer, query and host

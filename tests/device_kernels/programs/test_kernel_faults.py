@@ -117,7 +117,7 @@ def test_memory_that_the_host_cannot_touch(memory):
         """
         import torch, torch_outboard
         import torch.nn.functional as F
-        from torch_outboard.drivers import torture
+        from torch_outboard.drivers import faults
 
         device = torch_outboard.device_name()
         x, scores = torch.arange(5.0, device=device), torch.zeros(2, 2, device=device)
@@ -134,16 +134,16 @@ def test_memory_that_the_host_cannot_touch(memory):
         print([outcome() for _ in range(2)])
         print(x.gather(0, far - 6).item())
         x.gather(0, far)
-        torture.fail("copy_device_to_host", 1, "error")
+        faults.fail("copy_device_to_host", 1, "error")
         print([outcome() for _ in range(3)])
         x.gather(0, far)
         F.nll_loss(scores, target)
-        torture.fail("copy_device_to_host", 1, "error")
+        faults.fail("copy_device_to_host", 1, "error")
         print([outcome() for _ in range(3)])
         """,
         OUTBOARD_OCL_MEMORY=memory,
         OUTBOARD_HOST_ACCESS="separate",
-        OUTBOARD_TORTURE="count",
+        OUTBOARD_FAULTS="count",
     )
     gather, loss = "index out of range in aten::gather", "a target is no class"
     name = torch_outboard.device_name()
@@ -161,7 +161,7 @@ def test_memory_that_the_host_cannot_touch(memory):
 _WITH_GRAPHS = """
 import torch, torch_outboard
 import torch.nn.functional as F
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 device = torch.device("ocl", 0)
 x = torch.arange(5.0, device=device)
@@ -194,7 +194,7 @@ with_graphs = pytest.mark.skipif(
 
 def run_with_graphs(code: str, **env: str) -> list[str]:
     code = _WITH_GRAPHS + textwrap.dedent(code)
-    return run_program(code, OUTBOARD_DRIVER="ocl", OUTBOARD_TORTURE="count", **env).splitlines()
+    return run_program(code, OUTBOARD_DRIVER="ocl", OUTBOARD_FAULTS="count", **env).splitlines()
 
 
 @with_graphs
@@ -220,36 +220,36 @@ def test_every_replay_is_asked(memory):
 
         # Nobody asks after kernels that cannot go wrong.
         plain, added = capture(lambda: x + 1)
-        reads = torture.calls()["copy_device_to_host"]
+        reads = faults.calls()["copy_device_to_host"]
         plain.replay()
         torch.accelerator.synchronize()
-        print(torture.calls()["copy_device_to_host"] - reads)
+        print(faults.calls()["copy_device_to_host"] - reads)
 
         # Faults outlive their graph, whether it is reset or gone.
         del plain, outer
-        before = torture.live()["graphs"]
+        before = faults.live()["graphs"]
         places.fill_(9)
         graph.replay()
-        print(outcome(graph.reset), before - torture.live()["graphs"])
+        print(outcome(graph.reset), before - faults.live()["graphs"])
         print(outcome(lambda: places.fill_(2).tolist()))
         with graph:
             loss = F.nll_loss(scores, target)
         target.fill_(7)
         graph.replay()
         del graph
-        print(torture.live()["graphs"])
+        print(faults.live()["graphs"])
         print(outcome(torch.accelerator.synchronize))
 
         # A fault from before a capture is raised by its begin, which waits.
         x.gather(0, places + 9)
         print(outcome(torch.accelerator.Graph().capture_begin))
-        print(torture.calls()["graph_begin"] - torture.calls()["graph_end"])
+        print(faults.calls()["graph_begin"] - faults.calls()["graph_end"])
 
         # A graph that is never replayed expects nothing.
         graph, _ = capture(lambda: x.gather(0, places))
         torch.accelerator.synchronize()
         del graph
-        print(x.gather(0, places).tolist(), torture.live()["graphs"])
+        print(x.gather(0, places).tolist(), faults.live()["graphs"])
         """,
         OUTBOARD_OCL_MEMORY=memory,
     )

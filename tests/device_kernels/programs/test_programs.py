@@ -114,7 +114,7 @@ ATTRIBUTES = """
 
 
 def test_what_a_kernel_can_have_is_asked_of_the_driver():
-    printed = run_program(ATTRIBUTES, OUTBOARD_DRIVER="ocl", OUTBOARD_TORTURE=None)
+    printed = run_program(ATTRIBUTES, OUTBOARD_DRIVER="ocl", OUTBOARD_FAULTS=None)
     assert printed.splitlines() == [
         "128.0",
         "kernel k was launched with work groups of 16 work items, and ocl:0 runs it with at most "

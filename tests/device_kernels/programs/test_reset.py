@@ -13,13 +13,13 @@ from tests.device_kernels.processes import run_program
 
 pytestmark = pytest.mark.by_turns(3)
 
-# The driver `ocl` with a reset, which asks that everything was given back: torture looks at that.
-ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_TORTURE": "count"}
+# The driver `ocl` with a reset, which needs everything to be released: fault injection checks.
+ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_FAULTS": "count"}
 PRELUDE = """
 import torch, torch_outboard
 from torch_outboard import _C
 from tests.device_kernels import changed_driver
-from torch_outboard.drivers import torture
+from torch_outboard.drivers import faults
 
 changed_driver.use(device_reset=lambda context, device: 0)
 
@@ -31,19 +31,19 @@ def use():
 
 CODE = """
 print(use(), use())
-live = torture.live()
+live = faults.live()
 print(live["programs"] > 0, live["kernels"] > 0)
 x = torch.arange(8.0, device="ocl")
 x[torch.tensor([99]).to("ocl")]  # a fault that nobody was told of
-torture.lose(0)
+faults.lose(0)
 try:
     x.exp()
 except RuntimeError as error:
     print("torch.ocl.reset_device()" in str(error))
 del x
 torch.ocl.reset_device()
-live = torture.live()
-print(live["programs"], live["kernels"], torture.misuses())
+live = faults.live()
+print(live["programs"], live["kernels"], faults.misuses())
 print(use(), use())
 x = torch.arange(8.0, device="ocl")
 x[torch.tensor([99]).to("ocl")]
@@ -52,10 +52,10 @@ try:
 except IndexError:
     print("a fault after the reset is raised")
 torch.ocl.synchronize()
-print(torture.misuses(), torture.live()["programs"] > 0)
+print(faults.misuses(), faults.live()["programs"] > 0)
 _C.finalize_driver()  # as the exit does
-live = torture.live()
-print(live["programs"], live["kernels"], torture.misuses())
+live = faults.live()
+print(live["programs"], live["kernels"], faults.misuses())
 """
 
 
@@ -77,17 +77,17 @@ BEFORE_THEY_WERE_WRITTEN = """
 import sys
 print(use(), _C.program_counts()[2])
 if sys.argv[1] == "lost":
-    for n in range(torture.live()["programs"]):
-        torture.fail("program_binary", n + 1, "device_lost")
-    torture.lose(0)
+    for n in range(faults.live()["programs"]):
+        faults.fail("program_binary", n + 1, "device_lost")
+    faults.lose(0)
 torch.ocl.reset_device()
 written = _C.program_counts()[2]
 _C.flush_disk_cache()
-print(written > 0, _C.program_counts()[2] - written, torture.misuses())
+print(written > 0, _C.program_counts()[2] - written, faults.misuses())
 built = _C.program_counts()[0]
-print(use(), _C.program_counts()[0] > built, torture.misuses())
+print(use(), _C.program_counts()[0] > built, faults.misuses())
 _C.flush_disk_cache()
-print(_C.program_counts()[2] > 0, torture.misuses())
+print(_C.program_counts()[2] > 0, faults.misuses())
 """
 
 

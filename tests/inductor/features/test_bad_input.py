@@ -117,13 +117,13 @@ def test_memory_for_generated_code(device: torch.device):
 
 LOST = """
     import sys, torch, torch_outboard
-    from torch_outboard.drivers import torture
+    from torch_outboard.drivers import faults
     x = torch.ones(4, 5, device=torch_outboard.device_name())
     compiled = torch.compile(lambda x: x.sin() + 1, mode=sys.argv[1])
     for _ in range(3):
         compiled(x)
     torch.accelerator.synchronize()
-    torture.lose(0)
+    faults.lose(0)
     for _ in range(2):
         try:
             compiled(x)
@@ -138,7 +138,7 @@ LOST = """
 )
 def test_a_device_that_is_lost(mode: str):
     """Each step says so, also one that is replayed, and so does the end of the process."""
-    result = try_python(LOST, mode, OUTBOARD_TORTURE="count")
+    result = try_python(LOST, mode, OUTBOARD_FAULTS="count")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert len(lines) == 2

@@ -1,10 +1,10 @@
 /*
- * The torture driver: a table around any driver's table that does what drivers do on bad days.
+ * Fault injection: a table around any driver's table that does what drivers do on bad days.
  *
- * `ob_torture_wrap` returns the table; what the wrapped driver lacks stays NULL. It always counts
+ * `ob_faults_wrap` returns the table; what the wrapped driver lacks stays NULL. It always counts
  * calls, knows which objects are alive, and answers OB_INVALID_ARGUMENT to misuse: objects that are
  * not alive, and transfers outside any allocation unless the device adopts host memory. The rest is
- * asked for in the environment variable OUTBOARD_TORTURE or through ob_torture_configure, as a
+ * asked for in the environment variable OUTBOARD_FAULTS or through ob_faults_configure, as a
  * comma-separated list:
  *
  *   count
@@ -31,7 +31,7 @@
  * work and then report failure, as drivers do when earlier work has failed. A lie about those does
  * not wait and destroys nothing.
  */
-#include "torture.h"
+#include "faults.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,30 +83,30 @@ static ob_status delay_unless(const uint64_t* query, void* context, ob_queue que
 #define WITH_CONTEXT(...) (void* context __VA_OPT__(, ) __VA_ARGS__)
 #define AND_CONTEXT(...) (context __VA_OPT__(, ) __VA_ARGS__)
 
-#define CALL(name, parameters, arguments, check)            \
-  static ob_status torture_##name WITH_CONTEXT parameters { \
-    ob_status status = begin_call(FUNCTION_##name);         \
-    if (status == LIE) return OB_OK;                        \
-    if (status == OB_OK) status = check;                    \
-    if (status != OB_OK) return status;                     \
-    return pass_on(inner.name AND_CONTEXT arguments);       \
+#define CALL(name, parameters, arguments, check)           \
+  static ob_status faults_##name WITH_CONTEXT parameters { \
+    ob_status status = begin_call(FUNCTION_##name);        \
+    if (status == LIE) return OB_OK;                       \
+    if (status == OB_OK) status = check;                   \
+    if (status != OB_OK) return status;                    \
+    return pass_on(inner.name AND_CONTEXT arguments);      \
   }
 
 #define WORK(name, parameters, arguments, queue, check) \
   CALL(name, parameters, arguments, check_queue(queue) ?: (check) ?: delay(context, queue))
 
-#define WAIT(name, parameters, arguments, check)            \
-  static ob_status torture_##name WITH_CONTEXT parameters { \
-    ob_status injected = begin_call(FUNCTION_##name);       \
-    if (injected == LIE) return OB_OK;                      \
-    ob_status status = check;                               \
-    if (status != OB_OK) return status;                     \
-    status = inner.name AND_CONTEXT arguments;              \
-    return status != OB_OK ? pass_on(status) : injected;    \
+#define WAIT(name, parameters, arguments, check)           \
+  static ob_status faults_##name WITH_CONTEXT parameters { \
+    ob_status injected = begin_call(FUNCTION_##name);      \
+    if (injected == LIE) return OB_OK;                     \
+    ob_status status = check;                              \
+    if (status != OB_OK) return status;                    \
+    status = inner.name AND_CONTEXT arguments;             \
+    return status != OB_OK ? pass_on(status) : injected;   \
   }
 
 #define CREATE(name, parameters, arguments, check, kind, handle, device_index, byte_count)    \
-  static ob_status torture_##name WITH_CONTEXT parameters {                                   \
+  static ob_status faults_##name WITH_CONTEXT parameters {                                    \
     ob_status status = begin_call(FUNCTION_##name);                                           \
     if (status == LIE) return OB_OK;                                                          \
     if (status == OB_OK) status = check;                                                      \
@@ -120,7 +120,7 @@ static ob_status delay_unless(const uint64_t* query, void* context, ob_queue que
 
 /* Out of the list first: once destroyed, another thread may get the same handle. */
 #define DESTROY(name, parameters, arguments, kind, handle)                        \
-  static ob_status torture_##name WITH_CONTEXT parameters {                       \
+  static ob_status faults_##name WITH_CONTEXT parameters {                        \
     ob_status injected = begin_call(FUNCTION_##name);                             \
     if (injected == LIE) return OB_OK;                                            \
     object destroyed;                                                             \
@@ -133,7 +133,7 @@ static ob_status delay_unless(const uint64_t* query, void* context, ob_queue que
 #define CUSTOM(name)
 
 #define DEFINE(kind, ...) kind(__VA_ARGS__)
-TORTURE_FUNCTIONS(DEFINE)
+FAULTS_FUNCTIONS(DEFINE)
 
 /* NULL, or why the settings do not suit the wrapped driver. */
 static const char* settings_problem(void) {
@@ -146,12 +146,12 @@ static const char* settings_problem(void) {
   return text;
 }
 
-static ob_status torture_initialize(void* context) {
+static ob_status faults_initialize(void* context) {
   if (bad_settings[0] != '\0') {
-    return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", bad_settings);
+    return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_FAULTS: %s", bad_settings);
   }
   const char* problem = settings_problem();
-  if (problem != NULL) return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", problem);
+  if (problem != NULL) return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_FAULTS: %s", problem);
   ob_status status = begin_call(FUNCTION_initialize);
   if (status == LIE) return OB_OK;
   if (status != OB_OK) return status;
@@ -166,8 +166,8 @@ static ob_status torture_initialize(void* context) {
   return pass_on(status);
 }
 
-static ob_status torture_memory_info(void* context, int32_t device, uint64_t* free_bytes,
-                                     uint64_t* total_bytes) {
+static ob_status faults_memory_info(void* context, int32_t device, uint64_t* free_bytes,
+                                    uint64_t* total_bytes) {
   ob_status status = begin_call(FUNCTION_memory_info);
   if (status == LIE) return OB_OK;
   if (status != OB_OK) return status;
@@ -182,7 +182,7 @@ static ob_status torture_memory_info(void* context, int32_t device, uint64_t* fr
   return pass_on(status);
 }
 
-static ob_status torture_device_reset(void* context, int32_t device) {
+static ob_status faults_device_reset(void* context, int32_t device) {
   ob_status status = begin_call(FUNCTION_device_reset);
   if (status == LIE) return OB_OK;
   if (status == OB_OK) status = check_given_back(device);
@@ -206,7 +206,7 @@ void wait_for_device(int32_t device) {
 /* ---- For the loader and for tests ---- */
 
 /* Of one driver per process. */
-TORTURE_EXPORT const ob_driver* ob_torture_wrap(const ob_driver* wrapped) {
+FAULTS_EXPORT const ob_driver* ob_faults_wrap(const ob_driver* wrapped) {
   static ob_driver table;
   size_t size = wrapped->struct_size < sizeof inner ? wrapped->struct_size : sizeof inner;
   memset(&inner, 0, sizeof inner);
@@ -215,44 +215,44 @@ TORTURE_EXPORT const ob_driver* ob_torture_wrap(const ob_driver* wrapped) {
   table.struct_size = sizeof table;
   table.last_error = last_error;
 #define WRAP(kind, function_name, ...) \
-  if (inner.function_name != NULL) table.function_name = torture_##function_name;
-  TORTURE_FUNCTIONS(WRAP)
+  if (inner.function_name != NULL) table.function_name = faults_##function_name;
+  FAULTS_FUNCTIONS(WRAP)
 #undef WRAP
-  const char* settings = getenv("OUTBOARD_TORTURE");
+  const char* settings = getenv("OUTBOARD_FAULTS");
   const char* problem = settings == NULL ? NULL : apply_settings(settings);
   if (problem != NULL) snprintf(bad_settings, sizeof bad_settings, "%s", problem);
   return &table;
 }
 
 /* NULL, or what is wrong with the settings, valid until the thread's next call. */
-TORTURE_EXPORT const char* ob_torture_configure(const char* settings) {
+FAULTS_EXPORT const char* ob_faults_configure(const char* settings) {
   const char* problem = apply_settings(settings);
   return problem != NULL ? problem : settings_problem();
 }
 
 /* Forgets settings and counts; what is alive stays known. */
-TORTURE_EXPORT void ob_torture_reset(void) {
+FAULTS_EXPORT void ob_faults_reset(void) {
   forget_settings();
   forget_calls();
 }
 
 /* Names by number, NULL beyond the last; calls and live objects by the same numbers. */
-TORTURE_EXPORT const char* ob_torture_function_name(int number) {
+FAULTS_EXPORT const char* ob_faults_function_name(int number) {
   return number >= 0 && number < FUNCTION_COUNT ? function_names[number] : NULL;
 }
 
-TORTURE_EXPORT uint64_t ob_torture_calls(int number) { return calls_of((function)number); }
+FAULTS_EXPORT uint64_t ob_faults_calls(int number) { return calls_of((function)number); }
 
-TORTURE_EXPORT const char* ob_torture_object_kind(int number) {
+FAULTS_EXPORT const char* ob_faults_object_kind(int number) {
   return number >= 0 && number < OBJECT_KIND_COUNT ? object_kind_names[number] : NULL;
 }
 
-TORTURE_EXPORT uint64_t ob_torture_live(int number) { return live_objects((object_kind)number); }
+FAULTS_EXPORT uint64_t ob_faults_live(int number) { return live_objects((object_kind)number); }
 
 /* Lists what is alive, a line each; returns the length of the whole text. */
-TORTURE_EXPORT size_t ob_torture_describe_live(char* text, size_t size) {
+FAULTS_EXPORT size_t ob_faults_describe_live(char* text, size_t size) {
   return describe_objects(text, size);
 }
 
-TORTURE_EXPORT uint64_t ob_torture_misuses(void) { return misuses(); }
-TORTURE_EXPORT uint64_t ob_torture_injected(void) { return injected_failures(); }
+FAULTS_EXPORT uint64_t ob_faults_misuses(void) { return misuses(); }
+FAULTS_EXPORT uint64_t ob_faults_injected(void) { return injected_failures(); }

@@ -1,6 +1,6 @@
 /*
- * Every function of the contract, and how torture wraps it. `F` gets a kind of wrapper and what
- * that kind needs; torture.c defines the kinds:
+ * Every function of the contract, and how faults wraps it. `F` gets a kind of wrapper and what
+ * that kind needs; wrapper.c defines the kinds:
  *
  *   CALL     name, parameters, arguments, check
  *   WORK     name, parameters, arguments, queue, check: puts work on a queue
@@ -12,11 +12,11 @@
  * Parameters and arguments go without the context, which is passed on.
  * A check is a status, OB_OK when there is nothing to say; `a ?: b` is the first that is not.
  */
-#ifndef OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H
-#define OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H
+#ifndef OUTBOARD_DRIVERS_FAULTS_FUNCTIONS_H
+#define OUTBOARD_DRIVERS_FAULTS_FUNCTIONS_H
 
 /* clang-format off */
-#define TORTURE_FUNCTIONS(F)                                                                       \
+#define FAULTS_FUNCTIONS(F)                                                                       \
   F(CUSTOM, initialize)                                                                            \
   F(WAIT, finalize, (), (), OB_OK)                                                             \
   F(CALL, device_count, (int32_t* count), (count), OB_OK)                                          \
@@ -161,4 +161,4 @@
   F(CALL, communication_end, (), (), OB_OK)
 /* clang-format on */
 
-#endif /* OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H */
+#endif /* OUTBOARD_DRIVERS_FAULTS_FUNCTIONS_H */

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "torture.h"
+#include "faults.h"
 
 const char* const function_names[FUNCTION_COUNT] = {
-#define TORTURE_NAME(kind, name, ...) #name,
-    TORTURE_FUNCTIONS(TORTURE_NAME)
-#undef TORTURE_NAME
+#define FAULTS_NAME(kind, name, ...) #name,
+    FAULTS_FUNCTIONS(FAULTS_NAME)
+#undef FAULTS_NAME
 };
 
 /* In the order of their numbers in driver.h. */
@@ -82,7 +82,7 @@ ob_status begin_call(function called) {
   if (status == OB_OK) return OB_OK;
   atomic_fetch_add(&injected, 1);
   if (status == LIE) return LIE;
-  return refuse(status, "Torture made this call of %s fail.", function_names[called]);
+  return refuse(status, "Fault injection made this call of %s fail.", function_names[called]);
 }
 
 uint64_t calls_of(function called) { return atomic_load(&calls[called]); }
@@ -111,7 +111,7 @@ static bool can_be_lost(int32_t device) { return device >= 0 && device < MAX_DEV
 
 ob_status check_lost(int32_t device) {
   if (!can_be_lost(device) || !atomic_load(&lost[device])) return OB_OK;
-  return refuse(OB_DEVICE_LOST, "Torture has lost device %d.", (int)device);
+  return refuse(OB_DEVICE_LOST, "Fault injection has lost device %d.", (int)device);
 }
 
 ob_status use_device(int32_t device) {
@@ -240,7 +240,7 @@ static bool apply_setting(char* setting) {
 
 const char* apply_settings(const char* settings) {
   char* copy = strdup(settings);
-  if (copy == NULL) return "There is no memory to read the torture settings.";
+  if (copy == NULL) return "There is no memory to read the settings of fault injection.";
   const char* answer = NULL;
   char* rest;
   for (char* setting = strtok_r(copy, ",", &rest); setting != NULL && answer == NULL;
@@ -249,7 +249,7 @@ const char* apply_settings(const char* settings) {
     snprintf(shown, sizeof shown, "%s", setting);
     if (apply_setting(setting)) continue;
     snprintf(problem, sizeof problem,
-             "\"%s\" is no torture setting; there are count, delay_us=N, limit=BYTES, "
+             "\"%s\" is no setting of fault injection; there are count, delay_us=N, limit=BYTES, "
              "slow=FUNCTION:N, fail=FUNCTION:NTH[:STATUS[:once|on|every]], "
              "lie=FUNCTION:NTH[:once|on|every] and lose=DEVICE:NTH.",
              shown);

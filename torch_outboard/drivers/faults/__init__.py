@@ -1,7 +1,7 @@
-"""The torture driver: puts faults between the kit and any driver, and watches for misuse.
+"""Fault injection: puts faults between the kit and any driver, and watches for misuse.
 
-It is active in a process started with `OUTBOARD_TORTURE` set (`count` for watching alone). The
-comment at the top of `torture.c` beside this file describes the settings. The functions here change
+It is active in a process started with `OUTBOARD_FAULTS` set (`count` for watching alone). The
+comment at the top of `wrapper.c` beside this file describes the settings. The functions here change
 and read the same state at run time; `torch` is not needed for them.
 """
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 
 def library_path() -> str:
-    """Path of the shared library that exports `ob_torture_wrap`."""
-    return str(Path(__file__).parent / "libob_torture.so")
+    """Path of the shared library that exports `ob_faults_wrap`."""
+    return str(Path(__file__).parent / "libob_faults.so")
 
 
-class Torture:
-    """The state of one loaded torture library.
+class FaultInjection:
+    """The state of one loaded library.
 
     Args:
         path: the library; loading it again gives the same state.
@@ -31,23 +31,23 @@ class Torture:
         """The library, loaded at first use, with the types of its functions."""
         library = ctypes.CDLL(self._path)
         for name, result, arguments in (
-            ("ob_torture_wrap", ctypes.c_void_p, [ctypes.c_void_p]),
-            ("ob_torture_configure", ctypes.c_char_p, [ctypes.c_char_p]),
-            ("ob_torture_reset", None, []),
-            ("ob_torture_function_name", ctypes.c_char_p, [ctypes.c_int]),
-            ("ob_torture_calls", ctypes.c_uint64, [ctypes.c_int]),
-            ("ob_torture_object_kind", ctypes.c_char_p, [ctypes.c_int]),
-            ("ob_torture_live", ctypes.c_uint64, [ctypes.c_int]),
-            ("ob_torture_describe_live", ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
-            ("ob_torture_misuses", ctypes.c_uint64, []),
-            ("ob_torture_injected", ctypes.c_uint64, []),
+            ("ob_faults_wrap", ctypes.c_void_p, [ctypes.c_void_p]),
+            ("ob_faults_configure", ctypes.c_char_p, [ctypes.c_char_p]),
+            ("ob_faults_reset", None, []),
+            ("ob_faults_function_name", ctypes.c_char_p, [ctypes.c_int]),
+            ("ob_faults_calls", ctypes.c_uint64, [ctypes.c_int]),
+            ("ob_faults_object_kind", ctypes.c_char_p, [ctypes.c_int]),
+            ("ob_faults_live", ctypes.c_uint64, [ctypes.c_int]),
+            ("ob_faults_describe_live", ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+            ("ob_faults_misuses", ctypes.c_uint64, []),
+            ("ob_faults_injected", ctypes.c_uint64, []),
         ):
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         return library
 
     def _apply(self, settings: str) -> None:
-        problem = self.library.ob_torture_configure(settings.encode())
+        problem = self.library.ob_faults_configure(settings.encode())
         if problem is not None:
             raise ValueError(problem.decode())
 
@@ -118,32 +118,32 @@ class Torture:
 
     def calls(self) -> dict[str, int]:
         """Number of calls per function of the table since the start or `reset`."""
-        names = _enumerate(self.library.ob_torture_function_name)
-        return {name: self.library.ob_torture_calls(i) for i, name in enumerate(names)}
+        names = _enumerate(self.library.ob_faults_function_name)
+        return {name: self.library.ob_faults_calls(i) for i, name in enumerate(names)}
 
     def live(self) -> dict[str, int]:
         """Number of objects that exist in the driver, by kind: allocations, queues, events, ..."""
-        kinds = _enumerate(self.library.ob_torture_object_kind)
-        return {kind: self.library.ob_torture_live(i) for i, kind in enumerate(kinds)}
+        kinds = _enumerate(self.library.ob_faults_object_kind)
+        return {kind: self.library.ob_faults_live(i) for i, kind in enumerate(kinds)}
 
     def leaks(self) -> list[str]:
         """A line for each object that exists: kind, handle, device, bytes."""
-        size = self.library.ob_torture_describe_live(None, 0) + 1
+        size = self.library.ob_faults_describe_live(None, 0) + 1
         text = ctypes.create_string_buffer(size)
-        self.library.ob_torture_describe_live(text, size)
+        self.library.ob_faults_describe_live(text, size)
         return text.value.decode().splitlines()
 
     def misuses(self) -> int:
         """Number of calls refused since loading because the caller used the driver wrongly."""
-        return int(self.library.ob_torture_misuses())
+        return int(self.library.ob_faults_misuses())
 
     def injected(self) -> int:
         """Number of calls that were made to fail since the start or `reset`."""
-        return int(self.library.ob_torture_injected())
+        return int(self.library.ob_faults_injected())
 
     def reset(self) -> None:
         """Forgets all settings and counts of calls; what is alive stays known."""
-        self.library.ob_torture_reset()
+        self.library.ob_faults_reset()
 
 
 def _enumerate(name_of_number: Callable[[int], bytes | None]) -> list[str]:
@@ -153,14 +153,14 @@ def _enumerate(name_of_number: Callable[[int], bytes | None]) -> list[str]:
     return names
 
 
-_torture = Torture(library_path())
-configure = _torture.configure
-fail = _torture.fail
-lie = _torture.lie
-lose = _torture.lose
-calls = _torture.calls
-live = _torture.live
-leaks = _torture.leaks
-misuses = _torture.misuses
-injected = _torture.injected
-reset = _torture.reset
+_faults = FaultInjection(library_path())
+configure = _faults.configure
+fail = _faults.fail
+lie = _faults.lie
+lose = _faults.lose
+calls = _faults.calls
+live = _faults.live
+leaks = _faults.leaks
+misuses = _faults.misuses
+injected = _faults.injected
+reset = _faults.reset

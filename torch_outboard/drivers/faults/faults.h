@@ -1,27 +1,27 @@
-/* What the parts of the torture driver share: torture.c wraps, faults.c injects, objects.c tracks.
+/* What the parts of the driver `faults` share: wrapper.c wraps, faults.c injects, objects.c tracks.
  */
-#ifndef OUTBOARD_DRIVERS_TORTURE_H
-#define OUTBOARD_DRIVERS_TORTURE_H
+#ifndef OUTBOARD_DRIVERS_FAULTS_H
+#define OUTBOARD_DRIVERS_FAULTS_H
 
 #include <outboard/driver.h>
 #include <stdbool.h>
 
 #include "functions.h"
 
-#define TORTURE_EXPORT __attribute__((visibility("default")))
+#define FAULTS_EXPORT __attribute__((visibility("default")))
 /* How an object is known in the tables. */
 #define KEY(handle) ((uint64_t)(uintptr_t)(handle))
 
 typedef enum function {
-#define TORTURE_ENUM(kind, name, ...) FUNCTION_##name,
-  TORTURE_FUNCTIONS(TORTURE_ENUM)
-#undef TORTURE_ENUM
+#define FAULTS_ENUM(kind, name, ...) FUNCTION_##name,
+  FAULTS_FUNCTIONS(FAULTS_ENUM)
+#undef FAULTS_ENUM
       FUNCTION_COUNT
 } function;
 
 extern const char* const function_names[FUNCTION_COUNT];
 
-/* ---- torture.c ---- */
+/* ---- wrapper.c ---- */
 
 /* Keeps the message of this thread and returns `status`. */
 ob_status refuse(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
@@ -31,7 +31,7 @@ void wait_for_device(int32_t device);
 
 /* ---- faults.c ---- */
 
-/* Applies settings (the grammar is in torture.c). Returns NULL, or what is wrong with them. */
+/* Applies settings (the grammar is in wrapper.c). Returns NULL, or what is wrong with them. */
 const char* apply_settings(const char* settings);
 void forget_settings(void);
 
@@ -112,4 +112,4 @@ ob_status check_launch(ob_queue queue, const ob_launch* launch);
 ob_status check_matrix_product(ob_queue queue, const ob_matrix_product* description);
 ob_status check_convolution(ob_queue queue, const ob_convolution* description);
 
-#endif /* OUTBOARD_DRIVERS_TORTURE_H */
+#endif /* OUTBOARD_DRIVERS_FAULTS_H */

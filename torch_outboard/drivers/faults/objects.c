@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "torture.h"
+#include "faults.h"
 
 const char* const object_kind_names[OBJECT_KIND_COUNT] = {
     "allocations", "pinned",     "queues",  "events",    "programs",     "kernels",
@@ -183,7 +183,7 @@ ob_status check_limit(int32_t device, uint64_t bytes) {
   uint64_t limit = memory_limit(), used = live_bytes(device);
   if (limit == 0 || (used <= limit && bytes <= limit - used)) return OB_OK;
   return refuse(OB_OUT_OF_MEMORY,
-                "Torture limits device %" PRId32 " to %" PRIu64 " bytes, of which %" PRIu64
+                "Fault injection limits device %" PRId32 " to %" PRIu64 " bytes, of which %" PRIu64
                 " are in use; %" PRIu64 " more were asked for.",
                 device, limit, used, bytes);
 }
