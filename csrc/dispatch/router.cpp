@@ -268,7 +268,7 @@ bool run_stub_kernel(Operator& entry, const Subject& subject, const c10::Operato
   const size_t arguments = op.schema().arguments().size();
   return call_unless_declined(stack, arguments, [&] {
     // The out= form counts, and comes by here.
-    if (run_composed(op, stack)) return true;
+    if (run_composite(op, stack)) return true;
     ReportedCall reported(entry, subject.dtype, Placement::kDevice);
     run_on_stream(*stack, arguments, subject.device, [&] { run_with_stubs(op, stack); });
     return true;

@@ -84,7 +84,7 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
       return value.cast<std::vector<std::string>>();
     }
     if (py::isinstance<py::function>(value)) {
-      return make_composed_body(py::reinterpret_borrow<py::function>(value));
+      return make_decomposition(py::reinterpret_borrow<py::function>(value));
     }
   } catch (const py::cast_error&) {  // an element of another type
   }

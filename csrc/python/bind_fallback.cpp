@@ -23,7 +23,7 @@ std::string find_call_site() {
   while (frame && !frame.is_none()) {
     const auto file = frame.attr("f_code").attr("co_filename").cast<std::string>();
     site = file + ":" + std::to_string(frame.attr("f_lineno").cast<int>());
-    // Neither PyTorch's code nor the bodies of composed operators.
+    // Neither PyTorch's code nor the decompositions.
     if (file.find("/torch/") == std::string::npos &&
         file.find("/torch_outboard/ops/") == std::string::npos) {
       break;

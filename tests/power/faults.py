@@ -141,7 +141,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="index-reduce-include-self",
         kind="argument",
-        file="torch_outboard/ops/indexing/composed_indexing.py",
+        file="torch_outboard/ops/indexing/decompositions.py",
         old="include_self=include_self)",
         new="include_self=True)",
         effect="index_reduce with include_self=False counts the elements of self.",
@@ -334,7 +334,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="index-second-dimension",
         kind="bounds",
-        file="csrc/device_kernels/composed/advanced_indexing.cpp",
+        file="csrc/device_kernels/decompositions/advanced_indexing.cpp",
         old="at::logical_and(place.ge(0), place.lt(n))",
         new="place.ge(0)",
         effect="x[[0], [n]] reads the next row instead of raising IndexError.",

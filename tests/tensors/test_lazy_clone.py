@@ -29,7 +29,7 @@ READS = {
     "convert": lambda x: x.to(torch.float64),
     "cpu": lambda x: x.cpu(),
     "index": lambda x: x[torch.tensor([1, 4], device=x.device)],
-    "composed": lambda x: torch.nn.functional.layer_norm(x, (6,)),
+    "decomposition": lambda x: torch.nn.functional.layer_norm(x, (6,)),
     "print": lambda x: repr(x),
     "copied from": lambda x: torch.zeros_like(x).copy_(x),
     "dropout": lambda x: torch.native_dropout(x, 0.5, True)[0].shape,

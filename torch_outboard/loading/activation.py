@@ -122,7 +122,7 @@ def _register(choice: DriverChoice) -> None:
         atexit.register(_C.finalize_driver)
         _make_importable(name)
         pytorch_workarounds.install()
-        traced_operators.trace_as_composed()
+        traced_operators.trace_decomposition()
         register_when_imported()
         _apply_settings()
 

@@ -9,7 +9,7 @@ import torch
 _KEYS = torch._C.DispatchKey
 
 
-def trace_as_composed() -> None:
+def trace_decomposition() -> None:
     """Keeps `aten::lstm.input` composed for whoever traces it, as on devices without a kernel.
 
     Tracing asks the dispatcher's keys, and takes what has a kernel for an operator to be kept.

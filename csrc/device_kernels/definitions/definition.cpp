@@ -63,16 +63,16 @@ std::map<std::string, Definition::Function>& functions() {
 
 }  // namespace
 
-ComposedBodyRegistrar::ComposedBodyRegistrar(const char* name, const char* parameters,
-                                             std::function<bool(torch::jit::Stack&)> function) {
-  ComposedBody made;
+DecompositionRegistrar::DecompositionRegistrar(const char* name, const char* parameters,
+                                               std::function<bool(torch::jit::Stack&)> function) {
+  DecompositionFunction made;
   made.watched = false;
   std::istringstream names(parameters);
   for (std::string parameter; names >> parameter;) made.parameters.push_back(parameter);
   made.call = [function = std::move(function)](const auto&, const auto&, torch::jit::Stack& stack) {
     return function(stack);
   };
-  functions()[name] = std::make_shared<const ComposedBody>(std::move(made));
+  functions()[name] = std::make_shared<const DecompositionFunction>(std::move(made));
 }
 
 bool Definition::flag(const std::string& key, bool otherwise) const {

@@ -19,8 +19,8 @@
 
 namespace outboard {
 
-// The body of a composed operator, which takes values by name.
-struct ComposedBody {
+// The body of a decomposition, which takes values by name.
+struct DecompositionFunction {
   using Arguments = std::vector<c10::Argument>;  // their names and types
 
   std::vector<std::string> parameters;
@@ -35,7 +35,7 @@ struct ComposedBody {
 
 class OUTBOARD_API Definition {
  public:
-  using Function = std::shared_ptr<const ComposedBody>;
+  using Function = std::shared_ptr<const DecompositionFunction>;
   using Integers = std::vector<int64_t>;
   using NamedIntegers = std::vector<std::pair<std::string, int64_t>>;
   using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>, Integers,
@@ -62,7 +62,7 @@ class OUTBOARD_API Definition {
   // Nodes of the graph. -1 where there is none.
   int node(const std::string& key) const;
   std::vector<int> nodes(const std::string& key) const;
-  // A text is the name of a function in C++ (OUTBOARD_COMPOSED_BODY).
+  // A text is the name of a function in C++ (OUTBOARD_DECOMPOSITION).
   Function function(const std::string& key) const;
 
   // Raises where a property, a list or a dictionary, mentions another name than these.
@@ -85,16 +85,16 @@ class OUTBOARD_API Definition {
   mutable std::string last_asked_;
 };
 
-struct ComposedBodyRegistrar {
-  ComposedBodyRegistrar(const char* name, const char* parameters,
-                        std::function<bool(torch::jit::Stack&)> function);
+struct DecompositionRegistrar {
+  DecompositionRegistrar(const char* name, const char* parameters,
+                         std::function<bool(torch::jit::Stack&)> function);
 };
 
 }  // namespace outboard
 
-// At file scope: a function `bool(torch::jit::Stack&)`, as of ComposedBody, under a name by which
-// definitions refer to it. It must not write to an argument before it declines. `parameters` has
-// blanks between names.
-#define OUTBOARD_COMPOSED_BODY(function, parameters)                                \
-  static const ::outboard::ComposedBodyRegistrar outboard_composed_body_##function( \
+// At file scope: a function `bool(torch::jit::Stack&)`, as of DecompositionFunction, under a name
+// by which definitions refer to it. It must not write to an argument before it declines.
+// `parameters` has blanks between names.
+#define OUTBOARD_DECOMPOSITION(function, parameters)                                 \
+  static const ::outboard::DecompositionRegistrar outboard_decomposition_##function( \
       #function, parameters, &function)

@@ -58,7 +58,7 @@ class FollowingKernel final : public c10::OperatorKernel {
       const Operator* const before;
     };
     const Scope scope(&out_);
-    TORCH_INTERNAL_ASSERT(run_composed(op, stack));
+    TORCH_INTERNAL_ASSERT(run_composite(op, stack));
   }
 
  private:
@@ -104,7 +104,7 @@ RoutedKernel following_kernel(const Operator& out, const RoutedKernel& kernel) {
 
 bool runs_for_following_form(const Operator& out) noexcept { return t_followed == &out; }
 
-bool run_composed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool run_composite(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::DispatchKey key = composing_key(op);
   if (key == c10::DispatchKey::Undefined) return false;
   // The out= form has no derivative, and autograd has had its turn.

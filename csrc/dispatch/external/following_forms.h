@@ -25,6 +25,6 @@ RoutedKernel following_kernel(const Operator& out, const RoutedKernel& kernel);
 bool runs_for_following_form(const Operator& out) noexcept;
 
 // Runs PyTorch's implementation of a form by other operators; false if it has none.
-bool run_composed(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+bool run_composite(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace outboard

@@ -97,7 +97,7 @@ class NoTrace {
 };
 
 // nullptr: it declined.
-py::object call(const py::function& function, const ComposedBody::Arguments& parameters,
+py::object call(const py::function& function, const DecompositionFunction::Arguments& parameters,
                 const torch::jit::Stack& values) {
   std::vector<py::object> arguments;
   std::vector<PyObject*> pointers;
@@ -112,7 +112,7 @@ py::object call(const py::function& function, const ComposedBody::Arguments& par
   return {};
 }
 
-void push_results(const py::object& result, const ComposedBody::Arguments& returns,
+void push_results(const py::object& result, const DecompositionFunction::Arguments& returns,
                   torch::jit::Stack& stack) {
   if (returns.size() == 1) {
     stack.push_back(torch::jit::toIValue(result, returns[0].type()));
@@ -172,12 +172,12 @@ py::object declined_in_python() {
   return py::reinterpret_borrow<py::object>(exception);
 }
 
-Definition::Function make_composed_body(py::function function) {
-  ComposedBody made;
+Definition::Function make_decomposition(py::function function) {
+  DecompositionFunction made;
   made.parameters = parameters_of(function);
-  made.call = [held = hold_function(std::move(function))](const ComposedBody::Arguments& parameters,
-                                                          const ComposedBody::Arguments& returns,
-                                                          torch::jit::Stack& stack) {
+  made.call = [held = hold_function(std::move(function))](
+                  const DecompositionFunction::Arguments& parameters,
+                  const DecompositionFunction::Arguments& returns, torch::jit::Stack& stack) {
     bool accepted = false;
     run_in_interpreter([&] {
       const py::object result = call(*held, parameters, stack);
@@ -188,7 +188,7 @@ Definition::Function make_composed_body(py::function function) {
     });
     return accepted;
   };
-  return std::make_shared<const ComposedBody>(std::move(made));
+  return std::make_shared<const DecompositionFunction>(std::move(made));
 }
 
 bool run_in_interpreter(const std::function<void()>& work) {

@@ -24,7 +24,7 @@ pybind11::object to_python(const c10::IValue& value, const c10::Argument& argume
 //
 // It runs as a kernel in C++ does: what it calls is seen by no mode of the user (TorchFunctionMode,
 // such as torch.set_default_device), by no torch.jit.trace, and by no torch.compile.
-Definition::Function make_composed_body(pybind11::function function);
+Definition::Function make_decomposition(pybind11::function function);
 
 // Runs `work` with the interpreter lock, on any thread, as a kernel in C++ runs: function modes,
 // torch.jit.trace and torch.compile do not see it. Returns false if the interpreter is ending.

@@ -13,7 +13,7 @@ import torch
 
 from torch_outboard import _C, Plan
 from torch_outboard.ops import symbolic
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype_of
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
@@ -251,7 +251,7 @@ def test_requirements_are_checked_when_they_are_defined() -> None:
     with pytest.raises(ValueError, match=r"'outboard_rows::blind' does not exist"):
         template(["outboard_rows::blind"], source="", dtypes=FLOATS)(right)
     with pytest.raises(ValueError, match=f"{NAME} has no argument 'amount'") as error:
-        composed(NAME, lambda x: x, condition=lambda amount: amount > 0)
+        decomposition(NAME, lambda x: x, condition=lambda amount: amount > 0)
     assert f"{__file__}:" in str(error.value)
 
 

@@ -1,7 +1,7 @@
 """Advanced indexing: `x[i]`, `x[:, i, j]`, `x[mask]` and what is written there.
 
 A single index tensor has kernels of its own; anything else is put together from operators on flat
-indices (csrc/device_kernels/composed/advanced_indexing.cpp).
+indices (csrc/device_kernels/decompositions/advanced_indexing.cpp).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.indexing.gather_scatter import SLICE_WIDTH, launch_select, shared_ranges
 from torch_outboard.ops.requirements import Requirement, of_dtype
@@ -160,7 +160,7 @@ def by_lists() -> list[Definition]:
 def _by_list(
     overloads: str, body: str, requires: Mapping[str, Requirement] | None = None
 ) -> Definition:
-    return composed(
+    return decomposition(
         overloads,
         body,
         requires=requires,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
@@ -171,14 +171,14 @@ def _serves_encoder(
 def definitions() -> list[Definition]:
     """Every operator definition."""
     return [
-        composed(
+        decomposition(
             "_native_multi_head_attention",
             _multi_head_attention,
             dtypes=FLOATS,
             condition=_serves_attention,
             family="attention",
         ),
-        composed(
+        decomposition(
             "_transformer_encoder_layer_fwd",
             _encoder_layer,
             dtypes=FLOATS,

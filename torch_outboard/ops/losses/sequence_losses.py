@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, maximum, minimum
 from torch_outboard.ops.template import Plan, template
@@ -25,7 +25,7 @@ def definitions() -> list[Definition]:
     return [
         _losses(),
         _losses_backward(),
-        composed(
+        decomposition(
             "_ctc_loss",
             _loss,
             dtypes=_DTYPES,
@@ -33,7 +33,7 @@ def definitions() -> list[Definition]:
             meta="aten::_ctc_loss",
             family="loss",
         ),
-        composed(
+        decomposition(
             "_ctc_loss_backward",
             _loss_backward,
             dtypes=_DTYPES,

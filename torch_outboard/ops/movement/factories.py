@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -195,7 +195,7 @@ def definitions() -> list[Definition]:
         logspace(FLOATS, zero_base=True),
         logspace(COMPLEX, zero_base=False),
         *unit_matrices(),
-        composed(
+        decomposition(
             "fill_.Tensor",
             lambda self, value: self.copy_(value.expand(self.shape)),
             condition=_has_no_dimensions,

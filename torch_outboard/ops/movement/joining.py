@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import SymBool, SymTensors
 
@@ -31,7 +31,7 @@ def _some_tensors(tensors: SymTensors) -> SymBool:
 def definitions() -> list[Definition]:
     """Every definition."""
     return [
-        composed(
+        decomposition(
             "cat cat.out",
             "cat",
             results="out",
@@ -39,8 +39,8 @@ def definitions() -> list[Definition]:
             casts="TypeError",
             family="movement",
         ),
-        composed("stack", _stack, condition=_some_tensors, family="movement"),
-        composed(
+        decomposition("stack", _stack, condition=_some_tensors, family="movement"),
+        decomposition(
             "stack.out _stack _stack.out",
             _join_unsqueezed,
             condition=_some_tensors,

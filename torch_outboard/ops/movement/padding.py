@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, Definition
 from torch_outboard.ops.movement.rearranging import (
     CLAMPED,
@@ -48,7 +48,7 @@ def _only_cuts(self: SymTensor, pad: SymInts) -> SymBool:
 
 def cutting() -> Definition:
     """Negative padding on all sides, which keeps the order of the strides."""
-    return composed("constant_pad_nd", _cut, condition=_only_cuts, family="movement")
+    return decomposition("constant_pad_nd", _cut, condition=_only_cuts, family="movement")
 
 
 def constant() -> Definition:

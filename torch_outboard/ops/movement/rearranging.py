@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import (
@@ -60,7 +60,7 @@ def _rolls_all(shifts: SymInts, dims: SymInts) -> SymBool:
 
 def remapped() -> list[Definition]:
     """roll and flip."""
-    rolled_whole = composed(
+    rolled_whole = decomposition(
         "roll",
         lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
         condition=_rolls_all,
@@ -229,7 +229,7 @@ def _of_one_number(grad_in: SymTensor, input_sizes: SymInts) -> SymBool:
 
 def windows() -> list[Definition]:
     """The gradient of sliding windows."""
-    of_number = composed(
+    of_number = decomposition(
         "unfold_backward",
         lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
         condition=_of_one_number,
@@ -377,19 +377,21 @@ def rearranged() -> list[Definition]:
     """What copies of views do."""
     return [
         *(
-            composed(name, _channel_shuffle, condition=_channels_divide, family="movement")
+            decomposition(name, _channel_shuffle, condition=_channels_divide, family="movement")
             for name in ("channel_shuffle", "native_channel_shuffle")
         ),
-        composed(
+        decomposition(
             "pixel_shuffle",
             _pixel_shuffle,
             condition=_channels_divide_by_square,
             family="movement",
         ),
-        composed("pixel_unshuffle", _pixel_unshuffle, condition=_image_divides, family="movement"),
-        composed("narrow_copy", _narrow_copy, condition=_narrows, family="movement"),
+        decomposition(
+            "pixel_unshuffle", _pixel_unshuffle, condition=_image_divides, family="movement"
+        ),
+        decomposition("narrow_copy", _narrow_copy, condition=_narrows, family="movement"),
         _narrow_copy_out(),
-        composed(
+        decomposition(
             "trace",
             lambda self: self.diagonal(0, 0, 1).sum(),
             condition=_is_matrix,
@@ -397,7 +399,7 @@ def rearranged() -> list[Definition]:
             family="movement",
         ),
         *(
-            composed(
+            decomposition(
                 f"{name}_indices",
                 _indices_of(lower),
                 condition=_has_size,
@@ -467,9 +469,13 @@ def halves() -> list[Definition]:
     """Gated linear units, and what else is made of slices and pointwise operators."""
     differentiable = (*FLOATS, *COMPLEX)
     return [
-        composed("var_mean.correction", _and_mean(torch.var), dtypes=FLOATS, family="movement"),
-        composed("std_mean.correction", _and_mean(torch.std), dtypes=FLOATS, family="movement"),
-        composed(
+        decomposition(
+            "var_mean.correction", _and_mean(torch.var), dtypes=FLOATS, family="movement"
+        ),
+        decomposition(
+            "std_mean.correction", _and_mean(torch.std), dtypes=FLOATS, family="movement"
+        ),
+        decomposition(
             "norm.ScalarOpt_dim norm.out",
             _norm,
             results="out",
@@ -477,7 +483,7 @@ def halves() -> list[Definition]:
             dtypes=differentiable,
             family="movement",
         ),
-        composed(
+        decomposition(
             "norm.ScalarOpt_dim_dtype norm.dtype_out",
             _norm_of_dtype,
             results="out",
@@ -485,7 +491,7 @@ def halves() -> list[Definition]:
             dtypes=differentiable,
             family="movement",
         ),
-        composed(
+        decomposition(
             "glu glu.out",
             _glu,
             results="out",
@@ -494,7 +500,7 @@ def halves() -> list[Definition]:
             dtypes=FLOATS,
             family="movement",
         ),
-        composed(
+        decomposition(
             "renorm renorm.out renorm_",
             _renorm,
             results="out",
@@ -503,7 +509,7 @@ def halves() -> list[Definition]:
             dtypes=differentiable,
             family="movement",
         ),
-        composed(
+        decomposition(
             "linalg_cross linalg_cross.out",
             _cross,
             results="out",
@@ -512,7 +518,7 @@ def halves() -> list[Definition]:
             dtypes=NUMBERS,
             family="movement",
         ),
-        composed(
+        decomposition(
             "aminmax aminmax.out",
             _aminmax,
             results="min max",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, given, where, wrap
@@ -160,14 +160,14 @@ def _gradient_fits(grad_output: SymTensor, output: SymTensor, mask: SymTensor) -
 def _masked_softmax() -> list[Definition]:
     """Softmax without the elements where a mask is True, whose results are 0."""
     return [
-        composed(
+        decomposition(
             "_masked_softmax",
             _masked_softmax_body,
             dtypes=FLOATS,
             condition=_mask_fits,
             family="softmax",
         ),
-        composed(
+        decomposition(
             "_masked_softmax_backward",
             _masked_softmax_backward_body,
             dtypes=FLOATS,

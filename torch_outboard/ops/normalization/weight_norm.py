@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
@@ -68,14 +68,14 @@ def _backward_is_served(
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        composed(
+        decomposition(
             "_weight_norm_interface",
             _forward,
             dtypes=FLOATS,
             condition=_forward_is_served,
             family="normalization",
         ),
-        composed(
+        decomposition(
             "_weight_norm_interface_backward",
             _backward,
             dtypes=(torch.bfloat16, torch.float32, torch.float64),

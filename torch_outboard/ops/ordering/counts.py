@@ -7,7 +7,7 @@ import sys
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import (
@@ -121,21 +121,21 @@ def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> Sy
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        composed(
+        decomposition(
             "bincount",
             _bincount,
             dtypes=INTEGERS,
             condition=_counts_are_served,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "histc histc.out",
             _histc,
             dtypes=FLOATS,
             condition=_ends_are_served,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "histogram.bin_ct histogram.bin_ct_out",
             _histogram_of_bins,
             dtypes=(torch.float32, torch.float64),
@@ -143,7 +143,7 @@ def definitions() -> list[Definition]:
             condition=_range_is_served,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "histogram.bins_tensor histogram.bins_tensor_out",
             _histogram_of_edges,
             dtypes=FLOATS,
@@ -151,10 +151,10 @@ def definitions() -> list[Definition]:
             condition=_edges_are_served,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "count_nonzero.dim_IntList",
             lambda self, dim: (self != 0).sum(dim, dtype=torch.int64),
             family="sorting",
         ),
-        composed("equal", _equal, family="sorting"),
+        decomposition("equal", _equal, family="sorting"),
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -108,21 +108,21 @@ def _bins_are_served(
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        composed(
+        decomposition(
             "_histogramdd_bin_edges",
             _bin_edges,
             dtypes=DTYPES,
             condition=_bins_are_served,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "_histogramdd_from_bin_cts",
             _from_bin_counts,
             dtypes=DTYPES,
             condition=_bins_are_served,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "_histogramdd_from_bin_tensors",
             _from_bin_tensors,
             dtypes=DTYPES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -128,14 +128,14 @@ def searches() -> list[Definition]:
                 _bucketize(dtype),
             )
         ),
-        composed(
+        decomposition(
             "searchsorted.Scalar searchsorted.Scalar_out",
             _searchsorted_number,
             dtypes=REAL,
             condition=_sequence_is_line,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "bucketize.Scalar bucketize.Scalar_out",
             _bucketize_number,
             dtypes=REAL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import not_of_dtype
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, given
@@ -122,16 +122,16 @@ def _has_no_slices(self: SymTensor, dim: SymInt) -> SymBool:
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        composed("_unique2", _unique2, dtypes=SORTABLE, family="sorting"),
-        composed("_unique", _unique, dtypes=SORTABLE, family="sorting"),
-        composed(
+        decomposition("_unique2", _unique2, dtypes=SORTABLE, family="sorting"),
+        decomposition("_unique", _unique, dtypes=SORTABLE, family="sorting"),
+        decomposition(
             "unique_consecutive",
             _unique_consecutive,
             dtypes=SORTABLE,
             requires={"dim": None},
             family="sorting",
         ),
-        composed(
+        decomposition(
             "unique_consecutive",
             lambda self, return_inverse, return_counts, dim: torch.ops.aten.unique_dim_consecutive(
                 self, dim, return_inverse, return_counts
@@ -140,14 +140,14 @@ def definitions() -> list[Definition]:
             condition=_has_dim,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "unique_dim_consecutive",
             _unique_dim_consecutive,
             dtypes=SORTABLE,
             condition=_has_slices,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "unique_dim",
             _unique_dim,
             dtypes=SORTABLE,
@@ -155,7 +155,7 @@ def definitions() -> list[Definition]:
             family="sorting",
         ),
         *(
-            composed(
+            decomposition(
                 name,
                 _unique_of_none,
                 dtypes=SORTABLE,
@@ -164,7 +164,7 @@ def definitions() -> list[Definition]:
             )
             for name in ("unique_dim", "unique_dim_consecutive")
         ),
-        composed(
+        decomposition(
             "isin.Tensor_Tensor isin.Tensor_Tensor_out",
             _isin,
             dtypes=REAL,
@@ -174,7 +174,7 @@ def definitions() -> list[Definition]:
             },
             family="sorting",
         ),
-        composed(
+        decomposition(
             "isin.Tensor_Scalar isin.Tensor_Scalar_out",
             _is_number,
             dtypes=REAL,

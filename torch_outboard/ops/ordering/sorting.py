@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.symbolic import (
     Bool,
@@ -332,7 +332,7 @@ def _has_elements(self: SymTensor) -> SymBool:
 def selections() -> list[Definition]:
     """Elements by their rank."""
     return [
-        composed(
+        decomposition(
             "topk topk.values",
             _topk,
             dtypes=NUMBERS,
@@ -341,14 +341,14 @@ def selections() -> list[Definition]:
             meta="aten::topk",
             family="selection",
         ),
-        composed(
+        decomposition(
             "mode",
             _mode_of_number,
             dtypes=REAL,
             condition=_is_number,
             family="sorting",
         ),
-        composed(
+        decomposition(
             "kthvalue kthvalue.values",
             _kthvalue,
             dtypes=NUMBERS,
@@ -356,7 +356,7 @@ def selections() -> list[Definition]:
             family="selection",
         ),
         *(
-            composed(
+            decomposition(
                 f"{name}.dim {name}.dim_values",
                 body,
                 dtypes=NUMBERS,
@@ -365,14 +365,14 @@ def selections() -> list[Definition]:
             )
             for name, body in (("median", _median), ("nanmedian", _nanmedian))
         ),
-        composed(
+        decomposition(
             "median median.out",
             lambda self: torch.median(self.reshape(-1), 0, False)[0],
             dtypes=NUMBERS,
             condition=_has_elements,
             family="selection",
         ),
-        composed(
+        decomposition(
             "nanmedian nanmedian.out",
             lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0],
             dtypes=NUMBERS,

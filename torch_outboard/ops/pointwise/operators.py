@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.expression import ALL, REALS, binary, pointwise, unary, with_alpha
 from torch_outboard.ops.pointwise import activations, foreach
@@ -437,7 +437,7 @@ def filling() -> list[Definition]:
             masks=["mask"],
             any_output=True,
         ),
-        composed(
+        decomposition(
             "masked_fill_.Tensor",
             lambda self, mask, value: self.masked_fill_(mask, value.item()),
             condition=_is_number,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.expression import pointwise, unary
 from torch_outboard.ops.functions.polynomials import POLYNOMIALS
@@ -95,7 +95,7 @@ def _polygamma() -> list[Definition]:
             scalar=True,
             types="float",
         ),
-        composed(
+        decomposition(
             "mvlgamma",
             _row_major_mvlgamma,
             dtypes=(*FLOATS, *INTEGERS),

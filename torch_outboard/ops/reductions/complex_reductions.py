@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, Definition
 from torch_outboard.ops.requirements import of_dtype
 
@@ -59,7 +59,7 @@ def definitions() -> list[Definition]:
     }
     return [
         # The dtype is that of the elements; any other than a complex one is an error.
-        composed(
+        decomposition(
             "linalg_vector_norm linalg_vector_norm.out",
             _norm,
             dtypes=COMPLEX,
@@ -67,7 +67,7 @@ def definitions() -> list[Definition]:
             family="reduction",
         ),
         *(
-            composed(overloads, body, dtypes=COMPLEX, family="reduction")
+            decomposition(overloads, body, dtypes=COMPLEX, family="reduction")
             for overloads, body in bodies.items()
         ),
     ]

@@ -8,7 +8,7 @@ from typing import Literal, Unpack, cast
 
 import torch
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import (
     BOOL,
     COMPLEX,
@@ -208,7 +208,7 @@ def _list_norms() -> list[Definition]:
             "family": "reduction",
             **served_calls(names[0], {"dtype": None, "ord": number}),
         },
-        composed(
+        decomposition(
             "_foreach_norm.Scalar",
             _norms_one_by_one,
             requires={"ord": number},

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
 from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where, wrap
@@ -176,7 +176,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
 def _other_dtypes() -> list[Definition]:
     """Sums and products into another dtype, which the elements get first."""
     return [
-        composed(
+        decomposition(
             f"{name}.out",
             _of_converted(getattr(torch, name), dtype),
             dtypes=(*_REALS, *COMPLEX),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
     Int,
@@ -34,7 +34,7 @@ def definitions() -> list[Definition]:
     return [
         _segment_reduce(),
         # Lengths that are to be checked are looked at first.
-        composed(
+        decomposition(
             "segment_reduce segment_reduce.out",
             _checked,
             dtypes=FLOATS,

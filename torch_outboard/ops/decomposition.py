@@ -1,5 +1,5 @@
 """Operators made of other operators: a function that calls them
-(csrc/device_kernels/composed/composed.cpp runs it)."""
+(csrc/device_kernels/decompositions/decomposition.cpp runs it)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from torch_outboard.ops.requirements import Requirement, served_calls
 from torch_outboard.ops.symbolic import SymBool
 
 
-class ComposedProperties(Properties, total=False):
-    """What csrc/device_kernels/composed/composed.cpp describes."""
+class DecompositionProperties(Properties, total=False):
+    """What csrc/device_kernels/decompositions/decomposition.cpp describes."""
 
     meta: str
     casts: Literal["TypeError", "RuntimeError"]
@@ -30,7 +30,7 @@ class ComposedProperties(Properties, total=False):
     reports: str
 
 
-def composed(
+def decomposition(
     overloads: str,
     body: Callable[..., Any] | str,
     *,
@@ -38,7 +38,7 @@ def composed(
     requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     results: str = "",
-    **properties: Unpack[ComposedProperties],
+    **properties: Unpack[DecompositionProperties],
 ) -> Definition:
     """A definition.
 
@@ -56,7 +56,7 @@ def composed(
     """
     names = qualified(overloads)
     return {
-        "kind": "composed",
+        "kind": "decomposition",
         "location": caller_location(),
         "overloads": names,
         "body": body,

@@ -1,4 +1,4 @@
-#include "device_kernels/composed/write_watch.h"
+#include "device_kernels/decompositions/write_watch.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>

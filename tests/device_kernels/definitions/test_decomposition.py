@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.device_kernels.processes import try_program
 from tests.support import in_threads
 from torch_outboard import _C, fallback
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.requirements import at_least
 
 INT64_MOST = 2**63 - 1
@@ -47,7 +47,7 @@ def row(device, library) -> Iterator[Callable[..., None]]:
     def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
         qualified = f"outboard_composed::{name}"
         _C.load_device_kernels()
-        token = _C.add_definition(qualified, composed(qualified, body, **properties), None, -1)
+        token = _C.add_definition(qualified, decomposition(qualified, body, **properties), None, -1)
         added.append((qualified, token))
 
     yield add

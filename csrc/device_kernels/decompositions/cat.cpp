@@ -29,7 +29,7 @@ bool cat(torch::jit::Stack& values) {
   return true;
 }
 
-OUTBOARD_COMPOSED_BODY(cat, "tensors dim out");
+OUTBOARD_DECOMPOSITION(cat, "tensors dim out");
 
 }  // namespace
 }  // namespace outboard

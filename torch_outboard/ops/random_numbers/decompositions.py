@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
 from torch_outboard.ops.requirements import Requirement, not_of_dtype
 from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, ints, same_dtype
@@ -24,15 +24,17 @@ def definitions() -> list[Definition]:
     return [
         *_normals(),
         *_multinomials(),
-        composed(
+        decomposition(
             "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
             lambda self, lower, upper: leaky_relu(self, (float(lower) + float(upper)) / 2),
             dtypes=FLOATS,
             condition=_evaluates,
             family="random",
         ),
-        composed("normal_", _normal_, dtypes=COMPLEX, condition=_std_is_valid, family="random"),
-        composed("uniform_", _uniform_, dtypes=COMPLEX, family="random"),
+        decomposition(
+            "normal_", _normal_, dtypes=COMPLEX, condition=_std_is_valid, family="random"
+        ),
+        decomposition("uniform_", _uniform_, dtypes=COMPLEX, family="random"),
     ]
 
 
@@ -101,7 +103,7 @@ def _normals() -> list[Definition]:
         condition: Callable[..., SymBool] | None,
         requires: Mapping[str, Requirement] | None = None,
     ) -> Definition:
-        return composed(
+        return decomposition(
             f"normal.{overload}",
             body,
             dtypes=FLOATS,
@@ -188,7 +190,7 @@ def _draws_again_into(
 
 def _multinomials() -> list[Definition]:
     return [
-        composed(overload, body, dtypes=FLOATS, condition=condition, family="random")
+        decomposition(overload, body, dtypes=FLOATS, condition=condition, family="random")
         for overload, body, condition in (
             ("multinomial", _draw_once, _draws_once),
             ("multinomial", _draw_again, _draws_again),

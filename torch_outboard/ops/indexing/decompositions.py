@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
@@ -157,7 +157,7 @@ def _in_both_forms(
     reports: str = "IndexError",
 ) -> list[Definition]:
     return [
-        composed(
+        decomposition(
             overloads,
             body,
             dtypes=dtypes,
@@ -170,7 +170,7 @@ def _in_both_forms(
 
 
 def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Definition:
-    return composed(
+    return decomposition(
         overload,
         _index_fill_,
         requires={"index": of_dtype(torch.int64)},
@@ -222,7 +222,7 @@ def _of_flat_indices() -> list[Definition]:
     """Operators whose indices count through the whole tensor."""
     return [
         *(
-            composed(
+            decomposition(
                 "put_",
                 _put_,
                 requires={
@@ -238,7 +238,7 @@ def _of_flat_indices() -> list[Definition]:
             )
             for accumulate in (True, False)
         ),
-        composed(
+        decomposition(
             "repeat_interleave.Tensor",
             _repeat_interleave,
             requires={"repeats": of_dtype(torch.int32, torch.int64)},
@@ -278,19 +278,19 @@ def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def _with_masks() -> list[Definition]:
     """Operators for elements that are not zero, or that a mask names."""
     return [
-        composed(
+        decomposition(
             "nonzero_static nonzero_static.out",
             _nonzero_static,
             condition=_size_in_range,
             family="indexing",
         ),
-        composed(
+        decomposition(
             "masked_select masked_select.out",
             _masked_select,
             requires={"mask": of_dtype(torch.bool)},
             family="indexing",
         ),
-        composed(
+        decomposition(
             "masked_scatter_",
             _masked_scatter_,
             requires={"mask": of_dtype(torch.bool), "source": of_dtype_of("self")},

@@ -4,7 +4,7 @@
 //
 //   body        a function of the overload's arguments (without those of out=) by their names, as
 //               many of them as it wants: in Python, or the name of one in C++
-//               (OUTBOARD_COMPOSED_BODY in device_kernels/definitions/definition.h). It returns the
+//               (OUTBOARD_DECOMPOSITION in device_kernels/definitions/definition.h). It returns the
 //               results of the functional form, or a tuple of them. It may decline the call before
 //               it writes to an argument: afterwards that raises RuntimeError, since another kernel
 //               would write a second time
@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "device_kernels/composed/write_watch.h"
+#include "device_kernels/decompositions/write_watch.h"
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/meta_call.h"
@@ -43,9 +43,9 @@
 
 namespace outboard {
 
-class ComposedKernel final : public DefinedKernel {
+class Decomposition final : public DefinedKernel {
  public:
-  ComposedKernel(const Definition& definition, const c10::FunctionSchema& schema);
+  Decomposition(const Definition& definition, const c10::FunctionSchema& schema);
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
@@ -62,8 +62,8 @@ class ComposedKernel final : public DefinedKernel {
 
   // What the body gets: arguments by their places in the overload, and behind all of them results.
   std::vector<size_t> places_;
-  ComposedBody::Arguments parameters_;
-  ComposedBody::Arguments returns_;
+  DecompositionFunction::Arguments parameters_;
+  DecompositionFunction::Arguments returns_;
   size_t inputs_ = 0;  // arguments of the overload without those of out=
   const Definition::Function body_;
   const uint64_t dtypes_;
@@ -106,7 +106,7 @@ bool all_tensors(const c10::IValue& value, const Function& holds) {
 
 }  // namespace
 
-ComposedKernel::ComposedKernel(const Definition& definition, const c10::FunctionSchema& schema)
+Decomposition::Decomposition(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       body_(definition.function("body")),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
@@ -143,7 +143,7 @@ ComposedKernel::ComposedKernel(const Definition& definition, const c10::Function
                     " names results without a Meta kernel that makes them");
 }
 
-bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
+bool Decomposition::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
   const at::Tensor* first = first_tensor(overload_, inputs_, stack);
   if (first != nullptr) {
     if (!first->defined() || ((dtypes_ >> static_cast<int>(first->scalar_type())) & 1) == 0 ||
@@ -169,9 +169,9 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
   return writes_apart(overload_, stack);
 }
 
-std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& stack,
-                                                     const std::vector<at::Tensor>& meta,
-                                                     c10::DeviceIndex device) const {
+std::vector<at::Tensor> Decomposition::make_results(const torch::jit::Stack& stack,
+                                                    const std::vector<at::Tensor>& meta,
+                                                    c10::DeviceIndex device) const {
   std::vector<at::Tensor> results;
   for (size_t k = 0; k < meta.size(); ++k) {
     const at::Tensor& given = overload_.given_output(stack, k);
@@ -189,8 +189,8 @@ std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& st
   return results;
 }
 
-bool ComposedKernel::can_deliver(const torch::jit::Stack& stack,
-                                 const std::vector<at::Tensor>& computed) const {
+bool Decomposition::can_deliver(const torch::jit::Stack& stack,
+                                const std::vector<at::Tensor>& computed) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < computed.size(); ++k) {
     const at::ScalarType wanted = overload_.given_output(stack, k).scalar_type();
@@ -206,8 +206,8 @@ bool ComposedKernel::can_deliver(const torch::jit::Stack& stack,
   return true;
 }
 
-void ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
-                             c10::DeviceIndex device) const {
+void Decomposition::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
+                            c10::DeviceIndex device) const {
   if (overload_.form() != Overload::Form::kFunctional) {
     for (size_t k = 0; k < computed.size(); ++k) {
       const at::Tensor& given = overload_.given_output(*stack, k);
@@ -220,14 +220,14 @@ void ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
   overload_.finish(stack, computed);
 }
 
-void ComposedKernel::raise_half_done() const {
-  TORCH_CHECK(false, "the composed kernel of ", overload_.name(),
+void Decomposition::raise_half_done() const {
+  TORCH_CHECK(false, "the decomposition of ", overload_.name(),
               " declined a call after it had written to an argument, which has a wrong value now; "
               "its body has to ask before it writes. Use the placement 'host' for this operator");
 }
 
 // False: the call is declined. `wrote`: memory of a value, if it is watched.
-bool ComposedKernel::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
+bool Decomposition::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const ReportScope reports(fault_);
@@ -239,7 +239,7 @@ bool ComposedKernel::call_body(torch::jit::Stack& values, bool watched, bool& wr
   return done;
 }
 
-bool ComposedKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool Decomposition::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!serves(*stack, device)) return false;
   std::vector<at::Tensor> meta;
   if (meta_ != nullptr) meta = meta_->results(overload_, *stack);
@@ -273,6 +273,6 @@ bool ComposedKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("composed", ComposedKernel);
+OUTBOARD_DEFINITION_KIND("decomposition", Decomposition);
 
 }  // namespace outboard

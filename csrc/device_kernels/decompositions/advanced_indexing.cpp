@@ -230,8 +230,8 @@ bool index_put(torch::jit::Stack& arguments) {
   return true;
 }
 
-OUTBOARD_COMPOSED_BODY(index, "self indices");
-OUTBOARD_COMPOSED_BODY(index_put, "self indices values accumulate");
+OUTBOARD_DECOMPOSITION(index, "self indices");
+OUTBOARD_DECOMPOSITION(index_put, "self indices values accumulate");
 
 }  // namespace
 }  // namespace outboard
