@@ -97,6 +97,6 @@ def __dir__() -> list[str]:
 
 
 # While PyTorch itself is being imported, its entry point calls `loading.autoload` next, and that
-# decides. In all other cases somebody asked for this package.
+# decides. In all other cases a program asked for this package.
 if not getattr(torch.__spec__, "_initializing", False):
     _activation.activate()

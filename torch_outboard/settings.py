@@ -133,7 +133,7 @@ def settings_of(module: str | None) -> frozenset[str] | None:
 
 
 def words_about(names: Iterable[str], module: str | None = None) -> str:
-    """A sentence about variables that nobody reads, each with the setting that it resembles.
+    """A sentence about variables that are not read, each with the setting that it resembles.
 
     Args:
         names: the variables.

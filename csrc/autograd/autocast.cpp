@@ -26,7 +26,7 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
               "binary_cross_entropy_with_logits or BCEWithLogitsLoss without the sigmoid layer");
 }
 
-// What PyTorch's macros call as they call a library: registers what nobody has registered yet.
+// What PyTorch's macros call as they call a library: registers what is not registered yet.
 class MissingPolicies {
  public:
   explicit MissingPolicies(torch::Library& library) : library_(library) {}

@@ -5,8 +5,8 @@
 
 namespace outboard {
 
-// Registers aten::lstm.input in `autograd`, a library for AutogradPrivateUse1, unless somebody else
-// has. Once, at load.
+// Registers aten::lstm.input in `autograd`, a library for AutogradPrivateUse1, unless another
+// library has. Once, at load.
 void register_lstm_layers(torch::Library& autograd);
 
 }  // namespace outboard

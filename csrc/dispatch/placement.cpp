@@ -61,8 +61,8 @@ void update_answers() {
   }
 }
 
-// Typed CPU kernels do not ask the router while nobody watches it. All of them have to until it is
-// known whether device kernels exist.
+// Typed CPU kernels do not ask the router while no report or policy watches it. All of them have to
+// until it is known whether device kernels exist.
 void watch_router(bool wanted) {
   static std::mutex* mutex = new std::mutex;
   static bool watching = false;

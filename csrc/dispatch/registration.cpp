@@ -111,7 +111,7 @@ torch::CppFunction router_kernel(const std::string& name) {
       std::make_unique<RouterKernel>(router_entry(name)));
 }
 
-// Lets PyTorch give that warning where nobody hears it.
+// Silences that warning of PyTorch.
 void spend_override_warning() {
   const NoWarnings no_warnings;
   torch::Library first(torch::Library::IMPL, "aten", kKey, kKitSignature, __LINE__);

@@ -15,7 +15,7 @@ void register_required_operators(YieldingLibrary& library);
 // and none for `key` yet.
 void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library);
 
-// From the first use of the device on, sends operators that nobody registered for `key` to the
+// From the first use of the device on, sends operators without a kernel for `key` to the
 // router: those of other libraries, and those that need a sentence.
 void register_layout_fallback(c10::DispatchKey key);
 

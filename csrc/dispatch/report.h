@@ -34,7 +34,7 @@ OUTBOARD_API void clear_report();
 using FindCallSite = std::string (*)();
 OUTBOARD_API void set_find_call_site(FindCallSite function) noexcept;
 
-// Is told of every call that ended while a report is on; null for nobody. Called without a lock.
+// Is told of every call that ended while a report is on; null for none. Called without a lock.
 using CallListener = void (*)(const Operator& entry, Placement placement) noexcept;
 OUTBOARD_API void set_call_listener(CallListener function) noexcept;
 

@@ -103,7 +103,7 @@ OUTBOARD_API void remove_kernel(const std::string& name,
 extern OUTBOARD_API std::atomic<int> g_router_watchers;
 
 // Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
-// shares memory with the host, nothing replaced the operator for such a call and nobody watches.
+// shares memory with the host, nothing replaced the operator for such a call and no report is on.
 // The caller still has to synchronize the current stream.
 inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) {
   if (g_router_watchers.load(std::memory_order_relaxed) != 0) return false;
@@ -120,7 +120,7 @@ OUTBOARD_API std::vector<std::shared_ptr<RoutedKernel>> kernels_of(const std::st
 OUTBOARD_API std::vector<std::string> router_names();
 
 // Registers a boxed functor with the dispatcher for every overload that has a CPU kernel, and the
-// rows of the kit, where nobody else was first. Once, at load.
+// rows of the kit, where no other library was first. Once, at load.
 OUTBOARD_API void register_operators();
 // Registers what others may want to register between the load of the kit and the first use of the
 // device, and looks for their kernels. Doing it twice does nothing.
@@ -130,8 +130,8 @@ OUTBOARD_API void finish_registrations();
 // libraries that have no kernel for the device.
 OUTBOARD_API void leave_fallback();
 OUTBOARD_API void return_fallback();
-// Makes sure that calls of this overload reach the router. Somebody else's kernel that they reach
-// now becomes a row of the entry.
+// Makes sure that calls of this overload reach the router. A kernel of another library that they
+// reach now becomes a row of the entry.
 void ensure_registered(const std::string& name);
 // Whether they do: the kit's memory, views and copies do not.
 OUTBOARD_API bool reaches_router(const std::string& name);

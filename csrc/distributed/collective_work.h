@@ -35,7 +35,7 @@ class HostPart : public std::enable_shared_from_this<HostPart> {
   bool wait(std::chrono::milliseconds timeout) const;
   // The part that runs on this thread, or nullptr.
   static std::shared_ptr<HostPart> running();
-  // Ends it with a failure, also while it runs: what comes of that is nobody's concern any more.
+  // Ends it with a failure, also while it runs: its result is ignored.
   void refuse(std::exception_ptr failure) noexcept;
 
  private:

@@ -72,7 +72,7 @@ std::shared_ptr<HostPart> ProcessGroup::guarded_part(std::function<void()> body,
     try {
       body();
     } catch (...) {
-      // What the others do after this, nobody knows: it is the group's failure, and everything
+      // What the others do after this is unknown: it is the group's failure, and everything
       // behind it fails by the same.
       std::lock_guard<std::mutex> state_lock(state->mutex);
       if (state->failure == nullptr) {

@@ -63,7 +63,7 @@ void ProcessGroup::correct_default_backend() {
       group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     }
   } catch (const c10::Error&) {
-    // A group that nobody registered: its users do not ask for a default.
+    // An unregistered group: its users do not ask for a default.
   }
 }
 

@@ -54,7 +54,7 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return number_; }
   c10d::ErrorType getError() override;
-  // Nobody waits any longer, and nothing is begun. What the CPU backend is at goes on in its
+  // Ends all waits, and starts nothing. What the CPU backend is at goes on in its
   // threads until its timeout, with memory that stays.
   void abort() override;
   // How often each operation was done by each of "driver" and "gloo".

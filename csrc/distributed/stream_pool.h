@@ -5,7 +5,7 @@
 
 namespace outboard::distributed {
 
-// One of the highest priority, which nobody else uses.
+// One of the highest priority, for the caller alone.
 c10::Stream take_stream(c10::DeviceIndex device);
 // Keeps it for the next, unless there is still work on it, which would hold up that one.
 void give_back_stream(const c10::Stream& stream) noexcept;

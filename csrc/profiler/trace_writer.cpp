@@ -36,7 +36,7 @@ ActivityType type_of(ActivityKind kind) {
 }
 
 // Activities point to a span that outlives them: they are copied into traces, which live as long
-// as somebody holds them.
+// as they are referenced.
 GenericTraceActivity make_activity(ActivityType type, const std::string& name) {
   static const auto* span = new libkineto::TraceSpan(0, 0, "device");
   return GenericTraceActivity(*span, type, name);

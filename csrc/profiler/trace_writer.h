@@ -31,7 +31,7 @@ class TraceWriter {
 
   // Where there was work.
   const Lanes& lanes() const { return lanes_; }
-  // How many calls gave work whose times nobody knows.
+  // How many calls gave work whose times are unknown.
   int64_t without_times() const { return without_times_; }
 
  private:

@@ -52,8 +52,8 @@ at::Storage storage_over(const at::Storage& owner) {
 }
 
 // One capture. Its results lie in memory of the graph; each replay gives them out as tensors with
-// storages of their own, by which one knows whether somebody still has them. Used by one thread at
-// a time.
+// storages of their own, by which one knows whether they are still referenced. Used by one thread
+// at a time.
 class CapturedTensors {
  public:
   // A capture on the device's current stream, which `run` replays. Whoever uses results of a step
@@ -171,7 +171,7 @@ class CapturedTensors {
     return true;
   }
 
-  // Whether somebody still has results of the last replay.
+  // Whether results of the last replay are still referenced.
   bool is_used() const {
     for (const auto& storage : given_) {
       if (storage.use_count() > 0) return true;

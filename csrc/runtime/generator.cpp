@@ -31,7 +31,7 @@ uint64_t g_default_seed = c10::default_rng_seed_val;  // under defaults_mutex
 std::atomic<Defaults*> g_defaults{nullptr};
 
 // A vendor may register a class of generators after the first use: then there are new default
-// generators, which start from the last seed. The old ones stay, since somebody may hold them.
+// generators, which start from the last seed. The old ones stay, since users may hold them.
 const Defaults* current_defaults(bool of_vendor) {
   const auto* defaults = g_defaults.load(std::memory_order_acquire);
   return defaults != nullptr && defaults->of_vendor == of_vendor ? defaults : nullptr;

@@ -22,7 +22,7 @@ void end_process(int status, void*) {
 }  // namespace
 
 void prepare_hard_exit() noexcept {
-#ifdef __GLIBC__  // elsewhere nobody tells the status
+#ifdef __GLIBC__  // elsewhere the status is not known
   on_exit(&end_process, nullptr);
 #endif
 }

@@ -23,14 +23,14 @@ using LoadMetadata = SaveMetadata;
 OUTBOARD_API void add_metadata_serialization(SaveMetadata save, LoadMetadata load);
 
 // Replaces the metadata of a strided tensor of the device. Keys are not empty and have no '='.
-// Raises where the tensor carries the BackendMeta of somebody else.
+// Raises where the tensor carries another library's BackendMeta.
 OUTBOARD_API void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata metadata);
 // Empty if there is none.
 OUTBOARD_API TensorMetadata tensor_metadata(const at::Tensor& tensor);
 
 // Takes PyTorch's one slot for functions that save and load metadata; once. Whoever held it is
 // called from there. Until the kit needs the slot it is free for a vendor's
-// TensorBackendMetaRegistry, which raises where it finds somebody else: so it is taken when strings
+// TensorBackendMetaRegistry, which raises where the slot is taken: so it is taken when strings
 // are attached, when a pair is added, and before a storage of the device is loaded.
 OUTBOARD_API void take_metadata_slot();
 

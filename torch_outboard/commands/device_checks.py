@@ -86,7 +86,7 @@ def _timed(device: torch.device, what: str, function: Callable[[torch.device], N
 
 
 def _random(size: int) -> torch.Tensor:
-    """Bytes that were in nobody's memory before."""
+    """Bytes that were in no memory before."""
     return torch.frombuffer(bytearray(os.urandom(size)), dtype=torch.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Arguments that fit the schema of an operator, for calls whose results nobody looks at.
+"""Arguments that fit the schema of an operator, for calls whose results are ignored.
 
 Nothing is known of an operator but its schema, so several attempts are made; a caller takes the
 first that the operator accepts.

@@ -284,7 +284,7 @@ def synchronize(device: DeviceLike = None) -> None:
 def reset_device(device: DeviceLike = None) -> None:
     """Makes a device usable again that its driver has lost.
 
-    Streams and events stay. Work under way is dropped, with failures that nobody was told of, and
+    Streams and events stay. Work under way is dropped, with failures that were not raised yet, and
     kernels are made again when they are needed. No other thread may use the device meanwhile.
 
     Raises:

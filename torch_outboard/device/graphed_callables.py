@@ -157,7 +157,7 @@ class _Replay(torch.autograd.Function):
             elif mine.data_ptr() != theirs.data_ptr():
                 mine.copy_(theirs)
         captured.backward_graph.replay()
-        # The captured tensors themselves: autograd copies what somebody else holds, too, where it
+        # The captured tensors themselves: autograd copies what has another owner, too, where it
         # would otherwise take it for `.grad`, which the next replay would overwrite.
         return (None, *captured.input_gradients)
 

@@ -134,7 +134,7 @@ def reset_accumulated_host_memory_stats() -> None:
 
 
 def ipc_collect() -> None:
-    """Forgets storages shared with other processes that nobody uses here any more."""
+    """Forgets storages shared with other processes that are no longer used here."""
     from torch_outboard.device import sharing
 
     sharing.forget_expired()

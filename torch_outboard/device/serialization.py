@@ -17,7 +17,7 @@ from torch_outboard.state import state
 # Drivers whose tags are understood although they may not be installed here.
 KNOWN_DRIVERS = frozenset({"host", "ocl", "riscv"})
 
-# Behind all of PyTorch's own packages, which end at 26: only tags nobody knows get here.
+# Behind all of PyTorch's own packages, which end at 26: only unknown tags get here.
 _PRIORITY = 100
 # In front of them, where every storage passes.
 _FIRST = 7

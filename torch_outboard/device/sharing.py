@@ -34,7 +34,7 @@ def reduce_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object]
     Raises:
         RuntimeError: if the device can neither work on shared memory of the host nor export its
             own, or this is a forked child that cannot use the device. A queue pickles in a thread
-            of its own, where nobody would hear of it: there, the receiver raises.
+            of its own, where errors are lost: there, the receiver raises.
     """
     try:
         return _share_storage(storage)

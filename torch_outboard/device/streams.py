@@ -51,7 +51,7 @@ class Stream(torch.Stream):
 
 
 class ExternalStream(Stream):
-    """A stream around a queue of the driver that somebody else made and keeps alive.
+    """A stream around an external queue of the driver, which its owner keeps alive.
 
     Args:
         stream_ptr: the driver's `ob_queue`, as an integer.

@@ -3,7 +3,7 @@
 A graph, or a part of one, is captured when it runs for the second time. The first run finds out
 what is compiled and chosen on the way. The launches of the second one go into a graph of the
 driver, which this run and later ones replay. Inputs stay where they are if they lay there before,
-or are parameters; others are copied. A result is never overwritten while somebody has it, unless a
+or are parameters; others are copied. A result is never overwritten while it is referenced, unless a
 new step has begun since: the call captures another time instead.
 """
 
@@ -107,7 +107,7 @@ class CapturedGraph:
 
     def _call(self, inputs: list[Any]) -> Any:
         with DeviceGuard(self.device):
-            if _C.stream_is_capturing(self.device):  # by somebody else, who gets what it does
+            if _C.stream_is_capturing(self.device):  # by the caller, whose capture gets the work
                 return self.function(inputs)
             numbers = tuple(x for x in inputs if not isinstance(x, torch.Tensor))
             key = (torch.accelerator.current_stream(self.device).stream_id, *numbers)

@@ -151,7 +151,7 @@ def avoid_folder_of_others() -> None:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
         folder = os.path.abspath(os.environ.get(CACHE_VARIABLE) or default_cache_dir())
-        # Made now, so that nobody else makes it.
+        # Made now, before another user makes it.
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except (ImportError, OSError):
         return  # Inductor says what is wrong

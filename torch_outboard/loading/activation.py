@@ -28,7 +28,7 @@ from torch_outboard.variables import (
     PLACEMENT_VARIABLE,
 )
 
-# What PyTorch calls the slot while nobody has taken it.
+# What PyTorch calls the slot while it is free.
 _FREE_SLOT = "privateuseone"
 _FALLBACK_PREFIX = "OUTBOARD_FALLBACK_"
 # Modules below that of the device, and those of `torch_outboard.device` that they are.

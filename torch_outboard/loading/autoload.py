@@ -1,7 +1,7 @@
 """What PyTorch calls at the end of `import torch` (entry point group `torch.backends`).
 
 It registers the device, unless another backend may want PyTorch's one slot for out-of-tree devices
-or another accelerator is present and nobody asked for this one: PyTorch prefers the out-of-tree
+or another accelerator is present and this one was not asked for: PyTorch prefers the out-of-tree
 device as *the* accelerator, so merely being installed would change what such a machine does.
 """
 

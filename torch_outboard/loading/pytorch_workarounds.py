@@ -43,7 +43,7 @@ def _reduce_storage(
 def name_the_device_in_dlpack() -> None:
     """Lets `tensor.__dlpack_device__` and `torch.from_dlpack(tensor)` know the device.
 
-    Reason: PyTorch compares the device's type with "privateuse1", which nobody's device is called
+    Reason: PyTorch compares the device's type with "privateuse1", which no renamed device is called
     after `rename_privateuse1_backend`, and raises "Unknown device type". Capsules are right.
     Where: torch/_tensor.py, `Tensor.__dlpack_device__`.
     Can go: when PyTorch compares with the name of the backend.

@@ -9,9 +9,9 @@
 namespace outboard {
 
 // Makes a tensor of a device, over memory of the caching allocator, one of the CPU. False, with
-// nothing changed, if somebody else has a reference to the tensor or to its storage, or if it is
-// more than memory, dtype, sizes and strides. An object in Python counts as one reference: that
-// nobody else has the object is for the caller to know.
+// nothing changed, if another owner has a reference to the tensor or to its storage, or if it is
+// more than memory, dtype, sizes and strides. An object in Python counts as one reference: whether
+// the object has other owners is for the caller to know.
 OUTBOARD_API bool turn_into_cpu(const at::Tensor& tensor);
 
 // The same from the CPU to `device`, for memory that turn_into_cpu had, or that was allocated in a
@@ -24,7 +24,7 @@ bool is_device_memory(const c10::DataPtr& pointer) noexcept;
 // The same memory and owner, as memory of `device`.
 c10::DataPtr renamed(c10::DataPtr pointer, c10::Device device);
 
-// Makes a CPU storage over such memory, which nobody else refers to, the device's.
+// Makes a CPU storage over such memory, without other references, the device's.
 void give_storage_to(c10::DeviceIndex device, c10::StorageImpl& storage);
 
 }  // namespace outboard

@@ -193,7 +193,7 @@ c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
 c10::Storage CpuCall::device_storage(const at::Tensor& host) {
   const c10::Storage& storage = host.storage();
   if (host.use_count() == 1 && storage.use_count() == 1 && is_device_memory(storage.data_ptr())) {
-    // Nobody else knows this storage: it becomes the device's, memory and all.
+    // This storage has no other owner: it becomes the device's, memory and all.
     give_storage_to(device_, *storage.unsafeGetStorageImpl());
     return storage;
   }

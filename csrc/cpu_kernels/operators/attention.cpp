@@ -82,7 +82,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
       at::full({query.size(0), query.size(1), computes_sums ? padded : 0},
                std::numeric_limits<double>::infinity(), query.options().dtype(at::kFloat));
   if (computes_sums) logsumexp.narrow(2, 0, rows).copy_(sums);
-  // Of a generator that nobody uses, as there is no dropout.
+  // Of an unused generator: there is no dropout.
   const auto number = query.options().dtype(at::kLong);
   return {rows_before_heads(output), logsumexp, at::empty({}, number), at::empty({}, number)};
 }

@@ -24,7 +24,7 @@ struct DecompositionFunction {
   using Arguments = std::vector<c10::Argument>;  // their names and types
 
   std::vector<std::string> parameters;
-  // Whether somebody has to see to it that it writes to no argument before it declines a call.
+  // Whether the caller has to check that it writes to no argument before it declines a call.
   bool watched = true;
   // Takes values of the parameters, which are all that lies on the stack, and leaves the results.
   // False: it declined the call. Any number of threads may call it.
@@ -68,7 +68,7 @@ class OUTBOARD_API Definition {
   // Raises where a property, a list or a dictionary, mentions another name than these.
   void check_names(const std::string& key, const std::vector<std::string>& known) const;
 
-  // The properties that nobody has asked for so far. A kernel asks for all that it knows.
+  // The properties that no kernel has asked for so far. A kernel asks for all that it knows.
   std::vector<std::string> unknown() const;
   // The one that was asked for last: what a kernel raises while it reads a definition is blamed on
   // it.

@@ -14,7 +14,7 @@
 
 namespace outboard {
 
-// Refers to lists, strings and tensors that somebody else owns.
+// Refers to lists, strings and tensors that the caller owns.
 struct OUTBOARD_API ExpressionValue {
   enum class Kind : uint8_t { kUnknown, kNone, kNumber, kList, kString, kTensor, kTensors };
   using List = c10::SmallVector<ExpressionNumber, 6>;

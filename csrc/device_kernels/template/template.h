@@ -64,7 +64,7 @@ class TemplateKernel final : public DefinedKernel {
   };
   struct Read {
     int tensor;
-    int node;  // -1: nobody asks for it
+    int node;  // -1: not needed
   };
   struct Key {
     c10::DeviceIndex device;

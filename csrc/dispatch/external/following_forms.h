@@ -1,4 +1,4 @@
-// The functional and the in-place form of an operator, where somebody brought the out= form alone.
+// The functional and the in-place form of an operator, where only the out= form is registered.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -16,8 +16,8 @@ namespace outboard {
 // How the kit signs its own registrations, where PyTorch wants a file name.
 constexpr const char* kKitSignature = "torch_outboard";
 
-// The kernel that calls of `op` on the device reach now, as a row for the router, if somebody else
-// registered it. Kernels of Python files count as a user's, all others as a vendor's.
+// The kernel that calls of `op` on the device reach now, as a row for the router, if a vendor or
+// user registered it. Kernels of Python files count as a user's, all others as a vendor's.
 std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op);
 
 // Whether the kernel of such a row is no longer registered; `error` is what a call of it raised.

@@ -1,7 +1,7 @@
 // Kernels that others put into PyTorch's stubs: REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, &f).
 //
 // PyTorch's implementation of many operators builds a TensorIterator and ends in a stub, which has
-// a slot for our kind of device. Where somebody else than the kit has filled the slot, the router
+// a slot for our kind of device. Where a vendor has filled the slot, the router
 // runs that implementation on the device tensors.
 #pragma once
 
@@ -59,7 +59,7 @@ inline bool brought_by_others(const StubUses& stubs) noexcept {
 // Puts a kernel of the kit into a slot that is free. At load, before connect_stubs.
 void fill_slot(void* stub, void* function);
 // Whether a kernel in a slot is to decline a call that it cannot serve, since PyTorch's
-// implementation runs for somebody else's kernel in another slot.
+// implementation runs for a vendor's kernel in another slot.
 bool in_stub_run() noexcept;
 
 // Tells the entries of operators of their stubs. Once, at load.
@@ -68,7 +68,7 @@ void connect_stubs();
 OUTBOARD_API void disconnect_stubs();
 
 // Runs PyTorch's implementation on device tensors, of a form that ends in a stub. Throws Declined
-// where it needs another one that nobody filled.
+// where it needs another one that is empty.
 void run_with_stubs(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // What a slot holds, by the stub's name in at::native.
@@ -79,7 +79,7 @@ struct StubState {
   std::string library;  // the file of the kernel; empty if unknown
 };
 OUTBOARD_API StubState stub_state(const std::string& name);
-// The stubs of an overload that somebody else than the kit filled, by name.
+// The stubs of an overload that a vendor filled, by name.
 OUTBOARD_API std::vector<std::string> brought_stubs(const std::string& overload);
 
 }  // namespace outboard

@@ -594,7 +594,7 @@ typedef struct ob_driver {
    * done. Order between queues comes from events alone. */
   ob_status (*queue_create)(void* context, const ob_queue_description* wanted, ob_queue* queue);
   /* After its work is done; waits for it if need be, and reports a failure like
-   * queue_synchronize. From the start of the call nobody else uses the queue,
+   * queue_synchronize. From the start of the call no other call uses the queue,
    * but a device_synchronize may be under way. Events recorded on it stay. */
   ob_status (*queue_destroy)(void* context, ob_queue queue);
   /* OB_OK when all work on the queue is done, else OB_NOT_READY. Does not wait. */
@@ -603,7 +603,7 @@ typedef struct ob_driver {
    * failure of asynchronous work on this queue, once; then the queue is as good
    * as new. Whether work behind the failed one still ran is up to the device, and
    * its results are worth nothing; events recorded behind it happen either way,
-   * so that nobody waits for ever. After a failure from which the device cannot
+   * so that no wait lasts for ever. After a failure from which the device cannot
    * recover, this and later calls answer OB_DEVICE_LOST, see there. */
   ob_status (*queue_synchronize)(void* context, ob_queue queue);
   /* (optional: every queue in turn) Waits for all queues of the device. */
@@ -751,7 +751,7 @@ typedef struct ob_driver {
 
   /* (optional: a lost device stays lost until the process restarts) Makes a device
    * usable again, lost or not. The caller has given back its memory, programs,
-   * kernels and graphs, and nobody else uses it meanwhile. Queues and events stay;
+   * kernels and graphs, and no other call uses it meanwhile. Queues and events stay;
    * pending work is dropped, and events behind it have happened. May be slow.
    * OB_DEVICE_LOST if the device is beyond help. */
   ob_status (*device_reset)(void* context, int32_t device);
@@ -785,7 +785,7 @@ typedef struct ob_driver {
   /* Pending work ends as by communicator_abort. Does not wait for other ranks. */
   ob_status (*communicator_destroy)(void* context, ob_communicator communicator);
   /* Ends pending work, here and on the other ranks as soon as they can learn of it:
-   * nobody waits any longer. Its results are worth nothing, communicator_error says
+   * no wait goes on. Its results are undefined, communicator_error says
    * so, and later work is passed over. Does not wait. */
   ob_status (*communicator_abort)(void* context, ob_communicator communicator);
   /* OB_OK, or the first failure of work of this communicator, for ever: a rank that

@@ -28,7 +28,7 @@ OUTBOARD_PUBLIC void mark_submitted(c10::DeviceIndex device = -1);
 
 // Shows work in profiles that a kernel gives to the current queue by other ways than the kit's:
 // from construction to submitted(), which announces it as mark_submitted does. Costs next to
-// nothing where nobody profiles. `name`: for people; a copy is kept.
+// nothing where no profiler is active. `name`: for people; a copy is kept.
 class OUTBOARD_PUBLIC ProfiledWork {
  public:
   explicit ProfiledWork(const char* name, c10::DeviceIndex device = -1);
@@ -42,7 +42,7 @@ class OUTBOARD_PUBLIC ProfiledWork {
   struct Scope;
 
   c10::DeviceIndex device_;
-  std::unique_ptr<Scope> scope_;  // null where nobody profiles
+  std::unique_ptr<Scope> scope_;  // null where no profiler is active
 };
 
 // Waits until work on the current stream is done, so that the host may touch its memory where host

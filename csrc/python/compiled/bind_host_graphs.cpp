@@ -29,7 +29,7 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-// The calls of one graph. An input that nobody else has, such as what a forward pass saved for its
+// The calls of one graph. An input without another owner, such as what a forward pass saved for its
 // backward pass, becomes a CPU tensor, and is gone as soon as the graph lets it go. For others,
 // such as parameters, there are CPU tensors, one for each input, that are made once and pointed at
 // the device's memory by each call, since a training step has hundreds of them. Between calls they
@@ -179,7 +179,7 @@ HostGraphCalls::Lent& HostGraphCalls::lend(size_t place, const at::Tensor& tenso
       Lent{place, std::move(alias), tensor, storage, data, from->nbytes(), false});
 }
 
-// For the next call, unless somebody kept the tensor or changed what it is: then it gets an owner.
+// For the next call, unless the caller kept the tensor or changed it: then it gets an owner.
 void HostGraphCalls::give_back(Lent& lent) noexcept {
   const at::Tensor& tensor = lent.host();
   c10::StorageImpl* storage = lent.host_storage();

@@ -1,5 +1,5 @@
 // Drivers have mistakes, and some answer OK and give nothing. What would crash the process, hand
-// out wrong data or raise an error that nobody understands is caught here, at the boundary.
+// out wrong data or raise an error without its cause is caught here, at the boundary.
 #pragma once
 
 #include <outboard/driver.h>

@@ -1,8 +1,8 @@
 // What kernels find wrong with the values they read, such as an index out of range.
 //
-// Nobody waits for a kernel. So it writes into a word, and the next wait of the process that knows
-// the kernel to be done raises it: a synchronization, a copy to the host, item(). The device goes
-// on working, unlike CUDA's after a failed assertion.
+// Launches are asynchronous. So a kernel writes into a word, and the next wait of the process that
+// knows the kernel to be done raises it: a synchronization, a copy to the host, item(). The device
+// goes on working, unlike CUDA's after a failed assertion.
 #pragma once
 
 #include <c10/util/ArrayRef.h>

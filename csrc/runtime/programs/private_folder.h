@@ -1,8 +1,8 @@
 // Files that only this user can have written: whoever can write a cache of machine code runs code
 // in this process.
 //
-// A folder and a file in it are taken if they belong to this user or to root, and nobody else may
-// write to them; a group counts as somebody else. It is the opened object that is looked at, and
+// A folder and a file in it are taken if they belong to this user or to root, and no other user may
+// write to them; a group counts as another user. It is the opened object that is looked at, and
 // names are only ever resolved within the opened folder, so the folders above do not matter:
 // whoever can rename those can bring in nothing but what the user has written. Where `shared` is
 // true, others are trusted.

@@ -35,7 +35,7 @@ class Program {
   ob_program handle();
   // nullptr if it was released.
   ob_program loaded_handle() const noexcept { return handle_.load(std::memory_order_acquire); }
-  // For somebody who gives it back; nullptr if somebody has.
+  // For the caller to release; nullptr if that has been done.
   ob_program take_handle() noexcept { return handle_.exchange(nullptr); }
 
   Kernel& kernel(const std::string& name) {

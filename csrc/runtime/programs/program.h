@@ -38,7 +38,7 @@ class OUTBOARD_API Kernel {
   c10::DeviceIndex device() const noexcept;
 
   // The driver's object, which one thread may use at a time. Threads that meet here get objects of
-  // their own, so nobody waits: a driver may take the interpreter lock in `launch`.
+  // their own, so there is no wait: a driver may take the interpreter lock in `launch`.
   class Use {
    public:
     explicit Use(Kernel& kernel) : kernel_(kernel), handle_(kernel.acquire()) {}
@@ -98,7 +98,7 @@ OUTBOARD_API Kernel& find_kernel(c10::DeviceIndex device, const std::string& sou
 // What stands before every source on `device`.
 OUTBOARD_API std::string source_prelude(c10::DeviceIndex device);
 
-// Gives programs and their kernels back that nobody uses: of a device that is reset, where they are
+// Releases unused programs and their kernels: of a device that is reset, where they are
 // made again when they are needed, or with -1 all, for the end of the driver.
 void release_programs(const ob_driver& table, c10::DeviceIndex device = -1) noexcept;
 

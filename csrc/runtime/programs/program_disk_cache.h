@@ -6,7 +6,7 @@
 //
 // Entries are files that appear by renaming, so several processes may share a folder: the last one
 // wins, and a reader sees a whole entry or none. An entry with a wrong checksum, or under another
-// name than its own, is removed. Folder and entries are read only if nobody else can have written
+// name than its own, is removed. Folder and entries are read only if no other user can have written
 // them (private_folder.h). When entries become more than the limit, those go that were not used for
 // the longest time.
 #pragma once

@@ -37,7 +37,7 @@ struct Activity {
   c10::DeviceIndex device = -1;
   c10::StreamId stream = 0;
   // Of kernels on drivers that record events of launches these are their own; else `begin` is when
-  // the queue was done with earlier work. Both are 0 where nobody can tell: of captured work, and
+  // the queue was done with earlier work. Both are 0 where they are unknown: of captured work, and
   // where the driver failed.
   uint64_t begin = 0;
   uint64_t end = 0;

@@ -1,4 +1,4 @@
-// Keeps what the driver is asked to do while somebody wants to know.
+// Records calls of the driver while a profiler or tracer is active.
 //
 // The work of all threads goes into one log. Each recording reads a part of it, from where it
 // began; what no recording can still read is dropped. Events tell when work ran. Those that have
@@ -70,7 +70,7 @@ class TimingEvents {
   ob_event end_ = nullptr;
 };
 
-// Adds to the log, unless nobody wants to know any more. Calls no function of the driver.
+// Adds to the log, unless recording has ended. Calls no function of the driver.
 void log_activity(Activity activity, TimingEvents events) noexcept;
 // Now and then reads events that have happened. Not for threads whose last driver call failed:
 // what it said of that would be gone.

@@ -9,7 +9,7 @@
 namespace outboard {
 
 OUTBOARD_API void defer_failure(std::exception_ptr failure) noexcept;
-// Of one that somebody has raised already.
+// Of one that was raised already.
 OUTBOARD_API void forget_failure(const std::exception_ptr& failure) noexcept;
 // Costs one load where there is none.
 OUTBOARD_API void raise_deferred_failure();

@@ -46,7 +46,7 @@ class Graph final : public at::GraphImplInterface {
     if (!usable()) return;
     try {
       if (capturing_ != nullptr) stop_capturing();
-      release();  // what replays found wrong waits for somebody who can be told
+      release();  // failures of replays wait for the next call that can raise
     } catch (const std::exception&) {
       // A device that does not exist any more keeps what it has.
     }

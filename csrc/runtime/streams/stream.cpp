@@ -111,7 +111,7 @@ c10::Stream current_stream(c10::DeviceIndex device) {
   if (device >= 0 && device < kMaxDevices) {
     if (StreamState* state = t_current_streams[device]) return state->stream();
   }
-  // Guards ask for the current stream of devices that nobody used: no queue is made for that.
+  // Guards ask for the current stream of unused devices: no queue is made for that.
   return c10::Stream(c10::Stream::DEFAULT, device_of(device));
 }
 

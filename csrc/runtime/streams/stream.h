@@ -75,7 +75,7 @@ OUTBOARD_API c10::Stream exchange_stream(const c10::Stream& stream);
 OUTBOARD_API c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority);
 // One of its own, in no pool, for work that waits for others than the device.
 OUTBOARD_API c10::Stream new_stream(c10::DeviceIndex device, int32_t priority);
-// Wraps a queue that somebody else made and keeps alive. Same queue, same stream.
+// Wraps an external queue, which its owner keeps alive. Same queue, same stream.
 OUTBOARD_API c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue);
 
 // Raises if `state` captures: its work is not done before a replay, and then not once.

@@ -136,7 +136,7 @@ class Place {
     wait_ = &all.all.emplace_back();
   }
   ~Place() {
-    // Nobody may ever unlock what another thread held at the fork.
+    // What another thread held at the fork stays locked for ever.
     if (in_bad_fork()) return;
     std::lock_guard<std::mutex> lock(waits().mutex);
     wait_->taken = false;

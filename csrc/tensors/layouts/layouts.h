@@ -23,8 +23,8 @@ at::Tensor nested_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
 // The same for a quantized tensor; `like` is one, and its quantizer moves along.
 at::Tensor quantized_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 
-// Registers what PyTorch has for nested and for quantized tensors on CPU, where nobody else was
-// first. Once, at load. `dense` is the kit's library for tensors of the device.
+// Registers what PyTorch has for nested and for quantized tensors on CPU, where no other library
+// was first. Once, at load. `dense` is the kit's library for tensors of the device.
 void register_nested_operators(torch::Library& dense);
 void register_quantized_operators();
 

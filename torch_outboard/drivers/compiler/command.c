@@ -180,7 +180,7 @@ static bool has_ended(pid_t process, command_result* result) {
   pid_t ended = waitpid(process, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
   if (ended < 0) {
-    result->exit_status = -1; /* somebody else has waited for it */
+    result->exit_status = -1; /* another thread has waited for it */
   } else if (WIFSIGNALED(status)) {
     result->signal = WTERMSIG(status);
   } else {

@@ -47,7 +47,7 @@ static const char* first_error(const char* log, int* length) {
 /* Where the status of a process is not known, what it printed has to do. */
 static bool has_error(const char* log) { return strstr(log, "error:") != NULL; }
 
-/* Runs a command. OB_OK if it ended with status 0, or nobody knows with which. */
+/* Runs a command. OB_OK if it ended with status 0, or an unknown one. */
 static ob_status run_step(const compiler* used, const words* command, const char* folder,
                           const char* what, command_result* result, compiler_error* error) {
   if (!run_command_line(command, folder, used->seconds, result)) return no_memory(error);

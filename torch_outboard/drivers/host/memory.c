@@ -48,7 +48,7 @@ static uint64_t whole_pages(uint64_t bytes) {
 ob_status create_memory(int32_t index) {
   device* created = &devices[index];
   created->contents = reserve(host_settings.memory, PROT_READ | PROT_WRITE);
-  /* When separate, addresses come from a range of their own that nobody can read or write. */
+  /* When separate, addresses come from a range of their own without access. */
   created->base =
       host_settings.shared ? created->contents : reserve(host_settings.memory, PROT_NONE);
   created->block_capacity = 64;
@@ -158,7 +158,7 @@ static int move_descriptor(int file) {
   return moved;
 }
 
-/* Of files of ours: an access to a file that somebody made shorter would end the process. */
+/* Of files of ours: an access to a file that was truncated would end the process. */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 /* A new file of zeros that has no name. */

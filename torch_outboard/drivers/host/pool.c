@@ -21,7 +21,7 @@ static struct {
   int helpers;
   bool started;
   pthread_t threads[MAX_THREADS];
-  /* The job: `next` of `pieces` is the first that nobody has taken. Written by the holder of `busy`
+  /* The job: `next` of `pieces` is the first that is not taken. Written by the holder of `busy`
    * while `inside` is 0 and `open` false. */
   void (*run)(void* argument, uint64_t piece, int thread);
   void* argument;

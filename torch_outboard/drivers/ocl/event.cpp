@@ -57,7 +57,7 @@ EventReference make_user_event(const Device& device) {
 }
 
 // Never with a failure, for which PoCL ends the process: the queue where work failed reports it.
-// Nobody can be told if the call fails, which OpenCL has no reason for.
+// A failure cannot be reported; OpenCL has no reason for one.
 void complete(const OpenCL& api, const EventReference& user_event) noexcept {
   (void)api.clSetUserEventStatus(user_event.get(), CL_COMPLETE);
 }

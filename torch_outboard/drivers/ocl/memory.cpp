@@ -51,7 +51,7 @@ void use_huge_pages(ob_address address, uint64_t bytes) {
 }
 
 // Of a processor, memory for whole huge pages begins with one. OpenCL aligns to the size of a type
-// at most, so more is asked for; pages that nobody touches take no memory. `memory` is what was
+// at most, so more is asked for; untouched pages take no memory. `memory` is what was
 // allocated, for clSVMFree.
 ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   const cl_bitfield grain =
@@ -74,7 +74,7 @@ ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   return start;
 }
 
-// A buffer, and a range of addresses that nobody can read or write to stand for it.
+// A buffer, and a range of addresses without access that stands for it.
 ob_address allocate_buffer(Device& device, uint64_t bytes, cl_mem& buffer) {
   void* addresses = mmap(nullptr, whole_pages(bytes), PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -122,7 +122,7 @@ std::string surroundings_of_sources(const Platform& platform);
 
 // ---- pocl/cache.cpp
 
-// While it lives, POCL_CACHE_DIR names a folder that nobody else can write to: PoCL asks for it
+// While it lives, POCL_CACHE_DIR names a folder that no other user can write to: PoCL asks for it
 // when its platform is looked at. Throws where the user names another; adds a line to `report`
 // where the folder is a temporary one.
 class PoclCacheScope {

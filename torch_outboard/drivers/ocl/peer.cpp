@@ -50,7 +50,7 @@ void copy_through_host(ob_queue queue, Device& destination_device, ob_address de
       try {
         host_deallocate(staging);
       } catch (const Failure&) {
-        // Memory is lost, and there is nobody to tell.
+        // Memory leaks; the failure cannot be reported.
       }
     });
   } catch (...) {

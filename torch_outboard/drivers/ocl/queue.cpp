@@ -1,6 +1,6 @@
 // Queues. Each remembers the event of its last command, which answers whether it is idle and is
 // what to wait for. Where events cost time, commands have none, and a marker behind them has one
-// when somebody asks. Commands are flushed to the device when somebody waits, asks or records an
+// when asked. Commands are flushed to the device by a wait, a query or the recording of an
 // event, not one by one. A queue that records a graph keeps them for it instead.
 #include <algorithm>
 #include <utility>
@@ -218,7 +218,7 @@ ob_status device_synchronize(int32_t index) {
   return OB_OK;
 }
 
-// Which stays what it is: a queue whose handle somebody has is not exchanged for one with times.
+// Which stays what it is: a queue whose handle is in use is not exchanged for one with times.
 ob_status queue_native_handle(ob_queue queue, void** handle) {
   std::lock_guard lock(queue->mutex);
   be_timed(queue);

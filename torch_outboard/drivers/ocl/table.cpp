@@ -143,7 +143,7 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
 }
 
 /* What was found on this machine and why something is not used, for people. Looks for devices if
- * nobody did before. Static text, valid until the next call. */
+ * it was not before. Static text, valid until the next call. */
 extern "C" __attribute__((visibility("default"))) const char* ob_ocl_describe() {
   static std::string text;
   try {

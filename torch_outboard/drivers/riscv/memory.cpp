@@ -1,4 +1,4 @@
-// Memory. A device's addresses are a range of its own that nobody can read or write; its bytes lie
+// Memory. A device's addresses are a range of its own without access; its bytes lie
 // elsewhere, for the driver and the emulator. First fit in whole pages.
 #include <sys/mman.h>
 

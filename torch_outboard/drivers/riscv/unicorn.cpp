@@ -162,7 +162,7 @@ class Unicorn {
     deadline_ = deadline;
   }
 
-  // Calls are short and many, so nobody is woken for each: a thread looks now and then.
+  // Calls are short and many, so no thread is woken for each: one checks periodically.
   void watch() {
     for (;;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));

@@ -32,7 +32,7 @@ class InOrder(CustomGraphPass):
     def uuid(self) -> Any:
         """What code in PyTorch's caches depends on: the backend's sources, and each pass.
 
-        None, so that nothing is kept, with a function of somebody else's.
+        None, so that nothing is kept, with an external function.
         """
         described: list[Any] = [hash_of_sources()]
         for each in self.passes:

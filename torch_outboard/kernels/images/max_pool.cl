@@ -1,7 +1,7 @@
 // The largest element of each window, and its place in the plane. NaN counts as the largest; of
 // several the last. To be put after pooling.cl.
 
-// Without branches: nobody could predict them.
+// Without branches, which cannot be predicted.
 #define OB_TAKE(value, at, best, place)              \
   {                                                  \
     const V ob_v = value;                            \

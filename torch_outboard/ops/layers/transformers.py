@@ -35,7 +35,7 @@ def _attend(
             for k, x in enumerate((query, key, value))
         )
     q, k, v = (_heads_of(part, heads) for part in parts)
-    # Without a mask and weights nobody needs the matrix of scores.
+    # Without a mask and weights the matrix of scores is not needed.
     if mask is None and not need_weights:
         out = torch._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
         return out.transpose(1, 2).flatten(2), None

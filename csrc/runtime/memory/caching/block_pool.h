@@ -50,7 +50,7 @@ struct Block {
   bool addressed = false;
   // The cache's clock at the time the block became free.
   uint64_t freed_at = 0;
-  // Where it was allocated, while somebody wants to know (memory_history.h).
+  // Where it was allocated, while history is recorded (memory_history.h).
   std::shared_ptr<c10::GatheredContext> context;
 
   // Whether it is a part of what the driver gave in one piece.

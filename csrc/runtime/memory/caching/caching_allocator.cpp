@@ -44,7 +44,7 @@ void free_block(Block* block) noexcept {
   report_to_profiler(cache, pointer, -bytes);
 }
 
-// While somebody wants to know where memory comes from.
+// While history is recorded.
 C10_NOINLINE Block* allocate_and_note(DeviceCache& cache, StreamState& state, size_t bytes,
                                       bool addressed) {
   MemoryContext context = gather_memory_context(MemoryAction::kAlloc);

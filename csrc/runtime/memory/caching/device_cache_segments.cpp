@@ -255,7 +255,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-// Of one private pool, or with {0, 0} of the default pools and of private pools nobody holds.
+// Of one private pool, or with {0, 0} of the default pools and of private pools without users.
 void DeviceCache::release_unused(Lock& lock, c10::MempoolId_t pool) {
   merge_last();
   std::vector<Block*> blocks;

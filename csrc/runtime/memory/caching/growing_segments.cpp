@@ -115,7 +115,7 @@ Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
     make_unmapped(block);
     return nullptr;
   }
-  // Nobody else takes these while the lock is away.
+  // No other thread takes these while the lock is released.
   block->state = Block::State::kPending;
   for (Block* beside : {mapping.before, mapping.after}) {
     if (beside == nullptr) continue;

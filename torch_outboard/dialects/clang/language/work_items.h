@@ -43,7 +43,7 @@ OB_FUNCTION size_t get_global_linear_id(void) {
          get_group_id(0);
 }
 
-/* A work item waits for nobody in its group. */
+/* A work item does not wait for others in its group. */
 #define CLK_LOCAL_MEM_FENCE 1
 #define CLK_GLOBAL_MEM_FENCE 2
 typedef uint cl_mem_fence_flags;

@@ -2,9 +2,10 @@
 //
 // PoCL loads shared libraries from its cache whoever wrote them, so its cache lies in the kit's own
 // folder, or in one of the user's that is looked at. PoCL resolves the path anew for each file:
-// nobody else may be able to write to the folder, to what lies in it or to a folder above it. Where
-// there is no such folder, or its disk is full, the cache is a temporary folder that this process
-// removes. PoCL ends the process when it cannot write a file, so room is looked for before a build.
+// no other user may be able to write to the folder, to what lies in it or to a folder above it.
+// Where there is no such folder, or its disk is full, the cache is a temporary folder that this
+// process removes. PoCL ends the process when it cannot write a file, so room is looked for before
+// a build.
 #include <common/settings.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -74,7 +75,7 @@ std::string problem_above(const std::string& path) {
   return "";
 }
 
-// PoCL makes folders that nobody else can write to: what lies deeper than one level is its own.
+// PoCL makes folders that no other user can write to: what lies deeper than one level is its own.
 std::string problem_inside(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), &closedir);
   if (folder == nullptr) return path + ": " + std::strerror(errno);

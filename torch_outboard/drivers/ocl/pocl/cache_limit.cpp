@@ -71,7 +71,7 @@ uint64_t bytes_of_files(const fs::path& folder) {
   return bytes;
 }
 
-// False if somebody looked not long ago.
+// False if the last check was recent.
 bool is_time_to_look(const fs::path& folder) {
   const fs::path looked = folder / kLooked;
   struct stat status = {};

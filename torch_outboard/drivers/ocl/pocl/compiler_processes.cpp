@@ -63,7 +63,7 @@ struct Compilers {
   std::mutex mutex;
   std::condition_variable job_arrived;
   std::condition_variable job_done;
-  std::deque<std::shared_ptr<Job>> builds;    // somebody waits for these
+  std::deque<std::shared_ptr<Job>> builds;    // callers wait for these
   std::deque<std::shared_ptr<Job>> launches;  // queues wait for these
   std::vector<Process> processes;
   size_t starting = 0;
