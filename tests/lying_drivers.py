@@ -406,7 +406,7 @@ LIES: list[tuple[Use, str]] = [
     (field("last_error", LastError()), TABLE + "lacks `last_error`"),
     (using(counts_its_context), "returned [2.0, 2.0, 2.0]"),
     (given(4096), TABLE + "does not lie in memory that can be read"),
-    (given(0), "ValueError: driver 'host' was handed over as a null pointer"),
+    (given(0), "ValueError: the table of driver 'host' is a null pointer"),
     (given(3.5), "TypeError: a driver is given as"),
     (without("host_deallocate"), TABLE + "has `host_allocate` and lacks `host_deallocate`"),
     # properties

@@ -11,7 +11,7 @@ from torch_outboard.loading.driver_registration import register_driver
 from torch_outboard.state import check_active, state
 from torch_outboard.variables import DRIVER_VARIABLE
 
-# Tables handed over as ctypes objects live as long as the process.
+# Registered tables (ctypes objects) live as long as the process.
 _kept_tables: list[object] = []
 
 

@@ -9,7 +9,7 @@
  *
  *     const ob_driver *ob_driver_table(void);
  *
- * or a table is handed over in process before the first use of the device.
+ * or a table is registered in process before the first use of the device.
  *
  * Versions. The table starts with the version of the header that the driver was
  * compiled with. A driver of another major version is refused; one of any minor

@@ -304,7 +304,7 @@ void use_driver_library(const std::string& name, const std::string& path) {
 }
 
 void use_driver_table(const std::string& name, const ob_driver* table) {
-  TORCH_CHECK_VALUE(table != nullptr, "driver '", name, "' was handed over as a null pointer");
+  TORCH_CHECK_VALUE(table != nullptr, "the table of driver '", name, "' is a null pointer");
   Choice choice;
   choice.name = name;
   choice.table = table;
