@@ -55,7 +55,7 @@ def test_training(device, kind, hidden, bias, dtype):
 
 
 @pytest.mark.parametrize(
-    ("kind", "decomposition"), [(torch.nn.LSTM, True), (torch.nn.GRU, True), (torch.nn.LSTM, False)]
+    ("kind", "composed"), [(torch.nn.LSTM, True), (torch.nn.GRU, True), (torch.nn.LSTM, False)]
 )
 def test_a_forward_at_one_placement_and_its_backward_at_the_other(
     device, shares_memory, kind, composed
