@@ -122,7 +122,7 @@ def _installed() -> Iterable[str]:
 
 
 def settings_of(module: str | None) -> frozenset[str] | None:
-    """What a driver's module declares as its `SETTINGS`; None if it declares none."""
+    """The `SETTINGS` of a driver's module; None without them."""
     if module is None:
         return None
     try:

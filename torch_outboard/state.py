@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """What happened so far."""
+    """The state of the package in this process."""
 
     # The device's name in PyTorch; "" before activation and when it failed.
     name: str = ""

@@ -31,7 +31,7 @@ ITEMS = 1024
 
 @dataclass(frozen=True)
 class Check:
-    """What came of one check on one device."""
+    """The result of one check on one device."""
 
     device: str
     what: str

@@ -106,7 +106,7 @@ def _print_libraries() -> None:
 
 
 def _description(module_name: str | None) -> list[str]:
-    """What a driver's module says about itself by `describe() -> str`, if it has that."""
+    """The text of `describe() -> str` of a driver's module, if it has that function."""
     if module_name is None:
         return []
     try:

@@ -1,1 +1,1 @@
-"""What users decide about how operators run: policies, placement, and kernels of their own."""
+"""Decisions of users about operators: policies, placement, and kernels of their own."""

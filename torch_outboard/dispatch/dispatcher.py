@@ -1,4 +1,4 @@
-"""What PyTorch's dispatcher has registered for operators, and by whom.
+"""Registrations of PyTorch's dispatcher for operators, and the libraries that made them.
 
 Read from the dispatcher's descriptions of an operator, which name the file of each registration.
 """
@@ -42,7 +42,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a call of an overload meets at a dispatch key."""
+    """The kernel of an overload at a dispatch key."""
 
     key: str
     place: str  # "<file>:<line>"
@@ -99,7 +99,7 @@ def registrations(name: str) -> list[Registration]:
 
 
 def entries(name: str) -> Mapping[str, Entry]:
-    """What a call meets, by dispatch key; keys without a kernel are left out."""
+    """The kernels of an overload by dispatch key; keys without a kernel are left out."""
     found = {}
     for line in torch._C._dispatch_dump_table(name).splitlines():
         if match := _ENTRY.match(line):
@@ -128,7 +128,7 @@ def _folders() -> tuple[tuple[str, str, str], ...]:
 
 
 def origin(place: str) -> tuple[str, str]:
-    """Who registered a kernel, and its place without the folders above the sources.
+    """The library that registered a kernel, and the file without the folders above the sources.
 
     Returns:
         `"kit"`, `"PyTorch"` or `"extension"`; `"csrc/dispatch/registration.cpp:71"`.

@@ -1,4 +1,4 @@
-"""Who registered which kernels of an operator, and which of them runs."""
+"""Kernels of an operator: the library that registered each, and the one that runs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def registrations(name: str) -> list[Kernel]:
 
 
 def _dispatched(name: str) -> list[Kernel]:
-    """What PyTorch's dispatcher has for the device, without what other registrations hide."""
+    """Kernels of PyTorch's dispatcher for the device, without those that later ones hide."""
     kernels = []
     for found in dispatcher.registrations(name):
         if found.key not in _KEYS or not found.active:

@@ -121,7 +121,7 @@ class Client:
         return self._result(contract.Address, "allocate", wanted)
 
     def memory_export(self, device: int, address: int) -> contract.MemoryHandle:
-        """What another process needs to use this memory; its descriptor is to be closed."""
+        """The handle for another process to open this memory; the caller closes its descriptor."""
         handle = contract.described(contract.MemoryHandle, descriptor=-1)
         self.call("memory_export", device, address, ctypes.byref(handle))
         return handle
@@ -207,7 +207,7 @@ class Client:
         return self._handle(contract.Program, "program_build", described)
 
     def program_binary(self, program: int) -> bytes:
-        """What `program_load` makes the program of again."""
+        """The binary from which `program_load` makes the program again."""
         size = ctypes.c_uint64()
         self.call("program_binary", program, None, ctypes.byref(size))
         data = ctypes.create_string_buffer(size.value)

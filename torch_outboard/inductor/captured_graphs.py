@@ -57,7 +57,7 @@ def _refilling(states: States, replay: Callable[[], None]) -> Callable[[], None]
 
 
 class _Sizes:
-    """What is known of the graph for one set of sizes."""
+    """The captures of a graph for one set of sizes."""
 
     def __init__(self, addresses: dict[int, int]) -> None:
         self.addresses = addresses

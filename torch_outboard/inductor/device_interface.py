@@ -1,4 +1,4 @@
-"""What PyTorch's compiler and its code ask of a device: streams, events, properties, a guard."""
+"""The device for PyTorch's compiler and its code: streams, events, properties, a guard."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class OutboardInterface(DeviceInterface):
 
     @staticmethod
     def get_compute_capability(device: Any = None) -> str:
-        """What code generated for one device may not share with another."""
+        """The key of generated code: name of the device and version of its driver."""
         properties = device_module.get_device_properties(device)
         return f"{state.name} {properties.name} {properties.driver_version}"
 

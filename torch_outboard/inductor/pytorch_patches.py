@@ -1,4 +1,4 @@
-"""What Inductor has to be told that it has no registry for; each entry with its reason and its end.
+"""Changes of Inductor where it has no registry; each with its reason and the condition to go.
 
 Installed when the compiler is imported. Every entry has a test that fails when PyTorch no longer
 needs it (tests/inductor/test_pytorch_patches.py).

@@ -58,7 +58,7 @@ else:
 
 
 class _OutboardCode(_Code):
-    """What a graph and its subgraphs do differently."""
+    """Code that graphs and subgraphs of the device write differently."""
 
     graph_kernels: GraphKernels
     lines: list[Any]

@@ -1,1 +1,1 @@
-"""What PyTorch's dispatcher and the kit know of operators, for people who look for one."""
+"""Facts of PyTorch's dispatcher and of the kit about operators, for commands and users."""

@@ -85,7 +85,7 @@ def registered() -> list[Registered]:
 def drift(
     kernels: Collection[Registered], here: Mapping[str, str], there: Mapping[str, str]
 ) -> list[Drift]:
-    """What differs for registered kernels, and overloads of `aten` that are new there.
+    """Differences for registered kernels, and overloads of `aten` that are new there.
 
     Args:
         here: schemas of this version by overload.
@@ -116,7 +116,7 @@ def _verdict(form: str, change: str) -> str:
 
 
 def change_between(before: str, after: str) -> str:
-    """What became of a schema; "" for nothing.
+    """The kind of change of a schema; "" for none.
 
     Returns:
         `"added"`, `"removed"`; `"signature"`: other types of arguments or results; `"extended"`:

@@ -1,4 +1,4 @@
-"""What runs a call of an operator, where and why: dispatch keys, the router's kernels, stubs."""
+"""The path of a call of an operator: dispatch keys, the router's kernels, stubs, placement."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def stops(entry: Entry) -> bool:
 
 
 def path(keys: Iterable[str], entries: Mapping[str, Entry]) -> list[Entry]:
-    """What a call with these keys meets, one after the other: those that fall through included."""
+    """The kernels that a call with these keys passes in turn, with those that fall through."""
     met = []
     for key in keys:
         if entry := entries.get(key):

@@ -1,4 +1,4 @@
-"""What an integration changes in a library: checked, remembered, and undone as a whole."""
+"""Changes of a library by an integration: checked, recorded, and undone as a whole."""
 
 from __future__ import annotations
 

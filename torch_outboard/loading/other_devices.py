@@ -1,4 +1,4 @@
-"""What `torch.<name>` says for a driver that exists and is not the one in use.
+"""`torch.<name>` for a driver that exists and is not the one in use.
 
 PyTorch has one slot for devices like ours, so with OUTBOARD_DRIVER=host there is no device "ocl".
 `torch.cuda` exists in a PyTorch without CUDA and says that it is not available, and so do these.

@@ -55,7 +55,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def call_with_arguments(function: Callable[..., Any], overload: str, *first: object) -> Any:
-    """What a function returns for symbols of those arguments that it takes, behind `first`.
+    """The result of a function for symbols of the arguments that it takes, behind `first`.
 
     A parameter `**rest` takes all others.
 

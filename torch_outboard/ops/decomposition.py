@@ -22,7 +22,7 @@ from torch_outboard.ops.symbolic import SymBool
 
 
 class DecompositionProperties(Properties, total=False):
-    """What csrc/device_kernels/decompositions/decomposition.cpp describes."""
+    """Properties that csrc/device_kernels/decompositions/decomposition.cpp describes."""
 
     meta: str
     casts: Literal["TypeError", "RuntimeError"]

@@ -30,7 +30,7 @@ Names = str | Mapping[str, str]
 
 
 class PointwiseProperties(Properties, total=False):
-    """What csrc/device_kernels/pointwise/pointwise.h describes.
+    """Properties that csrc/device_kernels/pointwise/pointwise.h describes.
 
     Attributes:
         scalars: as text like `operands`: further arguments that are numbers or flags.

@@ -1,4 +1,4 @@
-"""What the arguments of a call must be for an operator definition to serve it.
+"""Conditions on the arguments of a call that an operator definition serves.
 
 A definition's `requires` is a dictionary: names of arguments, and for each the only value that is
 served (None, a flag, a number, a string, an empty list) or one of the predicates below.

@@ -104,7 +104,7 @@ class SymBool(Symbol):
 
 
 class _Number(Symbol):
-    """What integers and reals have in common."""
+    """Operators of integers and reals."""
 
     def __lt__(self, other: Float) -> SymBool:
         return flag_of("lt", self, number_of(other))
@@ -358,7 +358,7 @@ def argument(name: str, kind: str) -> Symbol:
 
 
 def fact(name: str) -> Node:
-    """What C++ knows by this name at a call: of the device, a result, a value that was read."""
+    """A value that C++ knows by name at a call: of the device, of a result, or a value read."""
     return Node("name", (), name)
 
 
@@ -393,12 +393,12 @@ def symbol(value: Value) -> Symbol:
 
 
 def as_tensor(value: Symbol) -> SymTensor:
-    """What is a tensor, for type checkers."""
+    """The symbol as a tensor, for type checkers."""
     return as_kind(SymTensor, value)
 
 
 def as_flag(value: Symbol | bool) -> SymBool:
-    """What is a flag; `~` of a `bool` would be an integer."""
+    """The symbol as a flag; `~` of a `bool` would be an integer."""
     return as_kind(SymBool, value)
 
 

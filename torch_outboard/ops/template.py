@@ -50,7 +50,7 @@ ANY: tuple[torch.dtype, ...] = ()
 
 
 class TemplateProperties(Properties, total=False):
-    """What a kernel template says besides its function.
+    """Properties of a kernel template besides its function.
 
     Attributes:
         meta: a functional overload whose meta function checks the call and gives sizes, strides and
@@ -139,7 +139,7 @@ def template(
 
 
 class Plan:
-    """What a call of an operator makes and launches.
+    """Results, temporaries and launches of a call of an operator.
 
     A function states conditions first, then tensors and launches. Where `read` gives the size of a
     result, launches come before that result.
@@ -373,7 +373,7 @@ class Plan:
 
     @property
     def definition(self) -> Definition:
-        """What C++ gets."""
+        """The definition as C++ reads it."""
         return {
             **self._lists,
             **{key: dict(value) for key, value in self._nodes.items()},

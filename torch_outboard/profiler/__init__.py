@@ -1,1 +1,1 @@
-"""What profilers of PyTorch need of the device and do not find in the device module."""
+"""Functions of the device for PyTorch's profilers, beside those of the device module."""

@@ -72,7 +72,7 @@ class Piece:
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        """What is the same for pieces with one text."""
+        """The key of pieces that share one source."""
         kinds = tuple((p.letter, p.kind) for p in self.parameters)
         kernel = self.kernel
         return self.before, self.text, kinds, tuple(self.sizes), kernel.index_type, kernel.grouped
@@ -230,7 +230,7 @@ class ComboKernel:
             code.writeline(f"{piece.kernel.index_type} {name};")
 
     def _values(self, piece: Piece) -> list[str]:
-        """What a piece gives them."""
+        """Statements that set the variables of a source to the values of a piece."""
         lines = [f"arg{i} = {self._name(p)};" for i, p in enumerate(piece.parameters)]
         for name, size in piece.sizes.items():
             lines.append(f"{name} = {self._size(piece, size)};")
@@ -239,7 +239,7 @@ class ComboKernel:
     # ---- Launch
 
     def nodes(self) -> list[Any]:
-        """What the kernel computes."""
+        """The scheduler nodes that the kernel computes."""
         return [node for p in self.pieces for node in p.kernel.features.scheduler_nodes()]
 
     def launch_properties(self) -> dict[str, Any]:

@@ -244,7 +244,7 @@ class MaskAccumulator(Accumulator):
 
 @dataclass
 class Sort:
-    """What a loop sorts.
+    """The sort of a loop.
 
     Attributes:
         key: of what and how, so that values and places are sorted once.

@@ -65,7 +65,7 @@ class Memory(Indices):
         return self.cse.generate(buffer, text, dtype=dtype)
 
     def _regular_load(self, index: sympy.Expr, stride: Any) -> str:
-        """What loads elements whose places follow from the first one; "" if none does."""
+        """The load of elements whose indices follow from the first one; "" if there is none."""
         if stride in (1, 2):
             return "load" if stride == 1 else "stride2_load"
         repeats = self.lane_repeats(index) if stride is None else 0

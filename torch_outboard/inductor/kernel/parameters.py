@@ -1,4 +1,4 @@
-"""What a kernel is given: tensors, sizes, and numbers of the host; and how code defines it."""
+"""Parameters of a kernel (tensors, sizes, numbers of the host), and the code that defines it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class KernelDefinition:
     device: int
 
     def text(self) -> str:
-        """What the name becomes: a kernel of `program`."""
+        """Python code that makes the kernel of `program`."""
         letters = "".join(parameter.letter for parameter in self.parameters)
         described = ", ".join(f"{key}={value!r}" for key, value in self.properties.items())
         return (

@@ -119,7 +119,7 @@ class Reductions(Memory):
         return f"acc{next(self.accumulator_ids)}"
 
     def _result(self, name: str, dtype: torch.dtype) -> CSEVariable:
-        """What a loop leaves, as a variable."""
+        """The result of a loop as a variable."""
         tree = self.lane_tree
         folded = tree is not None and tree.is_reduction
         text = f"{name}_" if folded else f"{name}_{LANES}"
@@ -390,7 +390,7 @@ def _whole(tree: IterationRangesRoot) -> sympy.Symbol:
 
 
 def _initial(kind: str, dtype: torch.dtype) -> str:
-    """What does not change the result."""
+    """The neutral element of a reduction."""
     if kind in _KINDS:
         return constant(_KINDS[kind], dtype)
     if kind in ("any", "all"):

@@ -196,7 +196,7 @@ class Units(Reductions):
             code.writeline("}")
 
     def body_text(self) -> str:
-        """What is done for a unit, or for each vector of it, with marks."""
+        """The source for a unit, or for each vector of it, with marks for the lanes."""
         body = IndentedBuffer()
         body.splice(self.indexing_code)
         for segment in self.segments:

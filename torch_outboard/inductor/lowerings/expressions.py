@@ -37,7 +37,7 @@ def define_lowerings() -> None:
 
 
 def texts_in_use() -> tuple[str, ...]:
-    """What code in PyTorch's caches depends on."""
+    """The registered expressions, for the keys of PyTorch's caches."""
     return tuple(
         f"{name} {one.expression} {sorted(map(str, one.dtypes or ()))} {one.device}"
         for name, known in sorted(registrations.items())
@@ -84,7 +84,7 @@ def _lower(operator: torch._ops.OpOverload, name: str) -> Any:
 
 
 def _inlined(name: str, given: dict[str, Any], expected: torch.Tensor) -> Any:
-    """What an expression gives; None if none serves the call."""
+    """The result of an expression; None if none serves the call."""
     if expected.device.type != state.name:
         return None
     tensors = [value for value in given.values() if isinstance(value, ir.TensorBox)]

@@ -143,7 +143,7 @@ def _kernel(name: str, text: str, others: int) -> Callable[..., tuple[torch.Tens
 
 @dataclass(frozen=True)
 class _Call:
-    """What a call says of blocks of queries and of keys.
+    """Sizes of the blocks of queries and of keys of a call.
 
     A tile of rows stays within a block; on a GPU blocks are of any size.
     """

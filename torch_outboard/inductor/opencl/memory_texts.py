@@ -175,7 +175,7 @@ def _scatter(name: str, lanes: int) -> str:
 
 
 def _lane_by_lane(operation: str, name: str, lanes: int) -> str:
-    """What stores lanes, by the operation for one."""
+    """An operation that stores vectors, lane by lane."""
     parts = [
         f"ob_{operation}_{name}(p, {element('i', lane)}, {element('v', lane)});"
         for lane in range(lanes)

@@ -48,7 +48,7 @@ class Format:
         return not str(self.dtype).endswith("uz")
 
     def byte(self, value: float) -> int:
-        """What CPU stores for a value."""
+        """The byte that the CPU stores for a value."""
         return int(torch.tensor([value]).to(self.dtype).view(torch.uint8).item())
 
 
@@ -178,7 +178,7 @@ def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def mask_of(comparison: str, compared: torch.dtype, vector: bool) -> str:
-    """What comparing values of a dtype gave, as a truth value."""
+    """The result of a comparison of values of a dtype, as a truth value."""
     if not vector or mask_type(compared) == MASK:
         return comparison
     return f"convert_{MASK}{LANES}({comparison})"

@@ -30,7 +30,7 @@ class InOrder(CustomGraphPass):
             each(graph)
 
     def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on: the backend's sources, and each pass.
+        """The key of the passes in PyTorch's caches: the backend's sources, and each pass.
 
         None, so that nothing is kept, with an external function.
         """

@@ -130,7 +130,7 @@ class UseOwnNumbers(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on: the backend's sources, device and placement."""
+        """The key of the pass in PyTorch's caches: the backend's sources, device and placement."""
         properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
         target = target_of(device)
@@ -164,7 +164,7 @@ def _value(node: torch.fx.Node) -> torch.Tensor:
 
 
 def _rewrite_of(node: torch.fx.Node) -> Any:
-    """What writes a node anew; None to leave it."""
+    """The function that rewrites a node; None to leave it."""
     if node.op != "call_function":
         return None
     value = _value(node)
@@ -272,7 +272,7 @@ def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.
 
 
 class States:
-    """What a graph reserves of the generator in one run, in the order of its operators.
+    """States that a graph reserves of the generator in one run, in the order of its operators.
 
     Attributes:
         calls: for each, the number of states, the device, and what reserves them.
@@ -352,5 +352,5 @@ class KeepOrder(CustomGraphPass):
             preserve_node_ordering(graph, before)
 
     def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on."""
+        """The key of the pass in PyTorch's caches."""
         return hash_of_sources()

@@ -153,7 +153,7 @@ def _launch(
     out: SymTensor,
     arguments: Mapping[str, Symbol],
 ) -> None:
-    """What both directions have in common; `out` is their result, inputs or outputs."""
+    """The plan of both directions; `out` is their result, inputs or outputs."""
     backward = out is inputs
     align_corners = cast("SymBool | None", arguments.get("align_corners"))
     given = _given_scales(of.dimensions, arguments)

@@ -44,7 +44,7 @@ FEW_INDICES = 65_536
 
 
 class _Selection(NamedTuple):
-    """What the only index tensor selects. `indices` do not mention later dimensions."""
+    """The selection by the only index tensor. `indices` do not mention later dimensions."""
 
     total: SymInt  # of indices
     n: SymInt  # size of the dimension that they are for

@@ -244,7 +244,7 @@ def _scattering(
     src: bool = True,
     moves: Sequence[str] = (),
 ) -> Callable[[Body], Definition]:
-    """What all scatter operators have in common, with or without a tensor `src`."""
+    """The template of all scatter operators, with or without a tensor `src`."""
     return template(
         overloads,
         kernels,
@@ -429,7 +429,7 @@ def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def assertions() -> list[Definition]:
-    """What is raised by the next wait."""
+    """Assertions, which the next wait raises."""
 
     @_asserting("_assert_async")
     def asserted(plan: Plan, self: SymTensor) -> None:

@@ -1,4 +1,4 @@
-"""What torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer call for inference."""
+"""Operators of torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer in inference."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def constant() -> Definition:
 
 
 def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) -> Iterator[SymBool]:
-    """What PyTorch asks of padding by elements of the tensor itself."""
+    """Conditions of PyTorch for padding by elements of the tensor itself."""
     yield (self.dim() == dims + 1) | (self.dim() == dims + 2)
     yield padding.len() == 2 * dims
     for k in range(dims):

@@ -374,7 +374,7 @@ def _narrow_copy_out() -> Definition:
 
 
 def rearranged() -> list[Definition]:
-    """What copies of views do."""
+    """Operators that copy views."""
     return [
         *(
             decomposition(name, _channel_shuffle, condition=_channels_divide, family="movement")

@@ -60,7 +60,7 @@ def _dtypes(mixed: bool) -> tuple[torch.dtype, ...]:
 
 
 def _accepts(mixed: bool, *names: str) -> dict[str, tuple[torch.dtype, ...]]:
-    """What a definition accepts as weights and statistics."""
+    """The dtypes of weights and statistics that a definition accepts."""
     return dict.fromkeys(names, (torch.float32,)) if mixed else {}
 
 

@@ -1,4 +1,4 @@
-"""What torch.amp.GradScaler calls: gradients without the scale of their loss, and its next one."""
+"""Operators of torch.amp.GradScaler: gradients without the scale of the loss, and the next scale."""
 
 from __future__ import annotations
 

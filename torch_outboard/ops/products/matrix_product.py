@@ -24,7 +24,7 @@ ALL = (*FLOATS, *INTEGERS, *COMPLEX)
 
 
 class ProductProperties(Properties, total=False):
-    """What csrc/device_kernels/product/matrix_product.cpp describes."""
+    """Properties that csrc/device_kernels/product/matrix_product.cpp describes."""
 
     integral_scalars: bool
     conjugates_left: bool

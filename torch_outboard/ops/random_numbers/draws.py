@@ -85,7 +85,7 @@ def _draw(plan: Plan, kernel: str, count: SymInt, per_block: Int = 4) -> None:
 
 
 class _Distribution(NamedTuple):
-    """What the definitions that fill `self` by distributions.cl have in common."""
+    """A definition that fills `self` by distributions.cl."""
 
     overload: str
     number: int

@@ -32,7 +32,7 @@ COMPLEX_PRODUCT = (
 
 
 class ReductionProperties(Properties, total=False):
-    """What csrc/device_kernels/reduction/reduction.h describes."""
+    """Properties that csrc/device_kernels/reduction/reduction.h describes."""
 
     types: Literal["same", "promote", "float", "test"]
     indices: list[str]

@@ -36,7 +36,7 @@ def value_type(dtype: torch.dtype, lanes: int = 1) -> str:
 
 
 def mask_type(dtype: torch.dtype, lanes: int = 1) -> str:
-    """What comparisons of such values give.
+    """The type of comparisons of such values.
 
     `int` for scalars, which is 1 for true; else the vector of signed integers of the same size,
     with -1 for true.
