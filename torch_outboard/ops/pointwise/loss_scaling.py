@@ -1,4 +1,4 @@
-"""Operators of torch.amp.GradScaler: gradients without the scale of the loss, and the next scale."""
+"""Operators of torch.amp.GradScaler: gradients without the scale of the loss, and the new scale."""
 
 from __future__ import annotations
 
