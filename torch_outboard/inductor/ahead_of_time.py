@@ -1,7 +1,7 @@
 """`torch._inductor.aoti_compile_and_package`: code for the CPU on memory that the host shares.
 
-The package names the device. PyTorch finds its loader,
-csrc/cpu_kernels/compiled/packaged_models.cpp, under that name.
+The package contains the device's name. Under that name PyTorch finds the package's loader
+(csrc/cpu_kernels/compiled/packaged_models.cpp).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch_outboard import _C
 from torch_outboard.inductor import host_code
 from torch_outboard.state import state
 
-# The device whose generator code draws from, if it runs wherever it is loaded.
+# Device index in packages, which run on any device: the generator of the current device draws.
 _CURRENT_DEVICE = -1
 
 
 def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of Inductor that compiles a graph, for graphs of devices that share memory."""
+    """Wraps Inductor's step that compiles a graph, for devices that share memory with the host."""
 
     @functools.wraps(inner_compile)
     def compile_graph(
@@ -51,13 +51,13 @@ def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether what loads a package has all that the graph's code calls."""
+    """Whether the process that loads a package has all operators that the graph's code calls."""
     calls = host_code.names_of_calls(graph)
     return all(name.startswith("aten.") for name in calls) and host_code.suits(graph, inputs)
 
 
 def check_memory(devices: set[int]) -> None:
-    """Raises NotImplementedError where code for the CPU cannot reach the memory of the devices."""
+    """Raises NotImplementedError if code for the CPU cannot access the memory of a device."""
     for device in devices:
         if not _C.shares_host_memory(device):
             raise NotImplementedError(
@@ -68,14 +68,14 @@ def check_memory(devices: set[int]) -> None:
 
 
 def _named(compiled: Any) -> Any:
-    """Writes the device's name into the metadata of what becomes a package."""
+    """Writes the device's name into the metadata of a package."""
     files = compiled.filename if isinstance(compiled, CompiledAOTI) else ()
     for file in files if isinstance(files, list) else ():
         if isinstance(file, str) and file.endswith("_metadata.json"):
             path = Path(file)
             metadata = json.loads(path.read_text())
             metadata["AOTI_DEVICE_KEY"] = state.name
-            if hasattr(codecache, "get_device_information"):  # loading compares it
+            if hasattr(codecache, "get_device_information"):  # the loader compares it
                 metadata |= codecache.get_device_information(state.name)
             path.write_text(json.dumps(metadata))
     return compiled

@@ -1,10 +1,10 @@
 """`mode="reduce-overhead"`: compiled graphs that the driver captures and replays.
 
-A graph, or a part of one, is captured when it runs for the second time. The first run finds out
-what is compiled and chosen on the way. The launches of the second one go into a graph of the
-driver, which this run and later ones replay. Inputs stay where they are if they lay there before,
-or are parameters; others are copied. A result is never overwritten while it is referenced, unless a
-new step has begun since: the call captures another time instead.
+A graph, or a partition of one, is captured in its second run. The first run compiles kernels
+and chooses their configs. The launches of the second run go into a graph of the driver, which this
+run and later ones replay. An input with the same address in both runs, or a parameter, is read in
+place; other inputs are copied. A result is never overwritten while it is referenced, unless a new
+step has begun since: the call captures once more instead.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from torch_outboard.inductor.device_interface import DeviceGuard
 from torch_outboard.inductor.passes.random_numbers import States, noting
 from torch_outboard.state import state
 
-_MOST_SIZES = 16  # sets of sizes that are captured
-_MOST_CAPTURES = 4  # for one set: of other places of parameters, or while results are in use
+_MOST_SIZES = 16  # sets of sizes with captures
+_MOST_CAPTURES = 4  # per set: for other addresses of parameters, or while results are in use
 _OVERWRITTEN = (
     "a result of a compiled graph was overwritten by a later call, since "
     "torch.compiler.cudagraph_mark_step_begin() has begun a new step; clone what a step has to keep"
@@ -36,7 +36,7 @@ _OVERWRITTEN = (
 
 
 class _Capture:
-    """One graph of the driver and its tensors; made on the stream that it is for."""
+    """One graph of the driver and its tensors; created on the stream that replays it."""
 
     def __init__(self, device: int, states: States) -> None:
         self.graph = Graph()
@@ -44,7 +44,7 @@ class _Capture:
         self.tensors = _C.CapturedTensors(device, run, _OVERWRITTEN)
 
     def replay(self, inputs: list[Any]) -> list[Any] | None:
-        """The results; none if the capture does not suit, and then nothing was done."""
+        """The results; None, without side effects, if the capture does not fit the inputs."""
         return self.tensors.replay(inputs, MarkStepBox.mark_step_counter)
 
 
@@ -57,7 +57,7 @@ def _refilling(states: States, replay: Callable[[], None]) -> Callable[[], None]
 
 
 class _Sizes:
-    """The captures of a graph for one set of sizes."""
+    """Captures of the graph, and facts about its inputs, for one set of sizes."""
 
     def __init__(self, addresses: dict[int, int]) -> None:
         self.addresses = addresses
@@ -72,10 +72,10 @@ class CapturedGraph:
 
     Args:
         function: the graph.
-        device: its index.
-        static: inputs that do not move as a rule, such as parameters.
-        written: inputs whose content the graph changes.
-        inner: inputs that come from another part of the same graph; their content may change, too.
+        device: index of its device.
+        static: indices of inputs that rarely move, such as parameters.
+        written: indices of inputs whose content the graph changes.
+        inner: indices of inputs from another partition of the graph; it may change them, too.
         reuses: whether the graph may use the memory of inputs for results.
     """
 
@@ -97,7 +97,7 @@ class CapturedGraph:
         self.reuses = reuses
         self.sizes: dict[tuple[Any, ...], _Sizes] = {}
         self.lock = threading.RLock()
-        self.last: _Capture | None = None  # that was replayed; most calls are like the one before
+        self.last: _Capture | None = None  # the last replay; fits most calls
         self.given_up = False
 
     def __call__(self, inputs: list[Any]) -> Any:
@@ -107,7 +107,7 @@ class CapturedGraph:
 
     def _call(self, inputs: list[Any]) -> Any:
         with DeviceGuard(self.device):
-            if _C.stream_is_capturing(self.device):  # by the caller, whose capture gets the work
+            if _C.stream_is_capturing(self.device):  # the caller captures the launches
                 return self.function(inputs)
             numbers = tuple(x for x in inputs if not isinstance(x, torch.Tensor))
             key = (torch.accelerator.current_stream(self.device).stream_id, *numbers)
@@ -139,17 +139,17 @@ class CapturedGraph:
             return self.function(inputs)
 
     def _replay(self, sizes: _Sizes, inputs: list[Any]) -> list[Any] | None:
-        """The results of a capture, made if none is there; none if none can be."""
+        """The results of a capture, a new one if none fits; None if capturing is not possible."""
         for capture in sizes.captures:
             results = capture.replay(inputs)
             if results is not None:
                 self.last = capture
                 return results
-        # An input that moves is copied from now on, and no capture is needed for each place.
+        # An input that moves is copied from now on, so that no address needs its own capture.
         misplaced = {x for capture in sizes.captures for x in capture.tensors.misplaced(inputs)}
         moved = misplaced - self.static - self.inner
         if len(sizes.captures) == _MOST_CAPTURES:
-            moved = misplaced  # parameters that move all the time are none
+            moved = misplaced  # parameters that move this often are copied, too
         if not sizes.captures:
             moved |= {
                 place for place, address in sizes.addresses.items()
@@ -203,14 +203,14 @@ class CapturedGraph:
         buffers: dict[int, torch.Tensor],
         outputs: Any,
     ) -> None:
-        """Says which tensors a capture reads and gives out; `given`: inputs, or their buffers."""
+        """Registers the inputs and results of a capture; `given`: the inputs, or their buffers."""
         tensors = capture.tensors
         owners = {
             x.untyped_storage()._cdata: place
             for place, x in enumerate(given)
             if isinstance(x, torch.Tensor)
         }
-        # Of inner inputs it is not known whether the graph changes them.
+        # The graph may change inner inputs.
         copied_back = self.written | self.inner
         self._check_copies(inputs, copied_back & buffers.keys())
         for output in outputs:
@@ -239,7 +239,7 @@ class CapturedGraph:
 
     @staticmethod
     def _check_copies(inputs: list[Any], copied_back: frozenset[int]) -> None:
-        """Of two copies that overlap, the later one would undo what the graph did."""
+        """Refuses inputs that move and share memory: the last copy back would undo changes."""
         owners = [x.untyped_storage()._cdata for x in inputs if isinstance(x, torch.Tensor)]
         for place in copied_back:
             if owners.count(inputs[place].untyped_storage()._cdata) > 1:
@@ -250,12 +250,12 @@ def _tell(reason: str) -> None:
     log_cudagraph_skip_and_bump_counter(f"skipping cudagraphs due to {reason}")
 
 
-# What PyTorch says of a graph on a device that is not CUDA.
+# PyTorch's reason against a graph on a device other than CUDA.
 _NOT_CUDA = "multiple devices"
 
 
 class CaptureGraphs(CUDAGraphPolicy):
-    """Captures graphs of the kit's devices by the driver; leaves others alone."""
+    """Captures graphs of the kit's devices; leaves graphs of other devices to PyTorch."""
 
     def should_wrap(self, compiled_graph: Any) -> bool:
         return state.name not in getattr(compiled_graph, "device_types", ())
@@ -271,7 +271,7 @@ class CaptureGraphs(CUDAGraphPolicy):
 
 
 def _obstacle(graph: CompiledFxGraph) -> str:
-    """Why nothing of a graph can be captured; empty if something can."""
+    """The reason why no partition of a graph can be captured; empty if one can."""
     told = graph.disabled_cudagraphs_reason
     if told and _NOT_CUDA not in told and "cpu device" not in told:
         return told

@@ -1,4 +1,4 @@
-"""The device for PyTorch's compiler and its code: streams, events, properties, a guard."""
+"""The device's interface to PyTorch's compiler: streams, events, properties, a device guard."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from torch_outboard import _C
 from torch_outboard.device import device_module
 from torch_outboard.state import state
 
-# Work items that PyTorch's heuristics are to think of as running together.
+# Resident work-items per compute unit that PyTorch's heuristics assume.
 _ITEMS_PER_PROCESSOR = 2048
 _LEAST_WARP = 32
 
 
 class _Properties:
-    """Of a device, under the names that heuristics of Inductor ask for."""
+    """Properties of a device, under the names that Inductor's heuristics use."""
 
     def __init__(self, device: Any) -> None:
         properties = device_module.get_device_properties(device)
         self.name = properties.name
         self.multi_processor_count = max(1, properties.multi_processor_count)
         self.max_threads_per_multi_processor = _ITEMS_PER_PROCESSOR
-        # Splits of reductions are chosen by it; processors say 1.
+        # Inductor chooses splits of reductions by it; a processor's sub-group size is 1.
         self.warp_size = max(_LEAST_WARP, properties.subgroup_size)
         self.total_memory = properties.total_memory
 
 
 class OutboardInterface(DeviceInterface):
-    """The device of this process; methods are those of the base class."""
+    """The devices of this process; the base class describes the methods."""
 
     device = device_module.device
     Event = torch.Event
     Stream = device_module.Stream
 
     class Worker:
-        """Runs in processes that compile; they ask the parent's device."""
+        """Methods for processes that compile, which query the parent's device."""
 
         set_device = staticmethod(device_module.set_device)
         current_device = staticmethod(device_module.current_device)
@@ -74,7 +74,7 @@ class OutboardInterface(DeviceInterface):
 
     @staticmethod
     def get_compute_capability(device: Any = None) -> str:
-        """The key of generated code: name of the device and version of its driver."""
+        """A key that differs between devices that cannot share generated code."""
         properties = device_module.get_device_properties(device)
         return f"{state.name} {properties.name} {properties.driver_version}"
 
@@ -89,7 +89,7 @@ class OutboardInterface(DeviceInterface):
 
     @staticmethod
     def is_gpu() -> bool:
-        """Asked from PyTorch 2.15 on; see pytorch_patches.be_a_gpu."""
+        """PyTorch calls it from 2.15 on; see pytorch_patches.be_a_gpu."""
         return True
 
     @staticmethod
@@ -98,7 +98,7 @@ class OutboardInterface(DeviceInterface):
 
 
 class DeviceGuard:
-    """Makes a device current, and at its end the one that was."""
+    """Makes a device current; at its end, restores the previous one."""
 
     __slots__ = ("index", "previous")
 

@@ -1,10 +1,10 @@
-"""Operators that compiled graphs call on the device, and which of them draw random numbers.
+"""Operators that compiled graphs call on the device; operators that draw random numbers.
 
 PyTorch tags operators that may draw on some device. Attention has the tag and never draws on this
-device: with dropout, eager mode takes another formula.
+device: with dropout, eager mode uses another formula.
 
-Code for the CPU calls an operator of the device, one that draws or of an extension, by a twin. The
-twin takes and gives CPU tensors, and calls the operator with tensors of the current device
+Code for the CPU calls a device operator (one that draws, or an extension's) through a *twin*. The
+twin takes and returns CPU tensors, and calls the operator with tensors of the current device
 (csrc/cpu_kernels/compiled/calls_on_device.cpp).
 """
 
@@ -24,17 +24,17 @@ _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 def is_marked(target: Any) -> bool:
-    """Whether PyTorch treats the target of a node as one that draws."""
+    """Whether PyTorch's tag marks the target of a node as an operator that draws."""
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
 def draws(target: Any) -> bool:
-    """Whether the target of a node draws."""
+    """Whether the target of a node draws random numbers on this device."""
     return is_marked(target) and target is not _ATTENTION
 
 
 def define(library: torch.library.Library) -> None:
-    """Defines attention without the tag; compiled graphs call PyTorch's operator for it."""
+    """Defines attention without the tag; its lowering calls PyTorch's operator."""
     library.define("attention(" + str(_ATTENTION._schema).split("(", 1)[1])
     library.impl("attention", _ATTENTION, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{library.ns}::attention", _ATTENTION, lib=library)
@@ -45,10 +45,10 @@ def define(library: torch.library.Library) -> None:
 
 
 def _call_what_else_draws() -> None:
-    """Has graphs call operators that draw and that Inductor has decompositions of alone.
+    """Registers fallbacks for operators that draw and that Inductor only has decompositions for.
 
-    Those would draw other numbers than eager mode. Without being asked, Inductor calls no operator
-    where `implicit_fallbacks` is off.
+    The decompositions would draw other numbers than eager mode. Inductor calls an operator without
+    a registered fallback only if `implicit_fallbacks` is on.
     """
     normal_functional = torch.ops.aten.normal_functional.default
     for target in (*extra_random_decomps, normal_functional):
@@ -57,10 +57,10 @@ def _call_what_else_draws() -> None:
 
 
 def keep(node: torch.fx.Node) -> None:
-    """Lets activation checkpointing keep what a node has drawn.
+    """Makes activation checkpointing save the results of a node that draws.
 
-    PyTorch would have the generator draw it again, which works for devices that it knows, and does
-    so by the tag. So attention, which is to be computed again, becomes an operator without it.
+    PyTorch recomputes tagged nodes with a saved generator state, for devices that it knows only.
+    Attention draws nothing and may be recomputed, so it becomes the operator without the tag.
     """
     if "recompute" not in node.meta:
         return
@@ -81,7 +81,7 @@ _twins: dict[torch._ops.OpOverload, torch._ops.OpOverload] = {}
 
 
 def runs_on_device(target: torch._ops.OpOverload) -> bool:
-    """Whether an operator can have a twin: it writes to no argument, and its results are new."""
+    """Whether an operator can have a twin: it writes to no argument, and results alias none."""
     schema = target._schema
     return (
         target.has_kernel_for_dispatch_key(torch._C.DispatchKey.PrivateUse1)
@@ -90,7 +90,7 @@ def runs_on_device(target: torch._ops.OpOverload) -> bool:
 
 
 def on_device(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    """The twin of an operator; defined when it is first asked for."""
+    """The twin of an operator; the first call defines it."""
     if target not in _twins:
         _twins[target] = _define_twin(target)
     return _twins[target]

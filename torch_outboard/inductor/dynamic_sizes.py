@@ -1,16 +1,16 @@
-"""Dynamic sizes of graphs where PyTorch has no answer, or a wrong one.
+"""Fixes for dynamic shapes that PyTorch does not handle, or handles wrongly.
 
-Strides of results: Inductor lays results out as suits its kernels, and AOTAutograd compiles the
-gradients for that. PyTorch before 2.15 tells it numbers, those of the first sizes, but for where
-graphs are split for distributed training (torch/_inductor/utils.py,
-`set_tracing_context_output_strides`): gradients of batches of another size would refuse what the
-forward graph saved.
+Strides of results: Inductor chooses the layouts of results, and AOTAutograd compiles the gradients
+for them. PyTorch before 2.15 reports these strides as numbers, for the first sizes, except where it
+splits graphs for distributed training (torch/_inductor/utils.py,
+`set_tracing_context_output_strides`). Gradients of batches of another size would refuse the tensors
+that the forward graph saved.
 
-Ragged tensors (`torch.jagged`): some of their sizes are no numbers.
+Ragged tensors (`torch.jagged`): some of their sizes are not numbers.
 
-Loops: Inductor divides the kernel's sizes by the node's, one after the other. With dynamic sizes it
-cannot say which of them is greater: a loop over 2 * (s // 2) is not split into loops over 2 and
-s // 2, though both have as many elements.
+Loops: Inductor divides the kernel's sizes by the node's, one after the other. It cannot compare
+dynamic sizes: it does not split a loop over 2 * (s // 2) into loops over 2 and s // 2, though both
+have equally many elements.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _FAILS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
 
 
 def fails_at_sizes(shape_env: Any) -> bool:
-    """Whether a size of a graph's inputs is one at which PyTorch before 2.15 fails."""
+    """Whether a graph's inputs have a ragged size, at which PyTorch before 2.15 fails."""
     hints = shape_env.backed_var_to_val.values()
     return _FAILS and any(not hint.is_number for hint in hints)
 
 
 def without_guards_of_ragged_sizes(features: SIMDKernelFeatures) -> SIMDKernelFeatures:
-    """The features of a kernel, with 64-bit indices where 32-bit ones took a guard of sizes.
+    """The features of a kernel, with 64-bit indices if 32-bit ones would guard ragged sizes.
 
-    Reason: Dynamo does not know where to find the number of rows of a ragged tensor, and a guard of
-    it ends in IndexError.
+    Reason: Dynamo has no source for the number of rows of a ragged tensor; a guard on it raises
+    IndexError.
     Where: torch/fx/experimental/symbolic_shapes.py, `ShapeEnv.produce_guards_verbose`.
     Upstream: pytorch#193059.
     Can go: with 2.15.
@@ -58,7 +58,7 @@ def without_guards_of_ragged_sizes(features: SIMDKernelFeatures) -> SIMDKernelFe
 
 
 def telling_dynamic_strides(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of Inductor that compiles a graph, and tells what depends on sizes as it does."""
+    """Wraps Inductor's step that compiles a graph, to report strides as expressions of sizes."""
 
     @functools.wraps(inner_compile)
     def compile_graph(gm: Any, example_inputs: Sequence[Any], **rest: Any) -> Any:
@@ -71,9 +71,9 @@ def telling_dynamic_strides(inner_compile: Callable[..., Any]) -> Callable[..., 
 
 @contextmanager
 def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
-    """Strides are read without ragged sizes.
+    """Reads strides without ragged sizes.
 
-    Reason: PyTorch makes numbers of all sizes for it, and fails with the first that is none.
+    Reason: PyTorch converts all sizes to numbers to read strides, and fails at a ragged size.
     Where: torch/fx/experimental/symbolic_shapes.py, `ShapeEnv.deserialize_symexpr`.
     Can go: with 2.15.
     """
@@ -96,7 +96,7 @@ def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def _as_in_split_graphs(context: Any) -> Iterator[None]:
-    """Within a step of Inductor, the strides that are reported are all that depends on this."""
+    """Sets the flag of split graphs; in a step of Inductor only reported strides depend on it."""
     before = getattr(context, "fakify_first_call", True)
     if not before:
         context.fakify_first_call = True
@@ -112,15 +112,15 @@ def ranges_by_place(
     lengths: Lengths,
     set_ranges: Callable[..., list[list[sympy.Expr]]],
 ) -> list[list[sympy.Expr]] | None:
-    """Indices of a node's loops, by the place of an element in all of the kernel's.
+    """Indices of a node's loops, from an element's linear index in the kernel's loops.
 
     Args:
         groups: sizes of the kernel's loops.
-        lengths: of the node's.
-        set_ranges: gives the variables of the kernel's loops for lists of sizes.
+        lengths: sizes of the node's loops.
+        set_ranges: returns the variables of the kernel's loops for lists of sizes.
 
     Returns:
-        None if they are not known to have as many elements.
+        The indices; None if both are not known to have equally many elements.
     """
     flat = [*itertools.chain.from_iterable(lengths)]
     if not V.graph.sizevars.statically_known_equals(sympy_product(groups), sympy_product(flat)):

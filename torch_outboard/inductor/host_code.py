@@ -1,10 +1,10 @@
 """Graphs as Inductor's C++ code for the CPU, on memory that the host shares with the device.
 
-The graph that Inductor gets, after derivatives were taken, is told that everything is on the CPU.
-Its code is then called with CPU tensors over the device's memory, and results become the device's.
+After differentiation, all devices in the graph are replaced by the CPU before Inductor compiles it.
+The code is called with CPU tensors over the device's memory; its results become device tensors.
 
-AOTAutograd's cache names an entry of Inductor's cache: the code with what it takes to call it for a
-device, under a key of its own.
+AOTAutograd's cache refers to an entry of Inductor's cache. That entry, under a separate key, holds
+the code and the arguments of its HostGraph.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from torch_outboard.state import state
 log = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
-# Inductor rewrites operators that draw so that they give other numbers than eager mode.
+# Without it, Inductor rewrites operators that draw, and they draw other numbers than eager mode.
 SETTINGS: dict[str, Any] = {"fallback_random": True}
 # Operators whose arguments are graphs.
 _GRAPHS_IN_GRAPHS = frozenset(
     {"cond", "while_loop", "scan", "associative_scan", "map_impl", "invoke_subgraph"}
 )
-# Functions of Inductor's, not kernels, that take tensors of any device; from PyTorch 2.14 on, as
-# tuples.
+# Functions of Inductor, not kernels, that take tensors of any device; in tuples from PyTorch 2.14
+# on.
 _CHECKS = {"assert_size_stride", "assert_size_stride_grouped", "assert_alignment"}
 
 
 class HostGraph(OutputCode):
-    """A graph compiled for the CPU that takes and gives tensors of a device.
+    """A graph compiled for the CPU that takes and returns tensors of a device.
 
     Args:
-        compiled: what takes and gives CPU tensors.
+        compiled: the compiled code, which takes and returns CPU tensors.
         device: index of the device.
-        cpu_results: the results that are CPU tensors in the graph itself, too.
+        cpu_results: indices of the results that are CPU tensors in the original graph, too.
     """
 
     def __init__(self, compiled: Any, device: int, cpu_results: Sequence[int]) -> None:
-        self._boxed_call = True  # of the object: PyTorch copies what an object has to its wrappers
+        self._boxed_call = True  # an instance attribute: PyTorch copies those to its wrappers
         self.compiled = compiled
         self.device = device
         self.cpu_results = list(cpu_results)
@@ -80,9 +80,9 @@ class EagerGraph(OutputCode):
 
 
 def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of Inductor that compiles a graph, for graphs of devices that share memory.
+    """Wraps Inductor's step that compiles a graph, for devices that share memory with the host.
 
-    What code for the host a graph becomes is kept.
+    The code for the host is cached.
     """
 
     @functools.wraps(inner_compile)
@@ -123,10 +123,10 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
 
 
 def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether code for the CPU gives what the device gives, in one memory.
+    """Whether code for the CPU alone gives the device's results, in memory of the device.
 
-    It may call functions and operators of the device for random numbers, and have graphs within,
-    such as the branches of `cond`.
+    The code may call functions and operators of the device for random numbers. The graph may have
+    subgraphs, such as the branches of `cond`.
     """
     if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
@@ -139,14 +139,14 @@ def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
 
 
 def _can_draw(target: Any) -> bool:
-    """Whether an operator draws by what code for the CPU has a function, or a call, for."""
+    """Whether an operator draws and code for the CPU has a function or a twin for it."""
     return isinstance(target, torch._ops.OpOverload) and (
         target.namespace == "outboard_compiled" or (draws(target) and runs_on_device(target))
     )
 
 
 def _suits_within(graph: torch.fx.GraphModule, calls: bool) -> bool:
-    """The same, where code for the CPU may call the device in between if `calls`."""
+    """Whether the CPU can run all nodes; if `calls`, code may call operators of the device."""
     return all(_node_suits(graph, node, calls) for node in graph.graph.nodes)
 
 
@@ -170,13 +170,13 @@ def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool) -
 
 
 def _place_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module, str]:
-    """The module that has a constant, and its name there."""
+    """The module that owns a constant, and the constant's name in it."""
     path, _, name = target.rpartition(".")
     return graph.get_submodule(path), name
 
 
 def is_cpus(operator: torch._ops.OpOverload) -> bool:
-    """Whether the CPU gives what the device gives, and no extension has a kernel of its own."""
+    """Whether the CPU's operator gives the device's results, and no extension has a kernel."""
     if draws(operator):
         return False
     if operator.namespace in ("aten", "prims"):
@@ -189,7 +189,7 @@ def is_cpus(operator: torch._ops.OpOverload) -> bool:
 
 
 def _is_python(target: Any) -> bool:
-    """Functions of numbers and lists, such as operator.getitem or math.floor."""
+    """Whether a target is a function of numbers and lists: operator.getitem, math.floor, ..."""
     return getattr(target, "__module__", "") in ("_operator", "math", "builtins") or (
         getattr(target, "__module__", "").startswith("torch.utils._sympy")
     )
@@ -215,7 +215,7 @@ def _results_of_cpu(graph: torch.fx.GraphModule) -> list[int]:
 
 
 def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
-    """The same graph for the CPU; Inductor works out the shapes of it again."""
+    """Changes a graph, in place, into one for the CPU; Inductor computes its shapes again."""
     for node in graph.graph.nodes:
         _move_call(node, index)
         if "val" in node.meta:
@@ -225,7 +225,7 @@ def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
             constant = getattr(owner, name)
             if isinstance(constant, torch.fx.GraphModule):
                 move(constant, index)
-            elif is_ours(constant):  # otherwise another node has moved it
+            elif is_ours(constant):  # if not, another node of the same constant has moved it
                 delattr(owner, name)
                 setattr(owner, name, _alias(constant))
     graph.recompile()
@@ -241,7 +241,7 @@ def _alias(constant: torch.Tensor) -> torch.Tensor:
 
 
 def _move_call(node: torch.fx.Node, index: int) -> None:
-    """Device arguments become the CPU, and some operators others."""
+    """Replaces device arguments by the CPU, and operators that need it by others."""
 
     def moved(argument: Any) -> Any:
         if isinstance(argument, torch.device) and argument.type == state.name:
@@ -254,7 +254,7 @@ def _move_call(node: torch.fx.Node, index: int) -> None:
         count, _, run = node.args
         node.args = (count, index, run)
     elif target is torch.ops.prims.device_put.default:
-        # From one device to the other it makes a copy; on the CPU alone it would make none.
+        # device_put between devices copies; from CPU to CPU it would not.
         node.target = torch.ops.aten.clone.default
         node.args, node.kwargs = node.args[:1], {}
     elif isinstance(target, torch._ops.OpOverload) and _is_called(target):
@@ -278,26 +278,26 @@ def names_of_calls(graph: torch.fx.GraphModule) -> list[str]:
 
 
 def define_calls(names: Sequence[str]) -> None:
-    """Defines what code calls that was compiled in another process."""
+    """Defines the twins that code compiled in another process calls."""
     for name in names:
         namespace, operator, overload = name.split(".")
         on_device(getattr(getattr(getattr(torch.ops, namespace), operator), overload))
 
 
 class KeptHostGraph(CompiledFxGraph):
-    """The code of a graph, and what it takes to call it for a device.
+    """The cached code of a graph, with the arguments of its HostGraph.
 
     Attributes:
         device: index of the device.
-        cpu_results: the results that are CPU tensors in the graph itself, too.
-        calls: operators of the device that the code calls.
+        cpu_results: indices of the results that are CPU tensors in the original graph, too.
+        calls: names of the operators of the device that the code calls.
     """
 
     def __init__(
         self, compiled: CompiledFxGraph, device: int, cpu_results: list[int], calls: list[str]
     ) -> None:
         self.__dict__.update(vars(compiled))
-        self.compiled_fn_runner = None  # whoever has it deletes parts of it in the end
+        self.compiled_fn_runner = None  # its owner deletes parts of it at the end
         self.device = device
         self.cpu_results = cpu_results
         self.calls = calls
@@ -308,7 +308,7 @@ class KeptHostGraph(CompiledFxGraph):
         """Loads the code.
 
         Raises:
-            OSError: if graphs run elsewhere now, which Inductor's cache takes for a miss.
+            OSError: if graphs have another placement now; Inductor's cache treats it as a miss.
         """
         if placement_of_graphs(self.device) != "host":
             raise OSError("the graph was cached for another OUTBOARD_PLACEMENT")
@@ -327,7 +327,7 @@ class KeptHostGraph(CompiledFxGraph):
 
 
 def _has_own_tensors(graph: torch.fx.GraphModule) -> bool:
-    """Whether the graph has memory of the device, which code that is kept had a copy of."""
+    """Whether the graph owns device tensors; cached code would hold copies of them."""
     constants = (value for module in graph.modules() for value in vars(module).values())
     return any(map(is_ours, (*graph.parameters(), *graph.buffers(), *constants)))
 
@@ -336,15 +336,15 @@ def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
     code = result.compiled
     if getattr(code, "_fx_graph_cache_key", None) is None:
         return
-    # Graphs of a device that differ in these alone are one for the CPU.
+    # Graphs of a device that differ only in these values have one key for the CPU.
     about = result.device, result.cpu_results, calls
     parts = repr((code._fx_graph_cache_key, about))
-    key = f"f{hashlib.sha256(parts.encode()).hexdigest()[:51]}"  # as Inductor's cache has them
+    key = f"f{hashlib.sha256(parts.encode()).hexdigest()[:51]}"  # the format of Inductor's keys
     graph = KeptHostGraph(code, result.device, result.cpu_results, calls)
     try:
         with _disable_current_modes():
             FxGraphCache._save_graph(key, graph, inputs, True, None)
-    except (AttributeError, TypeError) as problem:  # of a PyTorch with another cache
+    except (AttributeError, TypeError) as problem:  # a PyTorch version with another cache
         log.info("a graph is not cached: %s", problem)
         return
     result._fx_graph_cache_key = key
@@ -353,13 +353,13 @@ def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
 
 
 def kernel_inputs(source: str) -> list[int]:
-    """Places of the inputs that only kernels get.
+    """Indices of the inputs that the code passes to kernels only.
 
-    Those take nothing but the address of a tensor, so that one of the device serves as it is.
+    Kernels read only the address of a tensor, so that a device tensor needs no CPU alias.
 
     Args:
-        source: what Inductor wrote for a graph: a Python module with kernels in C++, and a function
-            `call` that takes the inputs as a list. None are found in anything else.
+        source: Inductor's source of a graph: a Python module with kernels in C++, and a function
+            `call` that takes the inputs as a list. The result is empty for any other source.
     """
     try:
         module = ast.parse(source)
@@ -391,7 +391,7 @@ def _kernels(module: ast.Module) -> Iterator[str]:
 
 
 def _inputs(function: ast.FunctionDef) -> list[str]:
-    """The names in `a, b = args`, with which a function of Inductor's begins."""
+    """The names in `a, b = args`, the first statement of Inductor's function."""
     first = function.body[0]
     if (
         isinstance(first, ast.Assign)
@@ -405,7 +405,7 @@ def _inputs(function: ast.FunctionDef) -> list[str]:
 
 
 def _names_but_arguments(node: ast.AST, known: set[str]) -> Iterator[str]:
-    """Names that are read as something else than an argument of one of the `known` functions."""
+    """Names that are read other than as an argument of one of the `known` functions."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
     children = list(ast.iter_child_nodes(node))

@@ -1,9 +1,9 @@
-"""Small kernels one after the other in one launch.
+"""Merges consecutive small kernels into one launch.
 
-A kernel whose work is for one work item takes less time than its launch. Where the code around
-a graph calls several of them in a row, they become functions of one kernel, whose only item calls
-them in that order: nothing that one of them writes is read by another item. Memory was planned
-before: allocations in between move before the launch, and what is freed is freed after it.
+A kernel with one work-item takes less time than its launch. Where the code around a graph calls
+several such kernels in a row, they become functions of one kernel. Its only work-item calls them in
+that order, so no other work-item reads what one of them writes. Memory was planned before:
+allocations between the calls move before the launch, and frees move after it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class GraphKernels:
     """The kernels of a graph and its subgraphs.
 
     Attributes:
-        definitions: by name.
-        launches: calls of a kernel that are launches of their own.
-        parts: kernels that a merged one calls.
+        definitions: definitions of kernels by name.
+        launches: number of launches of each kernel; calls in a merged kernel do not count.
+        parts: names of kernels that a merged kernel calls.
     """
 
     definitions: dict[str, KernelDefinition] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class GraphKernels:
     parts: set[str] = field(default_factory=set)
 
     def never_launched(self) -> list[str]:
-        """Kernels that are nothing but parts of merged ones."""
+        """Kernels that only merged kernels call."""
         return sorted(name for name in self.parts if not self.launches[name])
 
     def is_small(self, line: Any) -> bool:
-        """Whether a line calls a kernel that is certain to have one work item."""
+        """Whether a line calls a kernel that always has one work-item."""
         if not isinstance(line, KernelCallLine) or line.kernel_name not in self.definitions:
             return False
         properties = self.definitions[line.kernel_name].properties
@@ -72,7 +72,7 @@ class GraphKernels:
 
 
 class BuildLine(DeferredLineBase):
-    """Has the program built; written when it is known which kernels are launched."""
+    """The line that builds the program; written when all launches are known."""
 
     def __init__(self, kernels: GraphKernels, line: str = "program.build(globals(){})") -> None:
         super().__init__(line)
@@ -87,7 +87,7 @@ class BuildLine(DeferredLineBase):
 
 
 class _Run:
-    """Calls of small kernels in a row, with the lines between them."""
+    """Consecutive calls of small kernels, and the lines between them."""
 
     def __init__(self, first: KernelCallLine, kernels: GraphKernels) -> None:
         self.first = first
@@ -95,14 +95,14 @@ class _Run:
         self.target: Target = target_of(first.device)
         self.calls: list[str] = []
         self.names: list[str] = []
-        self.lines: list[Any] = []  # as they were
+        self.lines: list[Any] = []  # in the original order, if nothing is merged
         self.before: list[Any] = []
         self.after: list[Any] = []
-        self.since: list[Any] = []  # after the last call
+        self.since: list[Any] = []  # lines after the last call
         self.passed: dict[tuple[str, str, str], Parameter] = {}
 
     def takes_call(self, line: KernelCallLine) -> bool:
-        """Adds a call, if there is room for its arguments."""
+        """Adds a call if the device's limit of parameter bytes allows; returns whether it did."""
         if line.device != self.first.device or _stream(line) != _stream(self.first):
             return False
         passed, names = dict(self.passed), []
@@ -127,7 +127,7 @@ class _Run:
         return True
 
     def takes_line(self, line: Any) -> bool:
-        """Adds a line that may be moved before or after the launch."""
+        """Adds a line if it can move before or after the launch; returns whether it did."""
         if getattr(line, "comm_buffer", False):
             return False
         if isinstance(line, str):
@@ -142,7 +142,7 @@ class _Run:
         if isinstance(line, FreeIfNotReusedLine | FreeLine):
             self.after.append(line)
         elif isinstance(line, ReuseLine):
-            # Earlier calls know the memory by its old name.
+            # Earlier calls use the old name of the memory.
             self.before.append(replace(line, delete_old=False))
             if line.delete_old and line.node.get_name() not in V.graph.get_output_names():
                 self.after.append(FreeLine(line.wrapper, line.node))
@@ -150,7 +150,7 @@ class _Run:
             self.before.append(line)
 
     def merged(self, wrapper: Any) -> list[Any]:
-        """The lines with one launch, if there were several."""
+        """The lines, with one launch in place of several."""
         if len(self.calls) == 1:
             return [*self.lines, *self.since]
         parameters = [p for p in self.passed.values() if p is not FAULT]
@@ -187,7 +187,7 @@ class _Run:
 
 
 def merge_small_kernels(wrapper: Any, lines: Sequence[Any], kernels: GraphKernels) -> list[Any]:
-    """The lines of generated code, whose memory is planned, with small kernels merged."""
+    """Merges small kernels in lines of generated code, whose memory is planned."""
     result: list[Any] = []
     run: _Run | None = None
     for line in lines:
@@ -201,11 +201,11 @@ def merge_small_kernels(wrapper: Any, lines: Sequence[Any], kernels: GraphKernel
             run = _Run(line, kernels)
             if run.takes_call(line):
                 continue
-            run = None  # has as many parameters as a device takes
+            run = None  # its parameters alone exceed the device's limit
         result.append(line)
     return result + (run.merged(wrapper) if run is not None else [])
 
 
 def _stream(line: KernelCallLine) -> int | None:
-    # PyTorch has streams in compiled graphs from 2.12 on.
+    # Compiled graphs have streams from PyTorch 2.12 on.
     return getattr(line, "current_stream_idx", None)

@@ -1,8 +1,7 @@
 """Inductor's scalar operations in OpenCL C.
 
-Each method gives the text of a value. Functions come from the table that eager kernels use
-(torch_outboard/ops/functions): a call of `ob_exp_float@` is defined by program.py from the text of
-`exp` there.
+Each method returns the source of a value. Functions come from the table that eager kernels use
+(torch_outboard/ops/functions): program.py defines `ob_exp_float@` from the source of `exp` there.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _INT32 = torch.iinfo(torch.int32)
 
 
 def dtype_of(value: Any) -> torch.dtype:
-    """Of a variable, or of a number that stands for itself."""
+    """The dtype of a variable, or of a Python or SymPy number."""
     if isinstance(value, CSEVariable):
         if value.dtype is None:
             raise NotImplementedError(f"the dtype of {value} in a compiled graph is not known")
@@ -50,7 +49,7 @@ def dtype_of(value: Any) -> torch.dtype:
 
 
 def promoted(values: tuple[Any, ...]) -> torch.dtype:
-    """The dtype in which variables meet; numbers that stand for themselves take that of others."""
+    """The promoted dtype of variables; numbers among them only raise its category."""
     variables = [dtype_of(value) for value in values if isinstance(value, CSEVariable)]
     dtypes = variables or [dtype_of(value) for value in values]
     result = dtypes[0]
@@ -61,7 +60,7 @@ def promoted(values: tuple[Any, ...]) -> torch.dtype:
             result = torch.float32
         elif result == torch.bool and any(type(value) is int for value in values):
             result = torch.int64
-    # Of float16 and bfloat16 together, say, that is what they are computed in.
+    # Two small floats, such as float16 and bfloat16, are computed in float32.
     return computed_dtype(result)
 
 
@@ -87,7 +86,7 @@ def operands(values: tuple[Any, ...], dtype: torch.dtype) -> tuple[list[str], bo
 def call(name: str, texts: list[str], dtype: torch.dtype, vector: bool) -> str:
     """A call of a function of the table, for values of `dtype`."""
     if vector and name in scalar_only():
-        # It branches, so each lane has a call of its own.
+        # The function branches, so each lane calls it separately.
         name = f"each_{name}"
     lanes = LANES if vector else ""
     return f"ob_{name}_{value_type(dtype)}{lanes}({', '.join(texts)})"
@@ -128,7 +127,7 @@ def _infix(operator: str) -> Callable[..., str]:
 
 
 def _as_int32(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Indices that were only widened for their dtype, and constants, as they fit into 32 bits."""
+    """32-bit values of indices widened only for their dtype, and of constants; else None."""
     narrow: list[Any] = []
     for value in values:
         bounds = getattr(value, "bounds", None)
@@ -178,11 +177,12 @@ _NUMBER = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-
 
 
 def inline_expression(text: str, described: str | None, values: tuple[Any, ...]) -> str:
-    """An expression over named values in terms of variables.
+    """The source of a user's expression on variables.
 
     Args:
-        text: in the words of `torch_outboard.kernel`.
-        described: "dtype result names": what it computes in, "value" or "mask", and its names.
+        text: the expression, in the words of `torch_outboard.kernel`.
+        described: "dtype result names": dtype of the computation, "value" or "mask", and the names
+            of the values.
     """
     if described is None:
         raise NotImplementedError("assembly is not inlined into kernels in OpenCL C")
@@ -213,9 +213,9 @@ def inline_expression(text: str, described: str | None, values: tuple[Any, ...])
 
 
 class OpenCLOverrides(OpOverrides):
-    """Operations as texts; see the module."""
+    """Inductor's operations as OpenCL C source; see the module docstring."""
 
-    # ---- Values that are no function of others
+    # ---- Constants, indices, casts, selections
 
     @staticmethod
     def constant(value: Any, dtype: torch.dtype) -> str:
@@ -261,7 +261,7 @@ class OpenCLOverrides(OpOverrides):
             text = convert(str(x), dtype_of(x), dtype)
         else:
             text = constant(x, dtype)
-        # Casts to floats of 8 bits are asked for to round; Inductor rounds them on any device.
+        # A cast to an 8-bit float has to round; Inductor rounds such casts on any device.
         if dtype in SMALL_FLOATS and (dtype.itemsize == 1 or not use_compute_types):
             return f"ob_round_{SMALL_FLOATS[dtype]}{LANES if vector else ''}({text})"
         # A plain copy would share the variable and with it its dtype.
@@ -269,8 +269,8 @@ class OpenCLOverrides(OpOverrides):
 
     @staticmethod
     def to_dtype_bitcast(x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:
-        """Small floats are single ones here, and rounded before their bits are taken."""
-        if torch.bool in (dtype, src_dtype):  # a mask; another byte than 0 and 1 is true
+        """Reinterprets bits; small floats, computed in float32, are packed for it."""
+        if torch.bool in (dtype, src_dtype):  # a mask; every value except 0 is true
             return convert(str(x), src_dtype, dtype)
         lanes = LANES if any_vector((x,)) else ""
         text = str(x)
@@ -302,7 +302,7 @@ class OpenCLOverrides(OpOverrides):
 
     @staticmethod
     def randint64(seed: Any, index: Any, offset: Any, high: Any) -> str:
-        """A word of Philox, as random_numbers.py asks for it."""
+        """A Philox word, which random_numbers.py writes as this operation."""
         known = V.kernel.int32_of.get(str(index))
         if known is not None and is_vector(known) and not any_vector((seed, offset)):
             return f"ob_philox_row_long{LANES}({seed}, {known}, {offset})"
@@ -313,7 +313,7 @@ class OpenCLOverrides(OpOverrides):
     def inline_asm_elementwise(
         *inputs: Any, asm: str, constraints: str | None = None, **rest: Any
     ) -> str:
-        """An expression of a user, as lowerings/expressions.py asks for it."""
+        """A user's expression, which lowerings/expressions.py writes as this operation."""
         return inline_expression(asm, constraints, inputs)
 
     def indirect_indexing(

@@ -1,7 +1,7 @@
-"""Changes of Inductor where it has no registry; each with its reason and the condition to go.
+"""Patches of PyTorch's compiler where it has no registry; each with its reason and its end.
 
-Installed when the compiler is imported. Every entry has a test that fails when PyTorch no longer
-needs it (tests/inductor/test_pytorch_patches.py).
+The import of the compiler installs them. Every patch has a test that fails when PyTorch no longer
+needs the patch (tests/inductor/test_pytorch_patches.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch_outboard.state import state
 
 
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Puts what `make` makes of a function of PyTorch in its place, once."""
+    """Replaces a function of PyTorch by `make(function)`, once."""
     original = getattr(owner, name)
     if not hasattr(original, "outboard"):
         changed = functools.wraps(original)(make(original))
@@ -30,11 +30,11 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 def be_a_gpu() -> None:
     """Makes Inductor treat the device as an accelerator.
 
-    Reason: lists of accelerators are fixed names. Without it, an operation of a CPU scalar and a
-    tensor of the device becomes a CPU kernel, and indices of devices get lost.
+    Reason: Inductor's list of accelerators has fixed names. For devices that it lacks, an operation
+    of a CPU scalar and a device tensor becomes a CPU kernel, and device indices get lost.
     Where: torch/_inductor/utils.py, `GPU_TYPES`.
     Upstream: RFC 189137.
-    Can go: from 2.15 on, where `DeviceInterface.is_gpu` says it.
+    Can go: from 2.15 on, which asks `DeviceInterface.is_gpu`.
     """
     from torch._inductor import utils
 
@@ -45,13 +45,13 @@ def be_a_gpu() -> None:
 
 
 def _call_the_gpu(name: str) -> str:
-    """Makes this what Inductor takes for the one accelerator there is; returns what that was.
+    """Makes `name` Inductor's one accelerator; returns the name of the previous one.
 
-    Reason: it asserts that there is one alone, and PyTorch's own may be there as well. Its function
-    keeps its first answer, so it is asked while the list has this one name.
+    Reason: Inductor asserts that there is only one accelerator, and the machine may have a built-in
+    one too. `get_gpu_type` caches its first answer, so it is called while the list has one name.
     Where: torch/_inductor/utils.py, `get_gpu_type`, imported by name in many places.
     Upstream: RFC 189137.
-    Can go: from 2.15 on, which asks for the current accelerator where there are several.
+    Can go: from 2.15 on, which uses the current accelerator if there are several.
     """
     from torch._inductor import utils
 
@@ -68,7 +68,7 @@ def _call_the_gpu(name: str) -> str:
 
 @contextlib.contextmanager
 def being_the_gpu() -> Iterator[None]:
-    """Within, Inductor takes the device for the accelerator, whatever else this machine has."""
+    """Within, the device is Inductor's accelerator, whichever others the machine has."""
     before = _call_the_gpu(state.name)
     try:
         yield
@@ -77,7 +77,7 @@ def being_the_gpu() -> Iterator[None]:
 
 
 def _step_of_the_gpu(step: Any) -> Any:
-    """A step that compiles graphs of the device, which may be later than their model."""
+    """Wraps a step that compiles graphs of the device; it may run later than `compile_fx`."""
 
     @functools.wraps(step)
     def compile_step(*arguments: Any, **options: Any) -> Any:
@@ -90,10 +90,10 @@ def _step_of_the_gpu(step: Any) -> Any:
 def need_no_triton() -> None:
     """Lets graphs of the device through without Triton.
 
-    Reason: whoever is an accelerator and not "mps" is refused with TritonMissing.
+    Reason: Inductor raises TritonMissing for any accelerator except "mps" without Triton.
     Where: torch/_inductor/scheduler.py, `Scheduler.create_backend`.
     Upstream: RFC 189137.
-    Can go: when the backend is asked what it needs.
+    Can go: when PyTorch asks the backend whether it needs Triton.
     """
     from torch._inductor import scheduler
 
@@ -109,12 +109,12 @@ def need_no_triton() -> None:
     _replace(scheduler, "has_triton", make)
 
 
-# Settings of Inductor that have no value of their own for a device.
+# Settings of Inductor that cannot be set per device.
 SETTINGS: dict[str, Any] = {
-    # Kernels of the kit take any layout; a change of layouts moves memory.
+    # Kernels of the kit support any layout; a change of layouts copies memory.
     "layout_optimization": False,
     "comprehensive_padding": False,
-    # Both plan for Triton's blocks.
+    # Both assume Triton's blocks.
     "triton.mix_order_reduction": False,
     "triton.coalesce_tiling_analysis": False,
     # Operators that random_numbers.py does not rewrite draw as in eager mode.
@@ -122,16 +122,17 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-# What Triton alone can do, which some ask for all devices: `standalone_compile` the last.
+# Settings that need Triton. Some callers set them for all devices; `standalone_compile` sets the
+# last one.
 OF_TRITON = ("benchmark_fusion", "benchmark_combo_kernel", "triton.autotune_at_compile_time")
 
 
 def want_no_templates_of_triton() -> None:
-    """Says without a warning that Triton's templates are not for the device.
+    """Refuses Triton's templates for the device without a warning.
 
-    Reason: each device with few processors is told that it is too small for "max_autotune_gemm".
+    Reason: Inductor warns that devices with few processors are too small for "max_autotune_gemm".
     Where: torch/_inductor/utils.py, `is_big_gpu`.
-    Can go: when the backend's features are asked first.
+    Can go: when PyTorch checks the backend's features first.
     """
     from torch._inductor import utils
 
@@ -146,12 +147,12 @@ def want_no_templates_of_triton() -> None:
 
 
 def set_options_of_graphs() -> None:
-    """Compiles graphs that have tensors of the device with settings of their own.
+    """Compiles graphs that have tensors of the device with separate settings.
 
     Reason: settings hold for all devices of a process.
     Where: torch/_inductor/compile_fx.py, `compile_fx`.
-    Can go: when they can be told from others by device; 2.15 has options for a device, but only of
-    settings that a backend brings.
+    Can go: when settings can be set per device; 2.15 has options per device, but only for settings
+    that a backend defines.
     """
     from torch._dynamo.backends.debugging import aot_eager
     from torch._inductor import compile_fx as module
@@ -221,7 +222,7 @@ def set_options_of_graphs() -> None:
         _keep_order_of_draws(patches)
         if captured:
             _capture_graphs(patches)
-        if not patches:  # the original's call of itself, with the settings in place
+        if not patches:  # a nested call, with the settings in place
             return original(model_, example_inputs_, *arguments, **rest)
         return original(model_, example_inputs_, *arguments, config_patches=patches, **rest)
 
@@ -229,7 +230,7 @@ def set_options_of_graphs() -> None:
 
 
 def _capture_graphs(patches: dict[str, Any]) -> None:
-    """Sets what graphs of `mode="reduce-overhead"` are captured by."""
+    """Sets the policy that captures graphs of `mode="reduce-overhead"`."""
     from torch._inductor import config
 
     if not hasattr(config, "cudagraph_policy"):
@@ -245,7 +246,7 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
 
 
 def _keep_order_of_draws(patches: dict[str, Any]) -> None:
-    """Sets a pass over graphs that PyTorch has itself from 2.13 on."""
+    """Sets the pass KeepOrder before PyTorch 2.13, which has such a pass."""
     from torch._inductor import config
 
     from torch_outboard.inductor.passes.random_numbers import KeepOrder, pytorch_keeps_order
@@ -257,7 +258,7 @@ def _keep_order_of_draws(patches: dict[str, Any]) -> None:
 def _for_host(
     module: Any, compile_step: Any, patches: dict[str, Any], rest: dict[str, Any]
 ) -> dict[str, Any]:
-    """Named arguments of compile_fx for graphs that become code for the CPU by a step of ours."""
+    """Named arguments of compile_fx for graphs that `compile_step` compiles for the CPU."""
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
@@ -270,7 +271,7 @@ def _for_host(
         patches.setdefault("joint_custom_pre_pass", UseOwnNumbers(HostValues))
     _keep_order_of_draws(patches)
     step = rest.get("inner_compile", module.compile_fx_inner)
-    # The original calls itself with the settings in place.
+    # compile_fx calls itself with the settings in place; the nested call has the wrapped step.
     if not hasattr(step, "compiles_for_host"):
         step = compile_step(step)
     rest = _with_steps_of_the_device(module, {**rest, "inner_compile": step})
@@ -278,9 +279,9 @@ def _for_host(
 
 
 def _with_steps_of_the_device(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments of compile_fx, whose step tells strides of dynamic sizes as they are.
+    """Named arguments of compile_fx, whose step reports strides as expressions of dynamic sizes.
 
-    The step takes the device for the accelerator also where it runs later, as for a backward.
+    In the step, the device is Inductor's accelerator, also if it runs later, for a backward pass.
     """
     from torch_outboard.inductor.dynamic_sizes import telling_dynamic_strides
 
@@ -307,10 +308,10 @@ def _devices(model: Any, inputs: Any) -> set[int]:
 def know_layouts_of_convolutions() -> None:
     """Predicts the strides of convolutions as the device's kernels choose them.
 
-    Reason: for devices out of PyTorch's tree a result is said to be contiguous; ours follows its
-    input, or else its weight, as on CPU. Compiled code checks strides.
+    Reason: PyTorch predicts contiguous results for out-of-tree devices. Our results have the layout
+    of the input, or else of the weight, like CPU's. Compiled code checks strides.
     Where: torch/_subclasses/fake_impls.py, `conv`.
-    Can go: when the Meta kernel of a backend is asked.
+    Can go: when PyTorch calls the meta function of a backend.
     """
     from torch._subclasses import fake_impls
 
@@ -318,7 +319,7 @@ def know_layouts_of_convolutions() -> None:
     known = fake_impls.op_implementations_dict
     for operator in (aten.convolution, aten._convolution, aten.convolution_backward):
         original = known.get(operator.default)
-        # Before 2.13 nothing is predicted of `_convolution`.
+        # Before 2.13 PyTorch predicts no strides for `_convolution`.
         if original is not None and not hasattr(original, "__wrapped__"):
             known[operator.default] = _with_layout(original)
 
@@ -352,12 +353,12 @@ def _with_layout(original: Any) -> Any:
 
 
 def count_places_in_logical_order() -> None:
-    """Makes argmax and argmin of all dimensions count as eager mode does, whatever the strides.
+    """Makes argmax and argmin over all dimensions return eager mode's index, whatever the strides.
 
-    Reason: loops over a reduction may be exchanged later, and only for Triton and CPU, known by
-    name, the place is taken along with the value.
+    Reason: Inductor may reorder loops over a reduction later. It carries the index along with the
+    value only for Triton and CPU, which it knows by name.
     Where: torch/_inductor/lowering.py, `_make_reduction_inner`.
-    Can go: when that is a feature of a backend.
+    Can go: when the carried index is a feature of a backend.
     """
     from torch._inductor import ir, lowering
 
@@ -376,7 +377,7 @@ def count_places_in_logical_order() -> None:
 
 
 def _with_place(inner: Any, sizes: Any) -> Any:
-    """Values of a reduction, each with its place in row-major order."""
+    """Values of a reduction, each with its index in row-major order."""
     from torch._inductor.virtualized import ops
 
     def loader(index: Any, reduced: Any) -> Any:
@@ -390,12 +391,12 @@ def _with_place(inner: Any, sizes: Any) -> Any:
 
 
 def split_for_processors() -> None:
-    """Splits reductions along memory on processors by what suits those.
+    """Splits reductions along memory into numbers of parts that suit processors.
 
-    Reason: numbers of parts are for GPUs of all backends. Subclasses of the class that chooses them
-    can be named, one for a process, which is left to users.
+    Reason: Inductor chooses numbers of parts for GPUs, for all backends. A process can set one
+    subclass of the class that chooses, which is left to users.
     Where: torch/_inductor/choices.py, `InductorChoices.reduction_split_factor`.
-    Can go: when a backend brings its own choices.
+    Can go: when a backend can register its choices.
     """
     from torch._inductor.choices import InductorChoices
 
@@ -408,7 +409,7 @@ def split_for_processors() -> None:
     signature = inspect.signature(original)
     static = isinstance(vars(InductorChoices)["reduction_split_factor"], staticmethod)
 
-    # From PyTorch 2.14 on, a method: the object comes first.
+    # From PyTorch 2.14 on it is a method, whose first argument is the object.
     @functools.wraps(original)
     def reduction_split_factor(*arguments: Any, **rest: Any) -> int:
         given = signature.bind(*arguments, **rest).arguments
@@ -428,10 +429,10 @@ def split_for_processors() -> None:
 def take_flex_attention() -> None:
     """Lets tensors of the device into flex_attention.
 
-    Reason: it refuses devices that it does not know by name.
+    Reason: flex_attention refuses devices that it does not know by name.
     Where: torch/nn/attention/flex_attention.py, `_validate_device`.
-    Upstream: a note there says that it is to go once other devices are supported.
-    Can go: when that is done.
+    Upstream: a note there says that the check goes once other devices are supported.
+    Can go: when the check is gone.
     """
     from torch.nn.attention import flex_attention as module
 
@@ -439,7 +440,7 @@ def take_flex_attention() -> None:
         known = isinstance(constant, frozenset) and "cuda" in constant
         return constant | {state.name} if known else constant
 
-    # A function of this package would break graphs: Dynamo does not look into it.
+    # A function of this package would break graphs: Dynamo does not trace it.
     code = module._validate_device.__code__
     constants = tuple(with_device(constant) for constant in code.co_consts)
     module._validate_device.__code__ = code.replace(co_consts=constants)
@@ -448,11 +449,11 @@ def take_flex_attention() -> None:
 def count_steps_on_the_device() -> None:
     """Sets `capturable` of optimizers whose first step is compiled, as for CUDA.
 
-    Reason: a compiled step is traced as if that were set. It is set for parameters on two devices
-    that are known by name; elsewhere counts stay on the CPU, and lists of both devices are refused.
+    Reason: Dynamo traces a step as if it were set, but sets it for two devices only, known by name.
+    For others, step counts stay on the CPU, and PyTorch refuses lists of tensors on both devices.
     Where: torch/_dynamo/variables/optimizer.py, `OptimizerVariable._set_capturable`; from 2.15 on
-    `_safe_to_set_capturable`, which is asked for the time of the step's preparation.
-    Can go: when it asks `_get_capturable_supported_devices` of torch/optim/optimizer.py.
+    `_safe_to_set_capturable`, which is called while the step is prepared.
+    Can go: when Dynamo calls `_get_capturable_supported_devices` of torch/optim/optimizer.py.
     """
     from torch._dynamo.variables.optimizer import OptimizerVariable
 
@@ -483,7 +484,7 @@ def count_steps_on_the_device() -> None:
 
 
 def install() -> None:
-    """All of them."""
+    """Installs all patches of Inductor."""
     want_no_templates_of_triton()
     count_places_in_logical_order()
     split_for_processors()

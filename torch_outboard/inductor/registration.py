@@ -1,7 +1,7 @@
-"""Tells PyTorch's compiler of the device, when the compiler is imported and not before.
+"""Registers the device with PyTorch's compiler when the compiler is imported.
 
-Importing it takes as long as importing PyTorch itself. So registration waits for the modules that
-have to know of the device.
+The import of the compiler takes as long as the import of PyTorch itself. So each registration waits
+until the module that it changes is imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch_outboard import _C
 from torch_outboard.after_import import after_import
 from torch_outboard.state import state
 
-# Names the folder of Inductor's cache.
+# Environment variable with the folder of Inductor's cache.
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -45,14 +45,14 @@ def _register_interface(_: ModuleType) -> None:
 
 
 def _leave_package_alone(_: ModuleType) -> None:
-    """Operators of a compiled function that run by themselves may enter the package's Python."""
+    """Makes Dynamo skip the package, whose Python code operators of a compiled function may run."""
     from torch._dynamo import trace_rules
 
     trace_rules.add("torch_outboard")
 
 
 def _register_name(_: ModuleType) -> None:
-    """Makes `torch.compile(backend=<name>)` another way to ask for Inductor."""
+    """Makes `torch.compile(backend=<name>)` an alias of the backend "inductor"."""
     from torch._dynamo.backends import registry
 
     registry.register_backend(_compile, name=state.name)
@@ -82,7 +82,7 @@ def _register_backend(_: ModuleType) -> None:
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
     except (ImportError, AttributeError) as problem:
-        # The rest of the compiler must go on being importable.
+        # The rest of the compiler must stay importable.
         warnings.warn(
             f"torch.compile has no backend for '{state.name}' in this PyTorch, which has changed "
             f"what the backend builds on ({problem}); use PyTorch 2.13, or "
@@ -114,7 +114,7 @@ def _take_flex_attention(_: ModuleType) -> None:
 def _cast_flex_attention() -> None:
     """Casts query, key and value under autocast, eager or compiled.
 
-    PyTorch's operator has this for CPU and CUDA alone.
+    PyTorch's operator has this rule for CPU and CUDA only.
     """
     flex_attention = torch.ops.higher_order.flex_attention
     autocast = DispatchKey.AutocastPrivateUse1
@@ -139,11 +139,11 @@ def _cast_flex_attention() -> None:
 
 
 def avoid_folder_of_others() -> None:
-    """Has Inductor use a temporary folder where others can write to the one that it would use.
+    """Sets a private temporary cache folder, and warns, if other users can write to Inductor's.
 
-    Inductor loads pickles, Python and libraries from it and looks at neither owner nor mode. Its
-    default is a name in the folder for temporary files that anybody can guess. Called before
-    Inductor reads anything. Warns if it did.
+    Inductor loads pickles, Python and libraries from its cache folder and checks neither owner nor
+    mode. The default folder has a guessable name in the folder for temporary files. Call this
+    before Inductor reads anything.
     """
     from torch_outboard.ops import program_cache
 
@@ -151,10 +151,10 @@ def avoid_folder_of_others() -> None:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
         folder = os.path.abspath(os.environ.get(CACHE_VARIABLE) or default_cache_dir())
-        # Made now, before another user makes it.
+        # Created here, before another user can create it.
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except (ImportError, OSError):
-        return  # Inductor says what is wrong
+        return  # Inductor reports the error
     problem = _C.private_folder_problem(folder, program_cache.shared())
     if not problem:
         return

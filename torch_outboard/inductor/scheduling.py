@@ -1,4 +1,4 @@
-"""Which kernels a graph becomes: Inductor's scheduling with this backend's kernels."""
+"""Inductor's scheduling with this backend's kernels: fusion, tiling, definition of kernels."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from torch_outboard.inductor.kernel.loops import can_be_one_kernel, without_ends
 from torch_outboard.inductor.kernel.parameters import KernelDefinition
 from torch_outboard.inductor.target import target_of
 
-# Of a traceback: file, number and text of a line.
+# A frame of a traceback: file, line number, source line.
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s*([^\n]*)')
 
 
 def _origins(node_schedule: Any) -> tuple[str, ...]:
-    """The nodes of the graph that a kernel computes, each with its line of source."""
+    """The nodes of the graph that a kernel computes, each with its Python source line."""
     nodes = dict.fromkeys(
         origin
         for node in node_schedule
@@ -44,7 +44,7 @@ def _origins(node_schedule: Any) -> tuple[str, ...]:
 
 
 class OpenCLScheduling(SIMDScheduling):
-    """Writes kernels in OpenCL C; all of a graph stand in one program."""
+    """Writes kernels in OpenCL C; all kernels of a graph are in one program."""
 
     kernel_type = OpenCLKernel
 
@@ -57,11 +57,11 @@ class OpenCLScheduling(SIMDScheduling):
                 BackendFeature.BUCKETIZE,
             ]
         )
-        # PyTorch's lowerings of selections by sorts take lines of any length.
+        # PyTorch's lowerings of selections by sorts use lines of any length.
         if not getattr(config.triton, "decompose_sort_ops", False):
             features.add(BackendFeature.SORT)
         if target_of(device).group == 1:
-            # Items of a group read what another one writes.
+            # On a GPU a work-item may read an element that another one overwrites.
             features.add(BackendFeature.INPLACE_BUFFERS)
             # Work-groups do not scan.
             features |= OrderedSet([BackendFeature.SCAN, BackendFeature.TUPLE_REDUCTION])
@@ -75,7 +75,7 @@ class OpenCLScheduling(SIMDScheduling):
         reduction_numel: sympy.Expr = sympy.S.One,
         coalesce_analysis: Any = None,
     ) -> tuple[dict[str, sympy.Expr], dict[str, sympy.Expr] | None]:
-        """One range for results, or two where memory is not contiguous across the inner loop."""
+        """One range for results, or two if memory is not contiguous beyond the inner loop."""
         one = cls.create_tiling([numel], [reduction_numel])
         inner = inner_size(node_schedule, reduction_numel != 1)
         sizes = V.graph.sizevars
@@ -91,7 +91,7 @@ class OpenCLScheduling(SIMDScheduling):
         return one, None
 
     def can_fuse(self, node1: Any, node2: Any) -> bool:
-        """Not into a kernel of more tensors than a device takes, and sorts with no reduction."""
+        """Refuses kernels with more tensors than the device allows, or a sort and a reduction."""
         if not can_be_one_kernel([*node1.get_nodes(), *node2.get_nodes()]):
             return False
         if not (node1.is_foreach() or node2.is_foreach()):
@@ -111,7 +111,7 @@ class OpenCLScheduling(SIMDScheduling):
         return without_ends_of_sorts(super().generate_node_schedule(nodes, numel, rnumel))
 
     def codegen_combo_kernel(self, combo_kernel_node: Any) -> None:
-        """Nodes that need nothing of each other, in as few launches as take their parameters."""
+        """Writes independent nodes in as few launches as the limit of parameters allows."""
         removed = getattr(self.scheduler, "removed_ops", ())
         kernels = []
         for piece in combo_kernel_node.get_subkernel_nodes():
@@ -119,7 +119,7 @@ class OpenCLScheduling(SIMDScheduling):
             if nodes:
                 kernels.append(self._generate_piece(nodes))
         launches = combo_kernels(kernels)
-        metrics.generated_kernel_count += len(launches) - len(kernels)  # pieces are none
+        metrics.generated_kernel_count += len(launches) - len(kernels)  # a piece is not a launch
         for kernel in launches:
             schedule = kernel.nodes()
             name = self.define_kernel(kernel.codegen_kernel(), schedule, kernel)
@@ -130,7 +130,7 @@ class OpenCLScheduling(SIMDScheduling):
         self.free_buffers_in_scheduler()
 
     def _generate_piece(self, nodes: list[Any]) -> OpenCLKernel:
-        """A kernel with the body of some nodes, which are then said to have run."""
+        """A kernel with the body of some nodes, which it marks as run."""
         _, (numel, reduction_numel) = max(nodes, key=lambda node: int(node.is_reduction())).group
         schedule = self.generate_node_schedule(nodes, numel, reduction_numel)
         tiling, _ = self.get_tiling_and_scores(schedule, numel, reduction_numel)
@@ -168,4 +168,4 @@ class OpenCLScheduling(SIMDScheduling):
         return name
 
     def flush(self) -> None:
-        """Nothing waits: kernels are defined when they are generated."""
+        """Does nothing: kernels are defined when they are generated."""

@@ -1,4 +1,4 @@
-"""How a device is compiled for: where its graphs run, its vectors and work-groups."""
+"""Properties of a device for compilation: vector width, work-groups, placement of its graphs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torch_outboard import _C
 from torch_outboard.state import state
 
 _GROUP = 256
-# At first two registers of most processors: neighbouring instructions do not wait for each other.
-# PoCL of a processor that its compiler takes for another one refuses vectors beyond its registers.
+# Vector widths in the order of trial. The first fills two registers of most processors, so that
+# neighbouring instructions do not depend on each other. PoCL refuses vectors wider than a register
+# if its compiler mistakes the processor for another one.
 _LANES = (16, 8, 4)
 _VECTORS = """
 __kernel void vectors(OB_POINTER(float, x), OB_POINTER(long, y)) {
@@ -26,19 +27,19 @@ __kernel void vectors(OB_POINTER(float, x), OB_POINTER(long, y)) {
 }
 """
 _KINDS = (torch.float32, torch.int64)
-# Of the parameters of a kernel: what OpenCL guarantees, and more than some devices have.
+# Limit for the parameters of a kernel: OpenCL guarantees it, though some devices have less.
 _PARAMETER_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Target:
     """Attributes:
-    lanes: values of a vector in kernels; 1 on a GPU.
-    group: work items of a group; 1 on a processor, which runs them one after the other.
-    processors: how many work at once.
+    lanes: lanes of vectors in kernels; 1 on a GPU.
+    group: largest work-group of kernels; 1 on a processor, which runs work-items in sequence.
+    processors: number of compute units.
     float64: whether kernels may compute in double precision.
-    pointer_bytes: of a parameter that is a pointer: with handles, an offset goes with it.
-    parameter_bytes: of all parameters of a kernel.
+    pointer_bytes: size of a pointer parameter; a handle includes an offset.
+    parameter_bytes: limit for all parameters of a kernel.
     """
 
     lanes: int
@@ -51,7 +52,7 @@ class Target:
 
 @cache
 def target_of(device: torch.device) -> Target:
-    """Of a device of the kit."""
+    """The target of a device of the kit."""
     properties = _C.device_properties(device.index or 0)
     double = bool(properties.dtypes & (1 << 9))  # OB_DTYPE_FLOAT64
     processors = max(1, properties.multi_processor_count)
@@ -65,7 +66,7 @@ def target_of(device: torch.device) -> Target:
 
 
 def _runs(device: torch.device, lanes: int) -> bool:
-    """Whether a device's compiler takes vectors of so many values of any type."""
+    """Whether a device's compiler supports vectors of `lanes` values of any type."""
     program = _C.GraphProgram(_VECTORS.replace("16", str(lanes)), "")
     kernel = _C.GraphKernel(program, "vectors", "tt", cut="chunks", local=1, grain=1, limit=1)
     try:
@@ -80,7 +81,7 @@ def _runs(device: torch.device, lanes: int) -> bool:
 
 
 def placement_of_graphs(device: int) -> str:
-    """Where compiled graphs of a device run.
+    """Placement of the compiled graphs of a device.
 
     Returns:
         "device" for device kernels, "host" for Inductor's C++ code on shared memory, or "eager",

@@ -1,4 +1,4 @@
-"""The Python code around a graph's kernels: allocation, calls, and the building of the program."""
+"""Writes the Python code around a graph's kernels: allocations, calls, and the program's build."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch_outboard.state import state
 
 
 def keep_python(patches: dict[str, Any]) -> None:
-    """Has the code around kernels stay Python, also where C++ is asked for, with a warning."""
+    """Turns `cpp_wrapper` off, with a warning: the code around kernels is always Python."""
     if patches.get("cpp_wrapper", config.cpp_wrapper):
         patches["cpp_wrapper"] = False
         warnings.warn(
@@ -34,7 +34,7 @@ def keep_python(patches: dict[str, Any]) -> None:
 
 @dataclass
 class _StreamLine(WrapperLine):
-    """A line of code about streams, for the device where PyTorch writes it for CUDA."""
+    """A line of code about streams, in which the device replaces CUDA, which PyTorch writes."""
 
     line: WrapperLine
 
@@ -47,18 +47,18 @@ class _StreamLine(WrapperLine):
 
 
 def _named_streams(line: WrapperLine) -> WrapperLine:
-    # From 2.13 on PyTorch asks OutboardOperations.
+    # PyTorch calls OutboardOperations.current_stream instead from 2.13 on.
     return line if hasattr(DeviceOpOverrides, "current_stream") else _StreamLine(line)
 
 
-if TYPE_CHECKING:  # what both classes of PyTorch are
+if TYPE_CHECKING:  # the common base class of PyTorch's two wrapper classes
     _Code = PythonWrapperCodegen
 else:
     _Code = object
 
 
 class _OutboardCode(_Code):
-    """Code that graphs and subgraphs of the device write differently."""
+    """Changes to PyTorch's wrapper code, for graphs and their subgraphs."""
 
     graph_kernels: GraphKernels
     lines: list[Any]
@@ -96,7 +96,7 @@ class _OutboardCode(_Code):
         line: str = super().make_allocation(name, device, dtype, shape, stride, *arguments, **rest)
         if device.type != state.name:
             return line
-        # PyTorch writes the type alone, which is device 0 or the current one.
+        # PyTorch writes the device type without an index: device 0, or the current device.
         index = device.index or 0
         start, end = f"{name} = empty_strided(", f", device='{device.type}', dtype={dtype})"
         if line.startswith(start) and end in line:
@@ -115,7 +115,7 @@ class _OutboardCode(_Code):
 
 
 class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
-    """Code of a graph."""
+    """Wrapper code of a graph."""
 
     def __init__(self) -> None:
         self.graph_kernels = GraphKernels()
@@ -139,7 +139,7 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
         self.prefix.writeline(BuildLine(self.graph_kernels))
 
     def register_alignment_check_inputs(self) -> None:
-        # Loads need the alignment of their elements alone: nothing is copied to aligned memory.
+        # Loads need only the alignment of one element, so PyTorch need not copy unaligned inputs.
         V.graph._defers_input_alignment = True
 
     def write_header(self) -> None:
@@ -151,17 +151,17 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
 
 class OutboardSubgraphWrapper(_OutboardCode, SubgraphPythonWrapperCodegen):
-    """Code of a graph in a graph, such as a branch of torch.cond."""
+    """Wrapper code of a subgraph, such as a branch of torch.cond."""
 
     @property
     def graph_kernels(self) -> GraphKernels:
-        """Names of kernels are shared with the graph."""
+        """The root graph's kernels: subgraphs share its kernel names."""
         kernels: GraphKernels = self.get_root_graph().graph_kernels
         return kernels
 
 
 class OutboardOperations(DeviceOpOverrides):
-    """Texts in generated code that name the device."""
+    """Lines of generated code that name the device."""
 
     def import_get_raw_stream_as(self, name: str) -> str:
         return (
@@ -170,7 +170,7 @@ class OutboardOperations(DeviceOpOverrides):
         )
 
     def set_device(self, device_idx: int) -> str:
-        return "pass"  # the guard around it has done so
+        return "pass"  # the device guard around this line has set the device
 
     def synchronize(self) -> str:
         return f"torch.{state.name}.synchronize()"

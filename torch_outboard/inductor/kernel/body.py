@@ -1,17 +1,17 @@
 """One kernel of a compiled graph: Inductor's loop body as a kernel in OpenCL C.
 
-On a processor a work-item takes a run of *units* and computes on vectors, each lane of which is a
-value of one range tree:
+On a processor a work-item takes a run of *units* (pieces of work; see units.py) and computes on
+vectors. The lanes of a vector are neighbours in one range tree:
 
-- of x, the elements of the result, with a loop over a reduction inside;
-- of a reduction, where memory is contiguous along it: a unit is then one x, and the lanes are put
-  together at the end of the loop.
+- in x, the elements of the result; a loop over a reduction is inside;
+- in a reduction, where memory is contiguous along it: a unit is then one x, and the lanes are
+  folded at the end of the loop.
 
-The body is generated once, with marks where the number of lanes belongs, and rendered twice: with
-all lanes for the main loop, with one for its tail. On a GPU there is one lane: a work-item for each
-x, or a work-group for each x of a reduction, whose work-items share its loop.
+The body is generated once, with marks in place of the number of lanes, and rendered twice: with all
+lanes for the main loop, with one for its tail. On a GPU there is one lane: each x has a work-item,
+or, in a reduction, a work-group whose work-items share the loop.
 
-The class is a chain, each link in a file: indices, memory, reductions, units, this one.
+The class inherits in a chain, one file per class: indices, memory, reductions, units, this one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNKNOWN: ValueRanges[Any] = ValueRanges.unknown()
 
 
 class OpenCLCSE(CSE[CSEVariable, str]):
-    """Variables with types; a mark in the name of one with lanes."""
+    """Declares variables with types; the name of a vector ends in the mark of lanes."""
 
     def generate(
         self,
@@ -77,7 +77,7 @@ class OpenCLCSE(CSE[CSEVariable, str]):
             raise NotImplementedError(f"the dtype of '{text}' in a compiled graph is not known")
         dtype = computed_dtype(dtype)
         kind = value_type(dtype)
-        key = f"{dtype} {text}"  # the type of truth values is that of integers, too
+        key = f"{dtype} {text}"  # masks and integers have the same type
         variable = self.try_get(key)
         if variable is not None:
             variable.bounds = variable.bounds.tighten(bounds)
@@ -97,7 +97,7 @@ class OpenCLCSE(CSE[CSEVariable, str]):
 
 
 class OpenCLKernel(Units):
-    """A kernel while its body is generated; see the module."""
+    """A kernel while its body is generated; see the module docstring."""
 
     overrides = OpenCLOverrides
     sexpr = staticmethod(print_expression)
@@ -111,25 +111,25 @@ class OpenCLKernel(Units):
         shared_text: bool = False,
         **kwargs: Any,
     ) -> None:
-        """`shared_text`: for any sizes of the loops, which are variables; see combo.py."""
+        """`shared_text`: sizes of loops are variables, so that kernels share source (combo.py)."""
         super().__init__(tiling, without_guards_of_ragged_sizes(features), **kwargs)
         self.shared_text = shared_text
         self.cse = OpenCLCSE()
         self.target: Target = target_of(V.graph.get_current_device_or_throw())
-        # Of values that stay known after a loop over a reduction.
+        # Variables that stay valid after a loop over a reduction.
         self.outer_variables: OrderedSet[CSEVariable] = OrderedSet()
         self.loop_indexing = IndentedBuffer()
         self.segments: list[Any] = []
-        # Indices that were widened to 64 bits, as they were before.
+        # The 32-bit variables of indices that were widened to 64 bits.
         self.int32_of: dict[str, CSEVariable] = {}
         self.reports = False
         self.assertions: dict[str, Parameter] = {}  # by message
-        # Buffers and places of sums whose places are read.
+        # Buffers and indices of atomic additions.
         self.added_at: list[tuple[str, sympy.Expr]] = []
-        # Indices that were read and are within a size.
+        # Indices read from memory, and the size that they are checked against.
         self.checked: dict[sympy.Symbol, sympy.Expr] = {}
         self.accumulator_ids = itertools.count()
-        # Local memory of a group: for a value of each item, and for lines, by name.
+        # Local memory: arrays with a value per work-item; lengths of lines to sort, by name.
         self.scratches: dict[tuple[int, str], str] = {}
         self.local_lines: dict[str, int] = {}
         self.lines = 0
@@ -149,10 +149,10 @@ class OpenCLKernel(Units):
             return ranges
 
     def branch(self, mask: Any, body: Callable[[], Any], other: Any) -> CSEVariable:
-        """`body()` where a mask without lanes holds, `other` elsewhere.
+        """`body()` in a branch where a scalar mask is true, `other` elsewhere.
 
-        Where lanes differ, all are computed and some of them taken. A row of a concatenation, say,
-        comes whole from one of its parts, and what the others would be may take long.
+        A vector mask selects lanes after all are computed. A scalar one, such as for a row of a
+        concatenation, which comes from one part only, can skip the cost of the other parts.
         """
         inside = IndentedBuffer()
         checked = dict(self.checked)
@@ -161,7 +161,7 @@ class OpenCLKernel(Units):
             dtype = computed_dtype(dtype_of(result))
             if not isinstance(result, CSEVariable):
                 result = self.cse.generate(inside, operand(result, dtype, False), dtype=dtype)
-        self.checked = checked  # what was looked at inside was so under a condition
+        self.checked = checked  # checks in the branch do not hold outside
         vector = is_vector(result)
         lanes = LANES if vector else ""
         name = f"{self.cse.name_prefix}{next(self.cse.iter_buffer_ids)}{'_' + LANES * vector}"
@@ -179,7 +179,7 @@ class OpenCLKernel(Units):
         return variable
 
     def codegen_body(self) -> None:
-        """Closes a segment: a loop over a reduction, or what stands outside of loops."""
+        """Closes a segment: a loop over a reduction, or statements outside of loops."""
         if self.inside_reduction:
             self.close_loop()
         else:
@@ -204,7 +204,7 @@ class OpenCLKernel(Units):
         return parameters_of(self)
 
     def cost(self) -> sympy.Expr:
-        """Values that are computed."""
+        """Number of values that are computed, those of reductions included."""
         return sympy_product([tree.numel for tree in self.range_trees])
 
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
@@ -215,13 +215,13 @@ class OpenCLKernel(Units):
         write_nan_checks([self])
 
     def ensure_sizes(self) -> None:
-        """Has generated code compute the sizes that the kernel is given."""
+        """Makes generated code compute the sizes that are parameters of the kernel."""
         for symbol in self.args.sizevars:
             V.graph.wrapper_code.ensure_size_computed(symbol)
 
 
 def write_nan_checks(kernels: Iterable[OpenCLKernel]) -> None:
-    """Has generated code look at what a launch was given and gave, for `nan_asserts`."""
+    """Writes checks of a launch's inputs and outputs, for `nan_asserts`."""
     tensors: dict[str, torch.dtype] = {}
     for kernel in kernels:
         _, calls, arguments, _ = kernel.args.python_argdefs()
@@ -238,7 +238,7 @@ def write_nan_checks(kernels: Iterable[OpenCLKernel]) -> None:
 def call_kernel(
     name: str, parameters: list[Parameter], units: sympy.Expr, cost: sympy.Expr
 ) -> None:
-    """Writes the call of a kernel."""
+    """Writes the call of a kernel: its arguments, then its number of units, then its cost."""
     arguments = [parameter.argument for parameter in parameters if parameter.argument]
     for expression in (units, cost):
         simple = V.graph.sizevars.simplify(expression)

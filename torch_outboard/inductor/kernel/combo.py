@@ -1,13 +1,11 @@
-"""Several kernels in one launch: of torch._foreach_ operators, or of nodes that need nothing of
-each other.
+"""Combo kernels: several kernels in one launch, of torch._foreach_ operators or independent nodes.
 
-Each *piece* has a loop body of its own, and loops and units of its own. Pieces whose texts differ
-in nothing but names have one text in the program, such as all parameters of an optimizer: it is for
-any sizes, and a switch gives it the pointers and sizes of a piece. The units of all pieces are
-counted through, so that large pieces are spread over processors, and small ones share a work item
-or group.
+Each *piece* has its own loop body, loops and units. Pieces whose sources differ only in names, such
+as for the parameters of an optimizer, share one source: sizes are variables in it, and a switch
+assigns the pointers and sizes of a piece. The units of all pieces are numbered consecutively, so
+that large pieces are spread over processors, and small ones share a work-item or work-group.
 
-A device has room for so many parameters: pieces beyond it become another launch.
+A device limits the bytes of parameters: further pieces go into another launch.
 """
 
 from __future__ import annotations
@@ -30,16 +28,16 @@ from torch_outboard.inductor.target import Target
 
 
 class Piece:
-    """A kernel whose body is generated, with the parameters of its text by names of all texts.
+    """A kernel whose body is generated, in source with canonical names of parameters.
 
     Attributes:
-        kernel: with `shared_text`.
-        before: what is the same for all units.
-        text: what is done for one. Both with arg0, arg1 ... in the order in which they occur.
-        parameters: those.
+        kernel: the kernel, with `shared_text`.
+        before: statements that are hoisted before all units.
+        text: statements of one unit. Both name parameters arg0, arg1 ... in order of occurrence.
+        parameters: the parameters arg0, arg1 ...
         others: parameters that only sizes of loops need.
-        sizes: of the loops, by the names of their variables.
-        units: pieces of work.
+        sizes: sizes of the loops, by the names of their variables.
+        units: number of units.
     """
 
     def __init__(self, kernel: OpenCLKernel) -> None:
@@ -72,7 +70,7 @@ class Piece:
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        """The key of pieces that share one source."""
+        """Key of pieces that can share one source."""
         kinds = tuple((p.letter, p.kind) for p in self.parameters)
         kernel = self.kernel
         return self.before, self.text, kinds, tuple(self.sizes), kernel.index_type, kernel.grouped
@@ -83,8 +81,9 @@ class ComboKernel:
     """The kernel of one launch.
 
     Attributes:
-        pieces: all or none of them have a work-group for a unit.
-        names: parameters by what is passed for them.
+        target: the device's properties.
+        pieces: its pieces; a unit is a work-group for all or none of them.
+        names: parameters by letter, type and argument.
     """
 
     target: Target
@@ -94,7 +93,7 @@ class ComboKernel:
     # ---- Parameters
 
     def takes(self, piece: Piece) -> bool:
-        """Adds a piece, if there is room for its parameters and work is cut as it is here."""
+        """Adds a piece if its parameters fit and its units have the same kind; returns whether."""
         names = dict(self.names)
         for parameter in (*piece.parameters, *piece.others):
             key = (parameter.letter, parameter.kind, parameter.argument)
@@ -118,7 +117,7 @@ class ComboKernel:
         return self.names[parameter.letter, parameter.kind, parameter.argument].name
 
     def _size(self, piece: Piece, expression: sympy.Expr) -> str:
-        """A size of a piece, whose symbols are parameters of it."""
+        """Source of a size of a piece, in the names of this kernel's parameters."""
         names = {p.name: self._name(p) for p in (*piece.parameters, *piece.others)}
         symbols = {
             symbol: sympy.Symbol(names[symbol.name], integer=True, nonnegative=True)
@@ -138,14 +137,14 @@ class ComboKernel:
         return "\n".join(text_of_kernel("NAME", self.parameters(), code.getvalue())) + "\n"
 
     def _bodies(self) -> list[list[Piece]]:
-        """Pieces by text."""
+        """Pieces grouped by shared source."""
         bodies: dict[Any, list[Piece]] = {}
         for piece in self.pieces:
             bodies.setdefault(piece.shared, []).append(piece)
         return list(bodies.values())
 
     def _write_for_processor(self, code: IndentedBuffer, bodies: list[list[Piece]]) -> None:
-        """A work item takes a run of units, of one piece after the other."""
+        """Each work-item takes a run of units, which may cross pieces."""
         units = [self._size(p, p.units) for body in bodies for p in body]
         code.writelines(
             [
@@ -185,7 +184,7 @@ class ComboKernel:
             code.writeline("}")
 
     def _write_for_groups(self, code: IndentedBuffer, bodies: list[list[Piece]]) -> None:
-        """A work item, or a group, finds the piece of its unit."""
+        """Each work-item, or work-group, finds the piece of its unit."""
         pieces = [piece for body in bodies for piece in body]
         starts = ["0"]
         for i, piece in enumerate(pieces):
@@ -222,7 +221,7 @@ class ComboKernel:
 
     @staticmethod
     def _declare(code: IndentedBuffer, piece: Piece) -> None:
-        """The variables of a text."""
+        """Declares the variables of a shared source."""
         for i, parameter in enumerate(piece.parameters):
             pointer = f"__global {parameter.kind} *" if parameter.is_pointer else parameter.kind
             code.writeline(f"{pointer} arg{i};")
@@ -230,7 +229,7 @@ class ComboKernel:
             code.writeline(f"{piece.kernel.index_type} {name};")
 
     def _values(self, piece: Piece) -> list[str]:
-        """Statements that set the variables of a source to the values of a piece."""
+        """Assignments of a piece's arguments to the variables of its shared source."""
         lines = [f"arg{i} = {self._name(p)};" for i, p in enumerate(piece.parameters)]
         for name, size in piece.sizes.items():
             lines.append(f"{name} = {self._size(piece, size)};")
@@ -256,7 +255,7 @@ class ComboKernel:
 
 
 def combo_kernels(kernels: Sequence[OpenCLKernel]) -> list[ComboKernel]:
-    """The launches of kernels of one device that need nothing of each other."""
+    """Groups independent kernels of one device into launches."""
     texts: dict[Any, list[Piece]] = {}
     for piece in map(Piece, kernels):
         texts.setdefault(piece.shared, []).append(piece)
@@ -273,7 +272,7 @@ def _long(text: str) -> str:
 
 
 def _write_switch(code: IndentedBuffer, value: str, cases: list[list[str]]) -> None:
-    """Statements for each of the numbers from 0 on that a value may be."""
+    """Writes a switch with one case per value from 0 on; one case alone needs no switch."""
     if len(cases) == 1:
         code.writelines(cases[0])
         return

@@ -1,6 +1,6 @@
-"""Indices in a kernel: along which loop lanes go, how far apart they are, and which were read.
+"""Indices in a kernel: the loop of the lanes, strides between lanes, and indices read from memory.
 
-The lanes of vectors are neighbours in a loop along which memory is contiguous.
+The lanes of a vector are neighbours in a loop along which memory is contiguous.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vect
 from torch_outboard.inductor.overrides import dtype_of, operand
 from torch_outboard.inductor.target import target_of
 
-try:  # by how much an index grows with a variable
+try:  # functions for the stride of an index along a variable
     from torch._inductor.sizevars import stride_at, stride_at_vec_range
 except ImportError:  # before 2.13
     from torch._inductor.codegen.cpp import (  # type: ignore[no-redef]
@@ -33,17 +33,17 @@ except ImportError:  # before 2.13
         stride_at_vec_range,
     )
 
-# Shorter loops leave most lanes without work.
+# Elements; shorter loops leave most lanes without work.
 _LEAST_LOOP = 8
 
 
 class Indices(SIMDKernel[CSEVariable]):
-    """A kernel that knows indices."""
+    """The part of a kernel for indices."""
 
     # ---- Lanes
 
     def choose_lanes(self) -> None:
-        """Which range tree has lanes, and how many; see the module."""
+        """Sets the range tree with lanes, and the number of lanes; see the module docstring."""
         self.lanes = self.target.lanes
         trees = [tree for tree in self.range_trees if not tree.is_reduction]
         inner: IterationRangesRoot | None = trees[-1] if trees else None
@@ -56,14 +56,14 @@ class Indices(SIMDKernel[CSEVariable]):
         self.lane_tree: IterationRangesRoot | None = inner
         schedule = self.features.node_schedule
         if any(map(sorts, schedule)):
-            along_results = self.target.group == 1  # each lane sorts, or a group does
+            along_results = self.target.group == 1  # a line per lane; on a GPU one per work-group
         else:
             along_results = inner is not None and lanes_along_results(schedule)
         if reductions and self.features.is_reduction() and not along_results:
             self.lane_tree = reductions[-1]
         if self.lanes == 1 or (self.lane_tree is not None and known(self.lane_tree.numel, 1)):
             self.lanes = 1
-        # Work items of a group share the loop over a reduction.
+        # Work-items of a work-group share the loop over a reduction.
         self.grouped = (
             self.target.group > 1 and self.lane_tree is not None and self.lane_tree.is_reduction
         )
@@ -83,7 +83,7 @@ class Indices(SIMDKernel[CSEVariable]):
         return entry is not None and self.lanes_active and entry.root is self.lane_tree
 
     def lane_stride(self, index: sympy.Expr) -> sympy.Expr | None:
-        """How far apart neighbouring lanes are: 0 if they are not; None if that differs."""
+        """Elements between neighbouring lanes: 0 for one shared element, None if not constant."""
         if not any(self.has_lanes(symbol) for symbol in index.free_symbols):
             return sympy.S.Zero
         if any(is_vector(symbol.name) for symbol in index.free_symbols):
@@ -94,14 +94,14 @@ class Indices(SIMDKernel[CSEVariable]):
         return stride if isinstance(stride, sympy.Integer) else None
 
     def lane_repeats(self, index: sympy.Expr) -> int:
-        """How many neighbouring lanes share an element, if the next ones have the next; else 0."""
+        """How many neighbouring lanes share an element, if the next share the next; else 0."""
         if any(is_vector(symbol.name) for symbol in index.free_symbols) or self.lanes == 1:
             return 0
         root, index = self._along_lanes(index)
         return repeats_across_lanes(index, root, self.lanes)
 
     def _along_lanes(self, index: sympy.Expr) -> tuple[sympy.Symbol, sympy.Expr]:
-        """The loop with lanes, and an index by it."""
+        """The index of the loop with lanes, and `index` in terms of it."""
         assert self.lane_tree is not None
         entries = {
             symbol: entry.expr
@@ -129,14 +129,14 @@ class Indices(SIMDKernel[CSEVariable]):
         return value_type(dtype)
 
     def scalar_index(self, index: sympy.Expr) -> str:
-        """The index of the first lane."""
+        """Source of the index of the first lane."""
         return str(print_expression(self.rename_indexing(index)))
 
     def vector_index(self, index: sympy.Expr, wide: bool = False) -> str:
-        """The indices of all lanes; with 64 bits if `wide`."""
+        """Source of the indices of all lanes; in 64 bits if `wide`."""
         index = self.rename_indexing(index)
         if any(self.has_lanes(symbol) for symbol in index.free_symbols):
-            # Quotients of sizes are long, which vectors of int do not take.
+            # Quotients of sizes are of type long, which OpenCL does not mix with int vectors.
             kind = "long" if wide else self.index_type
             index = index.replace(
                 lambda part: (
@@ -163,7 +163,7 @@ class Indices(SIMDKernel[CSEVariable]):
         return str(print_expression(sympy_subs(index, replaced)))
 
     def bounds_of(self, index: sympy.Expr) -> ValueRanges[Any]:
-        """Between which numbers an index is, by the sizes of its loops; unknown for others."""
+        """Range of an index by the sizes of its loops; unknown if it has other variables."""
         ranges = {}
         index = without_identities(index)
         for symbol in index.free_symbols:
@@ -192,7 +192,7 @@ class Indices(SIMDKernel[CSEVariable]):
             buffer.writeline(f"const {kind}{LANES} {entry.name}_{LANES} = {vector};")
 
     def checked_index(self, variable: CSEVariable, size: Any, check: bool) -> sympy.Symbol:
-        """An index that was read. One that is out of range is reported, and 0 instead."""
+        """An index read from memory. If `check`, one out of range is reported and becomes 0."""
         dtype = dtype_of(variable)
         if not dtype.is_signed or dtype.itemsize < 4:
             dtype = torch.int64
@@ -230,14 +230,14 @@ class Indices(SIMDKernel[CSEVariable]):
         mask = "1" if self._load_mask is None else str(self._load_mask)
         if lanes:
             mask = broadcast(mask, torch.bool)
-        elif is_vector(mask):  # it counts if it counts for any of the lanes
+        elif is_vector(mask):  # check the index if any lane uses it
             mask = f"ob_any{LANES}({mask})"
         kind = self.index_type
         end = self.scalar_index(size) if upper else f"{kind.upper()}_MAX"
         self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
 
     def check_divisor(self, divisor: Any, dtype: torch.dtype) -> None:
-        """Has the next wait raise where integers are divided by zero, as CPU does at the call."""
+        """Makes the next synchronization raise on integer division by zero; CPU raises at once."""
         if isinstance(divisor, CSEVariable):
             if divisor.bounds.lower > 0 or divisor.bounds.upper < 0:
                 return
@@ -258,14 +258,14 @@ class Indices(SIMDKernel[CSEVariable]):
 
 
 def _named(text: str, nonnegative: bool | None) -> sympy.Symbol:
-    """A text as part of an expression, which may be simplified by what is known of it."""
+    """Source as a symbol of an expression; SymPy simplifies with its sign."""
     return sympy.Symbol(text, integer=True, **({"nonnegative": True} if nonnegative else {}))
 
 
 def lanes_along_results(node_schedule: Any) -> bool:
     """Whether the lanes of a kernel with a reduction are results, each with its own loop.
 
-    Otherwise they are neighbours in the reduction. Reads vote.
+    Otherwise they are neighbours in the reduction. Each contiguous read votes for its loop.
     """
     votes = 0
     for node in EnableReduction.filter(node_schedule):
@@ -284,7 +284,7 @@ def lanes_along_results(node_schedule: Any) -> bool:
 
 
 def _neighbours(index: sympy.Expr, variable: sympy.Symbol) -> bool:
-    """Whether vectors along a loop lie in one piece of memory."""
+    """Whether vectors along a loop are contiguous in memory."""
     if stride_at(index, variable) == 1:
         return True
     lanes = target_of(V.graph.get_current_device_or_throw()).lanes
@@ -292,7 +292,7 @@ def _neighbours(index: sympy.Expr, variable: sympy.Symbol) -> bool:
 
 
 def inner_size(node_schedule: Any, reduces: bool) -> sympy.Expr | None:
-    """The smallest innermost loop over results that is worth lanes, if its size is known."""
+    """Size of the smallest innermost loop over results; None if unknown or too short for lanes."""
     if reduces and not lanes_along_results(node_schedule):
         return None
     sizes = []
@@ -312,14 +312,14 @@ def short_loop(size: sympy.Expr) -> bool:
 
 
 def without_identities(index: sympy.Expr) -> sympy.Expr:
-    """Inductor marks parts of an index that it does not want simplified."""
+    """Removes Inductor's marks around parts of an index that it does not want simplified."""
     return index.replace(Identity, lambda inner: inner)
 
 
 def steady_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> sympy.Expr:
-    """An index, with quotients that are the same for all lanes of a vector as symbols.
+    """Replaces quotients that are equal in all lanes of a vector by symbols, to find strides only.
 
-    Vectors start at multiples of `lanes` of the loop `root`. For finding strides only.
+    Vectors start at multiples of `lanes` of the loop `root`.
     """
     index = without_identities(index)
 
@@ -343,9 +343,10 @@ def steady_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> sy
 
 
 def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> int:
-    """How many lanes beside each other have one place, and the next ones the next; 0: not so.
+    """How many neighbouring lanes share an element, if the next share the next; else 0.
 
-    As where an image is made larger. Vectors start at multiples of `lanes` of the loop `root`.
+    Nearest-neighbour upsampling has such indices. Vectors start at multiples of `lanes` of the loop
+    `root`.
     """
     index = steady_across_lanes(index, root, lanes)
     place = sympy.Symbol("place", integer=True, nonnegative=True)
@@ -373,7 +374,7 @@ def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> i
 
 
 def _starts_at_multiple(base: sympy.Expr, root: sympy.Symbol, lanes: int) -> bool:
-    """Whether an expression counts lanes from a multiple of their number."""
+    """Whether an expression is a multiple of `lanes` in the first lane, and grows by 1 per lane."""
     steps = sympy.Symbol("steps", integer=True, nonnegative=True)
     terms = sympy.Add.make_args(sympy.expand(base.subs(root, lanes * steps)))
     counts = base.has(root) and base.coeff(root) == 1

@@ -1,18 +1,18 @@
-"""Loops over reductions, and what they accumulate.
+"""Loops over reductions, and their accumulators.
 
-Where the lanes belong to the reduction, each has accumulators of its own. They are folded into
-scalar ones after the main loop, the tail goes on with these, and on a GPU the work-items of a group
-are folded last, in local memory.
+Where the lanes belong to the reduction, each lane has its own accumulators. They are folded into
+scalar accumulators after the main loop, and the tail continues with these. On a GPU the work-items
+of a work-group are folded last, in local memory.
 
-A loop that sorts is two: the first computes keys, which are then put in order, and the second
-computes the same again, of which the compiler keeps what is needed, and goes on with what was
-sorted. On a processor each lane sorts a line of its own, on a GPU a work-group does, in local
-memory.
+A loop that sorts becomes two loops. The first computes keys, which are then sorted. The second
+repeats the statements of the first, whose unused results the compiler removes, and continues with
+the sorted values. On a processor each lane sorts one line; on a GPU a work-group sorts one line in
+local memory.
 
-Long reductions with few results are split into parts. Inductor's own numbers of parts are for GPUs:
-a part may begin anywhere, and the last one is shorter, so that all loads have conditions. On a
-processor a vector that lies across two lines of its cache takes two reads, and what a part adds
-should be long, and yet short enough for single precision.
+Long reductions with few results are split into parts. Inductor chooses numbers of parts for GPUs: a
+part may begin at any index, and the last one is shorter, so that all loads have conditions. On a
+processor a vector across two cache lines takes two reads. Its parts should be long, and yet short
+enough for sums in single precision.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from torch._inductor.codegen.simd_kernel_features import DisableReduction, Enabl
 
 from torch_outboard.inductor.opencl.value_types import LANES, MASK, at_lanes
 
-# Elements: more of them are split, and of a part at most.
+# Elements: longer reductions are split; a part has at most the second number.
 _LEAST, _MOST = 1 << 13, 1 << 17
-# Parts for each processor, so that none waits long for another.
+# Parts per processor, to balance their load.
 _PARTS = 4
-# Bytes of a line of a cache, and elements in it of the most frequent size.
+# Elements of 4 bytes, the most frequent size, in a cache line of 64 bytes.
 _LINE = 64 // 4
-# Numbers that are tried beyond the first, so that one of them suits.
+# Numbers of parts that are tried beyond the first, to find one that fits.
 _TRIED = 64
 
 
@@ -43,11 +43,12 @@ class Accumulator:
     """Variables that live as long as a loop.
 
     Attributes:
-        variables: name without ending, type, initial value.
-        fold: statements that put scalars `a` into the scalar variables, for the names of both.
-        fold_vector: statements that do it for a whole vector, where lane by lane would be longer.
-        inner: more variables, which the end of the loop puts into the others.
-        finish: statements with marks that do that.
+        variables: name without suffix, type, initial value.
+        fold: given names of the scalar variables and of other scalars, statements that combine the
+            latter into the former.
+        fold_vector: statements that fold a whole vector, where lane by lane would be longer.
+        inner: more variables, which `finish` combines into `variables` after the loop.
+        finish: the statements, with marks of lanes.
     """
 
     variables: list[tuple[str, str, str]]
@@ -57,7 +58,7 @@ class Accumulator:
     finish: list[str] = field(default_factory=list)
 
     def declarations(self) -> list[str]:
-        """With marks."""
+        """Declarations, with marks of lanes."""
         lines = [f"{kind}{LANES} {name}_{LANES} = {start};" for name, kind, start in self.variables]
         return lines + [f"{kind} {name}_{LANES} = {start};" for name, kind, start in self.inner]
 
@@ -67,7 +68,7 @@ class Accumulator:
 
 @dataclass
 class Loop:
-    """A loop over a reduction, to be written when it is known which buffers are needed."""
+    """A loop over a reduction; written once the needed buffers are known."""
 
     kernel: Any
     indexing: IndentedBuffer
@@ -101,11 +102,11 @@ class Loop:
         out.writeline(f"for ({kernel.index_type} {index} = 0; {index} < {size}; ++{index}) {{")
 
     def width(self) -> int:
-        """Vectors that change with each turn."""
+        """Number of vectors that change in each iteration."""
         return sum(len(a.inner or a.variables) for a in self.accumulators)
 
     def copied(self, copies: int, iota: str, after: list[IndentedBuffer]) -> str:
-        """The loop, and what follows, for vectors of results beside each other, from `base` on."""
+        """The loop and its following statements, for neighbouring vectors of results."""
         kernel, out = self.kernel, IndentedBuffer()
         names = [name for accumulator in self.accumulators for name in accumulator.names()]
         pattern = re.compile(rf"\b({'|'.join(names) or '-'})_{LANES}")
@@ -145,7 +146,7 @@ class Loop:
         return int(self.kernel.lanes) if self._folded() else 1
 
     def write_turns(self, out: IndentedBuffer, tree: Any, text: str) -> None:
-        """The inner loop, with a text for each of its turns."""
+        """The inner loop, with the source of an iteration."""
         kernel, lanes = self.kernel, self._lanes()
         kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
         if not self._folded():
@@ -175,7 +176,7 @@ class Loop:
         out.writeline("}")
 
     def _finish(self, out: IndentedBuffer, lanes: int) -> None:
-        """For a number of lanes, or 0: the marks stay."""
+        """Writes `finish` for a number of lanes; 0 leaves the marks."""
         for accumulator in self.accumulators:
             for line in accumulator.finish:
                 out.writeline(at_lanes(line, lanes) if lanes else line)
@@ -202,14 +203,14 @@ class Loop:
             out.writeline("}")
 
     def _fold_group(self, out: IndentedBuffer) -> None:
-        """Local memory has the values of all items; each item goes through all of them."""
+        """Folds the values of all work-items in local memory; every work-item gets the result."""
         for accumulator in self.accumulators:
             names = [name for name, _, _ in accumulator.variables]
             out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
             for place, name in enumerate(names):
                 scratch = self.kernel.scratch(place, accumulator.variables[place][1])
                 out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
-            # In halves; a group may have any number of items.
+            # By halves; a work-group may have any number of work-items.
             out.writeline(
                 "for (uint count = get_local_size(0), kept = (count + 1) / 2; count > 1;"
                 " count = kept, kept = (kept + 1) / 2) {"
@@ -235,7 +236,7 @@ class Loop:
 
 
 class MaskAccumulator(Accumulator):
-    """Of truth values, whose true is another number in vectors."""
+    """An accumulator of masks; true is 1 in scalars and -1 in vectors."""
 
     def __init__(self, name: str, scalar: str, lanes: str, fold: Any, fold_vector: Any) -> None:
         initial = scalar if scalar == lanes else f"ob_lane_mask{LANES}(1)"
@@ -247,13 +248,13 @@ class Sort:
     """The sort of a loop.
 
     Attributes:
-        key: of what and how, so that values and places are sorted once.
+        key: dtypes, values and order, so that equal sorts are done once.
         before: loads and computations up to the keys.
-        keys: statements that store those.
-        stores: what else is stored before.
-        arrays: names of keys and, if these are wide, of places.
-        length: of a line, at most.
-        results: what is known after it.
+        keys: statements that store the keys in `arrays`.
+        stores: other stores before the sort.
+        arrays: names of the arrays of keys and, if keys need 64 bits, of positions.
+        length: elements of the longest line.
+        results: variables with the sorted values and their positions.
     """
 
     key: tuple[Any, ...]
@@ -303,7 +304,7 @@ def sorts(node: Any) -> bool:
 
 
 def can_be_one_kernel(nodes: Iterable[Any]) -> bool:
-    """Whether nodes reduce nothing but what one sort gives, or sort nothing."""
+    """Whether nodes have no sort, or share one sort and have no other reduction."""
     nodes = list(nodes)
     calls = {id(node.node.data.inner_fns) for node in nodes if sorts(node)}
     return not calls or (
@@ -312,9 +313,9 @@ def can_be_one_kernel(nodes: Iterable[Any]) -> bool:
 
 
 def without_ends_of_sorts(node_schedule: list[Any]) -> list[Any]:
-    """A schedule in which what needs sorted values stands in the loop that sorts.
+    """A schedule in which users of sorted values stand in the loop that sorts.
 
-    Inductor takes a sort for a reduction, whose result is known after its loop.
+    Inductor treats a sort as a reduction, and ends its loop before the users.
     """
     if not any(map(sorts, node_schedule)):
         return node_schedule
@@ -328,10 +329,10 @@ def without_ends_of_sorts(node_schedule: list[Any]) -> list[Any]:
 
 
 def parts_of_reduction(elements: int, results: int, processors: int) -> int:
-    """Parts of equal length, except the last, of `elements` that each of `results` is made of.
+    """Number of parts of a reduction of `elements` to each of `results`.
 
-    Their length is a multiple of a cache line where a number of parts near the wanted one gives
-    that, and divides `elements` where it can.
+    All parts but the last have equal length: a multiple of a cache line, and a divisor of
+    `elements`, if a number of parts near the wanted one allows.
     """
     if results >= 2 * processors or elements <= _LEAST:
         return 1

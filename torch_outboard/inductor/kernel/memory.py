@@ -23,13 +23,13 @@ from torch_outboard.inductor.overrides import operand
 
 
 class Memory(Indices):
-    """A kernel that reads and writes."""
+    """The part of a kernel for loads and stores."""
 
     def load(self, name: str, index: sympy.Expr) -> CSEVariable:
         pointer = self.args.input(name)
         dtype = V.graph.get_dtype(name)
         if is_number_of_host(name):
-            # A scalar tensor of the host: its value is passed.
+            # A host scalar is passed by value.
             text = (
                 f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"
             )
@@ -37,7 +37,7 @@ class Memory(Indices):
         return self.load_from(pointer, dtype, self.prepare_indexing(index))
 
     def load_from(self, pointer: str, dtype: torch.dtype, index: sympy.Expr) -> CSEVariable:
-        """Elements at an index, where the mask of loads allows."""
+        """Elements at an index, 0 where the mask of loads is false."""
         value_type(dtype)
         stored = STORED_NAMES[dtype]
         mask = None if self._load_mask is None else str(self._load_mask)
@@ -65,7 +65,7 @@ class Memory(Indices):
         return self.cse.generate(buffer, text, dtype=dtype)
 
     def _regular_load(self, index: sympy.Expr, stride: Any) -> str:
-        """The load of elements whose indices follow from the first one; "" if there is none."""
+        """Name of a load of elements at regular distances from the first; "" if none fits."""
         if stride in (1, 2):
             return "load" if stride == 1 else "stride2_load"
         repeats = self.lane_repeats(index) if stride is None else 0
@@ -111,11 +111,11 @@ class Memory(Indices):
         sorter: tuple[str, sympy.Expr] | None = None,
         sorter_indices: Any = None,
     ) -> CSEVariable:
-        """Places of values in lines, as Inductor describes it.
+        """Positions of values in sorted lines; see `OpsHandler.bucketize` of Inductor.
 
         Args:
-            boundaries: name of a tensor, length and stride of a line, with its storage between.
-            boundary_indices: where the line of each value starts.
+            boundaries: name of a tensor, length of a line, size of the storage, stride of a line.
+            boundary_indices: offset of the line of each value.
             sorter: name and stride of a tensor with the order of a line.
         """
         name, size, _, stride = boundaries

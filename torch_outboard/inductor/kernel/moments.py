@@ -1,10 +1,10 @@
-"""Mean and variance in one loop: texts of accumulators.
+"""Mean and variance in one loop: source of their accumulators.
 
-A result is the mean, the sum of squared distances from it, and the count. Two of them become one by
-Chan's formula (Chan, Golub and LeVeque, 1979). A GPU's items add values by Welford's (1962). On a
-processor a division for each vector would cost more than all the rest, so a run of values is summed
-up as distances from the first of them, plain and squared, and put together at its end. Runs are
-short, so a first value far from the others loses few digits.
+A result is the mean, the sum of squared distances from it, and the count. Chan's formula combines
+two results (Chan, Golub and LeVeque, 1979). Work-items of a GPU add values by Welford's formula
+(1962). On a processor, its division per vector would cost more than the rest of the loop. So a
+processor sums a run of values as distances from the first of them, plain and squared, and combines
+the run into the result at its end. Runs are short, so an outlying first value costs few digits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RUN = 64
 
 
 def _chan(kind: str, a: tuple[str, ...], b: tuple[str, ...]) -> list[str]:
-    """Statements that put the result b into a, in braces of their own."""
+    """Statements, in a block, that combine the result b into a."""
     (mean, m_two, count), (other, other_two, other_count) = a, b
     return [
         f"{{ const {kind} total = {count} + {other_count};",
@@ -30,7 +30,7 @@ def _chan(kind: str, a: tuple[str, ...], b: tuple[str, ...]) -> list[str]:
 
 
 class Moments:
-    """Names and texts of one result, for values of the type `kind`."""
+    """Names and source of one result, for values of the type `kind`."""
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Moments:
         return Accumulator([(name, self.kind, "0") for name in self.names], fold)
 
     def combine(self, other: str, other_two: str, other_count: str) -> list[str]:
-        """Statements that put another result, with marks, into this one."""
+        """Statements, with marks of lanes, that combine another result into this one."""
         mean, m_two, count = self.marked
         t, zero = f"{self.kind}{LANES}", f"(({self.kind}{LANES})(0))"
         total, ratio, delta = (f"{self.name}_{x}_{LANES}" for x in ("total", "ratio", "delta"))
@@ -60,7 +60,7 @@ class Moments:
 
 
 class Welford(Moments):
-    """One value after the other."""
+    """Adds one value at a time."""
 
     def add(self, value: str) -> list[str]:
         mean, m_two, count = self.marked
@@ -74,7 +74,7 @@ class Welford(Moments):
 
 
 class ShiftedSums(Moments):
-    """Runs of values, as distances from the first."""
+    """Adds runs of values, as distances from the first one."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(name, kind)
@@ -95,7 +95,7 @@ class ShiftedSums(Moments):
         ]
 
     def _close(self) -> list[str]:
-        """Puts a run into the result."""
+        """Combines a run into the result."""
         t, total = f"{self.kind}{LANES}", f"{self.sum}_{LANES}"
         return [
             f"const {t} run = ({t})(({self.kind}){self.taken}_{LANES});",
@@ -111,7 +111,7 @@ class ShiftedSums(Moments):
         ]
 
     def _fold_vector(self, lanes: int) -> list[str]:
-        """All lanes have taken as many values."""
+        """Folds the lanes of a vector, which all have the same count."""
         mean, m_two, count = (f"{name}_{lanes}" for name in self.names)
         t, fold = self.kind, f"ob_fold_sum_{self.kind}{lanes}"
         scalars = tuple(f"{name}_" for name in self.names)

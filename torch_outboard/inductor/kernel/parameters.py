@@ -1,4 +1,4 @@
-"""Parameters of a kernel (tensors, sizes, numbers of the host), and the code that defines it."""
+"""Parameters of a kernel (tensors, sizes, host scalars), and its definition in generated code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch_outboard.inductor.opencl.value_types import STORED_TYPES
 from torch_outboard.inductor.target import Target
 
-# Of parameters that are passed by value, by their letters for GraphKernel.
+# Types of parameters that are passed by value, by their letters for GraphKernel.
 _SCALARS = {"f": "float", "d": "double", "i": "int", "l": "long"}
 
 
@@ -23,11 +23,11 @@ class Parameter:
     """One parameter of a kernel.
 
     Attributes:
-        name: in the kernel's text.
-        letter: its kind, as GraphKernel takes it: "t" for a tensor, "F" for the word of wrong
-            indices, "A" for that of an assertion.
-        kind: the type of the value, or of what a pointer points to.
-        argument: what the call passes, as text; empty for what callers do not pass.
+        name: name in the kernel's source.
+        letter: its kind for GraphKernel: "t" for a tensor, "F" for the flag of indices out of
+            range, "A" for the flag of an assertion, or a letter of _SCALARS.
+        kind: the type of the value, or of the elements behind a pointer.
+        argument: source of the argument; empty if callers do not pass it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Parameter:
         return f"const {self.kind} {self.name}"
 
     def bytes(self, target: Target) -> int:
-        """Of the room that a device has for parameters."""
+        """Bytes of the device's limit for parameters that this one takes."""
         if self.is_pointer:
             return target.pointer_bytes
         return 8 if self.letter in "dl" else 4
@@ -55,7 +55,7 @@ FAULT = Parameter("ob_fault", "F", "int", "")
 
 
 def is_number_of_host(name: str) -> bool:
-    """Whether a buffer is one number in memory of the host, whose value is passed.
+    """Whether a buffer is a host scalar, which is passed by value.
 
     Before 2.12 Inductor copies such an argument, with another shape, to a buffer of the host.
     """
@@ -67,7 +67,7 @@ def is_number_of_host(name: str) -> bool:
 
 
 def parameters_of(kernel: Any) -> list[Parameter]:
-    """Of a kernel whose body is generated."""
+    """The parameters of a kernel, after its body is generated."""
     names, calls, arguments, _ = kernel.args.python_argdefs()
     parameters = [
         _parameter(kernel, name.name, str(call), argument)
@@ -77,7 +77,7 @@ def parameters_of(kernel: Any) -> list[Parameter]:
 
 
 def assertion(number: int, message: str) -> Parameter:
-    """The word into which a kernel writes that an assertion failed."""
+    """The flag that a kernel sets if an assertion fails; callers pass its message."""
     return Parameter(f"ob_assertion{number}", "A", "int", repr(message))
 
 
@@ -96,14 +96,14 @@ def _parameter(kernel: Any, name: str, call: str, argument: Any) -> Parameter:
 
 
 def _letter(dtype: torch.dtype) -> str:
-    """How a number of the host is passed."""
+    """The letter of a host scalar."""
     if dtype.is_floating_point:
         return "d" if dtype == torch.float64 else "f"
     return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
 
 
 def text_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[str]:
-    """The lines of a kernel."""
+    """The lines of a kernel's source."""
     binds = [f"OB_BIND({p.kind}, {p.name})" for p in parameters if p.is_pointer]
     head = f"__kernel void {name}({', '.join(p.declaration() for p in parameters)}) {{"
     return [head, *(f"    {line}" for line in (*binds, *body.splitlines())), "}"]
@@ -114,12 +114,12 @@ class KernelDefinition:
     """A kernel that has a name.
 
     Attributes:
-        name: in the program and in generated code.
-        source: its text.
-        parameters: in their order.
-        properties: how its work is cut, for GraphKernel.
-        origins: the nodes of the graph that it computes, each with its line of source.
-        device: the index of the device.
+        name: its name in the program and in generated code.
+        source: its OpenCL C source.
+        parameters: its parameters in order.
+        properties: GraphKernel's arguments that divide the work.
+        origins: the nodes of the graph that it computes, each with its Python source line.
+        device: index of the device.
     """
 
     name: str
@@ -130,7 +130,7 @@ class KernelDefinition:
     device: int
 
     def text(self) -> str:
-        """Python code that makes the kernel of `program`."""
+        """The Python expression that registers the kernel with `program`."""
         letters = "".join(parameter.letter for parameter in self.parameters)
         described = ", ".join(f"{key}={value!r}" for key, value in self.properties.items())
         return (

@@ -1,9 +1,9 @@
-"""Reductions, scans and sorts of a kernel: what they accumulate, and how two results become one.
+"""Reductions, scans and sorts of a kernel: their accumulators, and how two results are combined.
 
-A scan, such as cumsum, gives each value of a loop with all before it. Along lanes, a vector is put
-together in steps of 1, 2, 4 ... lanes (Hillis and Steele, 1986), and what came before the vector is
-put before each of its lanes. Where lanes are results, each has its own scan, and nothing is moved
-between them.
+A scan, such as cumsum, combines each value of a loop with all values before it. Along lanes, a
+vector is scanned in steps of 1, 2, 4 ... lanes (Hillis and Steele, 1986), and the result of all
+vectors before it is combined into each of its lanes. Where lanes are results, each lane has its own
+scan, and no value moves between lanes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from torch_outboard.inductor.overrides import operand
 Values = tuple[CSEVariable, ...]
 
 _KINDS = {"sum": 0, "prod": 1, "xor_sum": 0}
-# An exchange of two elements, in lines of a body.
+# Cost of an exchange of two elements, in lines of a body.
 _EXCHANGE = 8
 
 
@@ -56,18 +56,18 @@ class Reductions(Memory):
         self.sort_of_loop: Sort | None = None
 
     def scratch(self, place: int, kind: str) -> str:
-        """Local memory for a value of each item."""
+        """Name of a local array with a value per work-item."""
         return str(self.scratches.setdefault((place, kind), f"scratch_{kind}_{place}"))
 
     def scratch_lines(self) -> list[str]:
-        """Declarations, which stand outside of all blocks of a kernel."""
+        """Declarations of local memory, which stand outside of all blocks of a kernel."""
         return [
             f"__local {kind} {name}[{self.target.group}];"
             for (_, kind), name in self.scratches.items()
         ] + [f"__local long {name}_[{length}];" for name, length in self.local_lines.items()]
 
     def close_loop(self) -> None:
-        """Ends the loop over the reduction; what was computed in it is not known any more."""
+        """Ends the loop over the reduction; variables declared in it are no longer valid."""
         body = IndentedBuffer()
         for buffer in (self.loads, self.compute, self.stores):
             body.splice(buffer)
@@ -119,7 +119,7 @@ class Reductions(Memory):
         return f"acc{next(self.accumulator_ids)}"
 
     def _result(self, name: str, dtype: torch.dtype) -> CSEVariable:
-        """The result of a loop as a variable."""
+        """Variable with the result of a loop, valid after it."""
         tree = self.lane_tree
         folded = tree is not None and tree.is_reduction
         text = f"{name}_" if folded else f"{name}_{LANES}"
@@ -149,7 +149,7 @@ class Reductions(Memory):
         elif kind == "all":
             update, initial = f"({acc} & {text})", "1"
         elif kind in ("max", "min"):
-            # NaN wins; what is known of the new value does not wait for the one before.
+            # NaN wins. Its test reads only the new value, so it does not wait for the accumulator.
             new = self.cse.generate(self.compute, text, dtype=dtype)
             better = f"({acc} {'<' if kind == 'max' else '>'} {new})"
             if dtype.is_floating_point:
@@ -210,7 +210,7 @@ class Reductions(Memory):
         operator = ">" if kind == "argmax" else "<"
         better = f"({variable} {operator} {best})"
         if src_dtype.is_floating_point:
-            # NaN is better than all numbers, and nothing is better than NaN.
+            # NaN is better than any number; no value is better than NaN.
             better = f"({better} | (({variable} != {variable}) & ({best} == {best})))"
         mask = f"{name}_better_{LANES}"
         self.compute.writeline(f"const {mask_type(src_dtype)}{LANES} {mask} = {better};")
@@ -229,7 +229,7 @@ class Reductions(Memory):
 
         initial = _initial("max" if kind == "argmax" else "min", src_dtype)
         found = Accumulator([(name, t, initial), (f"{name}_at", index, "-1")], fold)
-        # Where nothing is better than the worst value of all, the first one is it.
+        # If all values equal the initial value, none is better, and the first one wins.
         found.finish = [f"{at} = {at} < 0 ? 0 : {at};"]
         self.accumulators.append(found)
         result = self._result(f"{name}_at", self.index_torch_dtype)
@@ -246,7 +246,7 @@ class Reductions(Memory):
         if kind == "welford_reduce":
             text = self._in_lanes(value, dtype)
             variable = self.cse.generate(self.compute, text, dtype=dtype)
-            # Items of a group have few values each; a loop of a processor many.
+            # Work-items of a work-group have few values each; a loop of a processor has many.
             moments = (Welford if self.grouped else ShiftedSums)(name, t)
             self.compute.writelines(moments.add(str(variable)))
         else:
@@ -293,7 +293,7 @@ class Reductions(Memory):
             last = f"ob_last_{kind}{LANES}({value})" if along else str(value)
             self.compute.writeline(f"{carry}_{LANES} = {last};")
         self.compute.writeline(f"{name}_started_{LANES} = 1;")
-        # Neighbours in a scan have one carry, which goes on from vectors to single values.
+        # Lanes along the scan share one carry, which passes from the vector loop to its tail.
         wide = "" if along else LANES
         inner = [(carry, f"{kind}{wide}", "0") for carry, kind in zip(carries, kinds, strict=True)]
         inner.append((f"{name}_started", "int", "0"))
@@ -332,10 +332,10 @@ class Reductions(Memory):
         stable: bool,
         descending: bool,
     ) -> tuple[CSEVariable, ...]:
-        """Values in order, always stable, and where they were.
+        """Sorted values, and their positions before; every sort is stable.
 
         Args:
-            values: keys, and the place of each in its line.
+            values: keys, and the position of each in its line.
         """
         key = (dtypes, values, descending)
         if self.sort_of_loop is not None and self.sort_of_loop.key == key:
@@ -346,7 +346,7 @@ class Reductions(Memory):
         dtype, place_dtype = dtypes
         kind = "bool" if dtype == torch.bool else value_type(dtype)
         length = self._longest_line(trees[0].numel)
-        # Local memory of kernels in one launch has names by its size.
+        # Names contain the size, since kernels in one launch share local memory by name.
         arrays: tuple[str, ...] = tuple(f"sort_{what}{length}" for what in ("keys", "places"))
         element = f"{LANES}[{trees[0].index_sym().name}]"
         value, place = (
@@ -385,7 +385,7 @@ class Reductions(Memory):
 
 
 def _whole(tree: IterationRangesRoot) -> sympy.Symbol:
-    """The index of a tree of ranges that is not split."""
+    """The index of a range tree as a whole, not split."""
     return tree.lookup(sympy.S.One, tree.numel).symbol()
 
 
@@ -402,5 +402,5 @@ def _initial(kind: str, dtype: torch.dtype) -> str:
 
 
 def _text(value: Any, dtype: torch.dtype) -> str:
-    """In all lanes, of a variable or of what an operation gave."""
+    """Source, in all lanes, of a variable or of an operation's result."""
     return operand(getattr(value, "value", value), dtype, True)

@@ -1,12 +1,14 @@
-"""How the work of a kernel becomes units, and units loops over lanes.
+"""Divides the work of a kernel into units, and writes each unit as loops over lanes.
 
-Statements of a loop that compute the same with each turn stand before it. A compiler must not move
-them where the loop stores something: a pointer might lead to what they read. Inductor knows that it
-does not. Without this, AdamW takes two powers of its step count for every vector of a parameter.
+A unit is a piece of work that is not divided further: a block of results, or one result of a
+reduction.
 
-Sums at indices that are read, such as gradients of `gather`, of sizes that were interpolated, or of
-the maxima of windows, add within a row or a plane of the result. A processor that takes all units
-of a plane adds without atomic exchanges.
+Loop-invariant statements stand before the loop. An OpenCL compiler must not move them if the loop
+stores something: the stored pointer might alias what they read. Inductor knows that it does not.
+Without this, AdamW computes two powers of its step count for every vector of a parameter.
+
+Atomic additions, such as in the gradients of `gather`, `interpolate` or max pooling, add within a
+row or a plane of the result. A processor that takes all units of a plane needs no atomic exchanges.
 """
 
 from __future__ import annotations
@@ -32,22 +34,22 @@ from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 from torch_outboard.inductor.target import Target
 from torch_outboard.ops.functions.table import costly, functions
 
-# Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
+# Elements of x per unit, where x has over twice as many; a multiple of all vector widths.
 _BLOCK = 512
 _REDUCTION_BLOCKS = (128, 64, 32)
-# Vectors of accumulators that registers hold.
+# Vectors of accumulators that fit into registers.
 _COPIES = 8
-# Elements that are worth a work item of a processor, for a body of one line.
+# Elements that are worth a work-item of a processor, for a body of one line; at least the second.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
-# What adding a vector at places of memory takes, in lines of a body: by atomic exchanges, without.
+# Cost of adding a vector to memory, in lines of a body: with atomic exchanges, without.
 _ATOMIC, _PLAIN = 100, 15
-# Elements of a loop for each work item of a group that shares it, and the fewest items: those of a
-# SIMD unit. Groups whose items have little to do would mostly wait for one another.
+# Loop elements per work-item of a work-group that shares the loop, and the fewest work-items: those
+# of a SIMD unit. Work-items with fewer elements would mostly wait for each other.
 _SHARED, _SIMD = 4, 32
-# Groups for each processor of a GPU, without which large ones are better.
+# Work-groups per compute unit of a GPU; with fewer of them, large work-groups are faster.
 _GROUPS = 8
-# Of statements that may be hoisted.
+# Types of variables whose statements may be hoisted.
 _KINDS = ("float", "double", "int", "uint", "long", "ulong")
 _STATEMENT = re.compile(rf"^ *const (?:{'|'.join(_KINDS)}) (tmp\d+) = (.*);$")
 _LOAD = re.compile(r"\bob_load_\w+\((\w+), \d+\)")
@@ -57,13 +59,13 @@ _READ = r"\bob_(?:masked_)?(?:stride2_|repeat._)?(?:load|gather)_\w+\({}\b"
 
 
 class Units(Reductions):
-    """A kernel that divides its work."""
+    """The part of a kernel that divides its work into units."""
 
     def numel_text(self, tree: IterationRangesRoot) -> str:
         return numel_name(tree) if self.shared_text else self.scalar_index(tree.numel)
 
     def block(self) -> sympy.Expr | int:
-        """Elements of the inner tree in a unit."""
+        """Number of elements of the inner tree in a unit."""
         tree = self.inner_tree
         if tree is None or tree is not self.lane_tree:
             return 1
@@ -78,7 +80,7 @@ class Units(Reductions):
         return _BLOCK
 
     def _reduction_block(self, tree: IterationRangesRoot) -> int:
-        """Long ones read memory in longer pieces, but all processors need units."""
+        """The largest block that leaves two units per processor: it reads memory in longer runs."""
         others = [t.numel for t in self._pointwise_trees() if t is not tree]
         for block in _REDUCTION_BLOCKS:
             units = sympy_product([CeilDiv(tree.numel, block), *others])
@@ -87,7 +89,7 @@ class Units(Reductions):
         return _REDUCTION_BLOCKS[-1]
 
     def units(self) -> sympy.Expr:
-        """Pieces of work that are not divided."""
+        """Number of units."""
         result: sympy.Expr = sympy.S.One
         for tree in self.range_trees:
             if not tree.is_reduction:
@@ -97,7 +99,7 @@ class Units(Reductions):
 
     def _write_units(self, code: IndentedBuffer) -> None:
         kind, body = self.index_type, IndentedBuffer()
-        before = self.write_unit(body)  # says which local memory it needs
+        before = self.write_unit(body)  # registers the local memory that it needs
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
         code.writeline(f"const {kind} units = {units};")
         if self.target.group == 1:
@@ -127,7 +129,7 @@ class Units(Reductions):
         code.writeline("}")
 
     def write_unit(self, code: IndentedBuffer) -> str:
-        """Writes what is done for one unit; returns what is the same for all and stands before."""
+        """Writes the statements of one unit; returns the statements hoisted before all units."""
         kind, rest = self.index_type, "unit"
         for tree in reversed(self._pointwise_trees()):
             if tree is self.inner_tree:
@@ -153,14 +155,14 @@ class Units(Reductions):
         return before
 
     def _blocks_text(self, tree: IterationRangesRoot) -> str:
-        """Blocks of the inner tree."""
+        """Source of the number of blocks of the inner tree."""
         block = self.block()
         if self.shared_text:
             return f"({numel_name(tree)} + {block - 1}) / {block}"
         return self.scalar_index(V.graph.sizevars.simplify(CeilDiv(tree.numel, block)))
 
     def _pointwise_trees(self) -> list[IterationRangesRoot]:
-        """Those of results, the inner one last."""
+        """Range trees of results, the inner one last."""
         trees = [tree for tree in self.range_trees if not tree.is_reduction]
         return sorted(trees, key=lambda tree: tree is self.inner_tree)
 
@@ -171,7 +173,7 @@ class Units(Reductions):
         tree = self.lane_tree
         text = self.body_text()
         if tree is None or tree.is_reduction:
-            # What has lanes in loops was rendered with them.
+            # Loops over reductions are already rendered with their lanes.
             code.splice(at_lanes(text, 1))
             return
         kind, index = self.index_type, tree.index_sym().name
@@ -196,7 +198,7 @@ class Units(Reductions):
             code.writeline("}")
 
     def body_text(self) -> str:
-        """The source for a unit, or for each vector of it, with marks for the lanes."""
+        """Statements for a unit, or for each vector of it, with marks of lanes."""
         body = IndentedBuffer()
         body.splice(self.indexing_code)
         for segment in self.segments:
@@ -207,9 +209,9 @@ class Units(Reductions):
         return body.getvalue()
 
     def copies(self) -> int:
-        """Vectors of results whose loops over a reduction are one: 1 if there is no such loop.
+        """Number of vectors of results that share one loop over a reduction; 1 without such a loop.
 
-        Rows of memory are then read in longer pieces, and sums do not wait for each other.
+        A shared loop reads memory in longer runs, and its sums do not depend on each other.
         """
         if not self.segments or len(self.segments) > 2 or type(self.segments[0]) is not Loop:
             return 1
@@ -219,13 +221,13 @@ class Units(Reductions):
         return max(1, min(_COPIES // max(1, self.segments[0].width()), fitting))
 
     def is_one_item(self) -> bool:
-        """Whether one processor that adds without atomic exchanges is sooner ready than all."""
+        """Whether one work-item, which needs no atomic exchanges, is faster than all processors."""
         if not self.added_at or self.target.group > 1 or self.owned_units() is not None:
             return False
         return bool(_PLAIN + self.lines < (_ATOMIC + self.lines) / self.target.processors)
 
     def owned_units(self) -> int | None:
-        """Units whose sums a processor has for itself, if there are enough for all processors."""
+        """Units per plane, which one work-item takes; None with fewer planes than processors."""
         if not self.added_at or self.target.group > 1:
             return None
         together = units_together(self)
@@ -234,7 +236,7 @@ class Units(Reductions):
         return together
 
     def group_size(self) -> int:
-        """Work items of a group: a power of two, or all that a device has."""
+        """Work-items per work-group: a power of two, or the device's maximum."""
         most = self.target.group
         loops = [tree.numel for tree in self.range_trees if tree.is_reduction]
         known = all(isinstance(size, sympy.Integer) for size in (*loops, self.units()))
@@ -254,18 +256,19 @@ class Units(Reductions):
 
 
 def numel_name(tree: IterationRangesRoot) -> str:
-    """The variable with the size of a loop, in texts that are shared."""
+    """Name of the variable with the size of a loop, in shared source."""
     return f"{tree.prefix}numel"
 
 
 def launch_properties(
     target: Target, lines: int, grouped: bool, group: int, one_item: bool = False
 ) -> dict[str, Any]:
-    """How the work of a body of so many lines is cut, for GraphKernel.
+    """GraphKernel's arguments that divide the work.
 
     Args:
-        grouped: whether work items of a group share its work.
-        group: how many there are.
+        lines: number of lines of the body.
+        grouped: whether the work-items of a work-group share each unit.
+        group: work-items per work-group.
     """
     if target.group == 1:
         grain = max(_LEAST_GRAIN, _GRAIN // max(1, lines))
@@ -276,9 +279,9 @@ def launch_properties(
 
 
 def units_together(kernel: Units) -> int | None:
-    """Units, of those that follow each other, that add to places of which others keep away.
+    """Number of consecutive units that add to memory to which no other units add.
 
-    None if nothing of the kind is known of all its sums.
+    None if it is not known for all atomic additions.
     """
     trees = kernel._pointwise_trees()
     if kernel.features.is_reduction() or kernel.shared_text or not trees:
@@ -288,7 +291,7 @@ def units_together(kernel: Units) -> int | None:
     found = {(name, *known) for name, index in kernel.added_at if (known := _plane(kernel, index))}
     names = {name for name, _ in kernel.added_at}
     steps = {step for _, step, _ in found}
-    # Each sum is known, all by the same units, and those into one buffer by the same planes.
+    # All additions are known, with the same units, and those to one buffer have the same planes.
     every = all(_plane(kernel, index) is not None for _, index in kernel.added_at)
     if not every or len(steps) != 1 or len(found) != len(names):
         return None
@@ -296,7 +299,7 @@ def units_together(kernel: Units) -> int | None:
 
 
 def _plane(kernel: Units, index: sympy.Expr) -> tuple[int, int] | None:
-    """Steps of the outer loop that stay in a part of the memory, and the size of that part."""
+    """Consecutive steps of the outer loop that add within one plane, and its size in elements."""
     root = kernel._pointwise_trees()[0]
     index = sympy.expand(without_identities(index))
     ranges: dict[sympy.Symbol, ValueRanges[Any]] = {}
@@ -307,7 +310,7 @@ def _plane(kernel: Units, index: sympy.Expr) -> tuple[int, int] | None:
         if not isinstance(size, sympy.Integer):
             return None
         ranges[symbol] = ValueRanges(0, size - 1)
-        # The loop from some step on, up to its end.
+        # The outermost part of the loop, up to its end.
         if entry is not None and entry.root is root and entry.divisor * size == root.numel:
             outer = entry
     if outer is None:
@@ -321,7 +324,7 @@ def _plane(kernel: Units, index: sympy.Expr) -> tuple[int, int] | None:
 
 
 def _in_units(kernel: Units, step: int) -> int | None:
-    """How many units so many steps of the outer loop are, where they are whole ones."""
+    """Number of units in `step` steps of the outer loop; None if it is not whole."""
     others = kernel._pointwise_trees()[1:]
     block = kernel.block()
     if not others:
@@ -331,21 +334,21 @@ def _in_units(kernel: Units, step: int) -> int | None:
 
 
 def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tuple[str, str]:
-    """Splits the text of a loop, or of several with the same statements.
+    """Moves loop-invariant statements out of a loop, or out of several with the same statements.
 
     Args:
-        text: one statement in a line.
-        pointers: names of what it reads and writes, and the buffers behind them.
+        text: source, one statement in a line.
+        pointers: names of the pointers that it reads and writes, and their buffers.
         numbers: names of parameters that are numbers.
 
     Returns:
-        What can stand before all loops, also those over units of work, and the rest. Nothing is
-        moved if it is cheap.
+        Statements that can stand before all loops, also those over units, and the rest. Nothing is
+        moved if all invariant statements are cheap.
     """
     fixed = _only_read(text, pointers)
     moved: dict[str, str] = {}
     ambiguous: set[str] = set()
-    inside = 0  # of how many branches
+    inside = 0  # depth of branches
     for line in text.splitlines():
         if inside or (line.lstrip().startswith("if (") and line.endswith("{")):
             inside += line.count("{") - line.count("}")
@@ -366,7 +369,7 @@ def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tupl
 
 
 def _only_read(text: str, pointers: dict[str, str]) -> set[str]:
-    """Pointers to buffers that are read and not written, by any name."""
+    """Pointers to buffers that no pointer writes."""
     written = {
         buffer
         for name, buffer in pointers.items()
@@ -376,7 +379,7 @@ def _only_read(text: str, pointers: dict[str, str]) -> set[str]:
 
 
 def _is_fixed(expression: str, pointers: Collection[str], known: Collection[str]) -> bool:
-    """Whether it needs nothing but `known` names and what `pointers` lead to."""
+    """Whether an expression uses only `known` names and loads from `pointers`."""
     loads = _LOAD.findall(expression)
     if any(pointer not in pointers for pointer in loads):
         return False

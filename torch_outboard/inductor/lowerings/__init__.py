@@ -1,1 +1,1 @@
-"""How Inductor writes operators that it does not know, or knows for other devices alone."""
+"""Lowerings of operators that Inductor lacks, or has for other devices only."""

@@ -1,9 +1,9 @@
 """`flex_attention` and its derivative in compiled graphs: kernels, or operators on whole scores.
 
-PyTorch's own kernels for it are Triton's. Before the graph is cut into forward and backward, a call
-becomes one of ours (flex_kernels.py). What these cannot do becomes the dense formula: two products,
-and what Inductor fuses between them, `score_mod` and `mask_mod` included. Memory is that of the
-scores then.
+PyTorch's kernels for it need Triton. Before the graph is split into forward and backward, a call is
+replaced by a call of our kernels (flex_kernels.py). A call that they do not support is replaced by
+the dense formula: two matrix products, and between them operators that Inductor fuses, `score_mod`
+and `mask_mod` included. The dense formula allocates the whole matrix of scores.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _DENSE: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.flex_attention: sdpa_dense,
     torch.ops.higher_order.flex_attention_backward: sdpa_dense_backward,
 }
-_BUFFERS = 12  # the argument of the derivative that holds what `score_mod` captured
+_BUFFERS = 12  # index of the backward's argument with the captures of `score_mod`
 
 
 class InlineAttention(CustomGraphPass):
-    """Puts formulas in the place of calls."""
+    """Replaces calls of flex_attention by kernels or by the dense formula."""
 
     def __call__(self, graph: torch.fx.Graph) -> None:
         for node in list(graph.nodes):
@@ -51,7 +51,7 @@ class InlineAttention(CustomGraphPass):
 
 
 def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Puts the operators of a dense formula in the place of a call."""
+    """Replaces a call by the operators of the dense formula."""
     module = graph.owning_module
     assert module is not None
     leaves, structure = pytree.tree_flatten(node.args)
@@ -85,7 +85,7 @@ def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     with mode, torch.no_grad():
         traced = make_fx(flat, select_decomp_table())(*(values[place] for place in traced_places))
     for one in traced.graph.nodes:
-        if one.target is torch.ops.aten.copy_.default:  # into new memory, for the sake of strides
+        if one.target is torch.ops.aten.copy_.default:  # only sets the strides of new memory
             one.target = torch.ops.aten.copy.default
     with graph.inserting_before(node):
         outputs = _copy(graph, node, traced, [leaves[place] for place in traced_places])
@@ -93,7 +93,7 @@ def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def _differentiated_buffers(node: torch.fx.Node) -> list[int]:
-    """Which of the tensors that `score_mod` captured a backward pass needs the gradients of."""
+    """Indices of the tensors captured by `score_mod` whose gradients the graph uses."""
     if node.target is not torch.ops.higher_order.flex_attention_backward:
         return []
     return [part.args[1] for user in node.users if user.args[1] == 3 for part in user.users]
@@ -112,7 +112,7 @@ def _value(module: torch.nn.Module, leaf: Any) -> Any:
 def _copy(
     graph: torch.fx.Graph, node: torch.fx.Node, traced: torch.fx.GraphModule, given: list[Any]
 ) -> list[Any]:
-    """Copies the nodes of a traced function; returns what it returns."""
+    """Copies the nodes of a traced function into the graph; returns its results."""
     for one in traced.graph.find_nodes(op="get_attr"):
         value = operator.attrgetter(str(one.target))(traced)
         one.target = f"_{node.name}_{str(one.target).replace('.', '_')}"
@@ -128,7 +128,7 @@ def _copy(
 
 
 def _replace(graph: torch.fx.Graph, node: torch.fx.Node, result: Any) -> None:
-    """Replaces a node that stands for a nest of values."""
+    """Replaces a node whose value is a nested tuple."""
     for user in list(node.users):
         if user.target is operator.getitem:
             part = result[user.args[1]]

@@ -1,7 +1,7 @@
 """Custom operators whose kernel is an expression (`torch_outboard.kernel`), inside fused kernels.
 
-The expression takes the place of the call. Its words mean what they mean in eager mode. What the
-expression does not serve, such as other dtypes, and calls on other devices remain calls.
+The expression replaces the call, with the same meaning of its words as in eager mode. Calls that
+the expression does not support, such as with other dtypes, and calls on other devices remain calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {"promote": KIND.DEFAULT, "float": KIND.INT_TO_FLOAT}
 
 
 def define_lowerings() -> None:
-    """Tells Inductor of every custom operator that has an expression by now."""
+    """Registers lowerings for all custom operators that have an expression so far."""
     for name, known in registrations.items():
         if name.split("::")[0] in _BUILT_IN or not any(one.expression for one in known):
             continue
@@ -37,7 +37,7 @@ def define_lowerings() -> None:
 
 
 def texts_in_use() -> tuple[str, ...]:
-    """The registered expressions, for the keys of PyTorch's caches."""
+    """Part of the key of PyTorch's caches: all registered expressions."""
     return tuple(
         f"{name} {one.expression} {sorted(map(str, one.dtypes or ()))} {one.device}"
         for name, known in sorted(registrations.items())
@@ -76,7 +76,7 @@ def _lower(operator: torch._ops.OpOverload, name: str) -> Any:
         result = _inlined(name, given, node.meta["val"])
         if result is not None:
             return result
-        # Kernels of users may rely on the strides that they get in eager mode.
+        # User kernels may rely on the strides of eager mode.
         arguments, named = lowering.constrain_to_fx_strides(node, *arguments, **named)
         return lowering.fallback_handler(operator, add_to_fallback_set=False)(*arguments, **named)
 
@@ -84,7 +84,7 @@ def _lower(operator: torch._ops.OpOverload, name: str) -> Any:
 
 
 def _inlined(name: str, given: dict[str, Any], expected: torch.Tensor) -> Any:
-    """The result of an expression; None if none serves the call."""
+    """The result of an expression; None if none supports the call."""
     if expected.device.type != state.name:
         return None
     tensors = [value for value in given.values() if isinstance(value, ir.TensorBox)]
@@ -116,7 +116,7 @@ def _inlined(name: str, given: dict[str, Any], expected: torch.Tensor) -> Any:
 
 
 def _registration(name: str, dtype: torch.dtype, device: int) -> Registration | None:
-    """The kernel that a call goes to, as csrc/dispatch/router.h chooses it."""
+    """The kernel that csrc/dispatch/router.h chooses for a call."""
     for one in reversed(registrations.get(name, ())):
         if one.device in (-1, device) and (one.dtypes is None or dtype in one.dtypes):
             return one
@@ -124,7 +124,7 @@ def _registration(name: str, dtype: torch.dtype, device: int) -> Registration | 
 
 
 def _suits(scalar: Any, dtype: torch.dtype) -> bool:
-    """Whether a number is one of the type that is computed in."""
+    """Whether a number has a value in the dtype of the computation."""
     if isinstance(scalar, (bool, int)):
         return True
     if isinstance(scalar, sympy.Expr):

@@ -1,6 +1,7 @@
-"""Kernels of `flex_attention`: blockwise, with `score_mod` and `mask_mod` as part of their text.
+"""Blockwise kernels of `flex_attention`, with `score_mod` and `mask_mod` in their source.
 
-A call becomes one operator that carries the texts, so that code from a cache is whole in itself.
+A call becomes a call of one operator with this source as an argument, so that cached code is
+self-contained.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _LIBRARY = torch.library.Library("outboard_attention", "DEF")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _OTHERS = (*FLOATS, *INTEGERS, *BOOL)
 _INDICES = (torch.int32, torch.int64)
-_TILE = 64  # keys, as in kernels/layers/attention_tiles.cl
-# Below, scores stay in caches, and operators on all of them are faster: see
+_TILE = 64  # keys per tile, equal to the number in kernels/layers/attention_tiles.cl
+# Bytes of scores. Fewer stay in caches, and the dense formula is faster: see
 # benchmarks/flex_attention.py.
 DENSE_BYTES = 64 << 20
 # Positions in the description of a mask.
@@ -60,7 +61,7 @@ _BACKWARD = (
 
 
 def define() -> None:
-    """Defines the operators that calls become."""
+    """Defines the operators that replace calls of flex_attention."""
     for name, parameters, function, shape in (
         ("forward", _FORWARD, _forward, _shape_of_forward),
         ("backward", _BACKWARD, _backward, _shape_of_backward),
@@ -100,9 +101,9 @@ def _backward(*arguments: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _call(name: str, arguments: Sequence[Any], others: int) -> tuple[torch.Tensor, ...]:
-    """Calls the kernel of a text; elements of a row have to follow each other.
+    """Calls the kernel with the given source; makes the elements of a row contiguous first.
 
-    `others`: the place of the list of tensors from outside.
+    `others`: index of the argument with the list of captured tensors.
     """
     rows = [x if x.stride(-1) == 1 else x.contiguous() for x in arguments[:3]]
     given, text, *sizes = arguments[others:]
@@ -119,13 +120,13 @@ def _call(name: str, arguments: Sequence[Any], others: int) -> tuple[torch.Tenso
 
 @lru_cache
 def _strides_like(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """As compiled graphs expect results to lie."""
+    """The strides of results that compiled graphs expect."""
     return _permute_strides(torch.empty(sizes, device="meta"), tuple(strides)).stride()
 
 
 @cache
 def _kernel(name: str, text: str, others: int) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """An operator for kernels with a text, which is defined by its first call."""
+    """An operator for kernels with the given source; the first call defines it."""
     digest = hashlib.sha256(f"{name} {others} {text}".encode()).hexdigest()[:16]
     unique = f"{name}_{digest}"
     parameters = _FORWARD if name == "forward" else _BACKWARD
@@ -143,16 +144,16 @@ def _kernel(name: str, text: str, others: int) -> Callable[..., tuple[torch.Tens
 
 @dataclass(frozen=True)
 class _Call:
-    """Sizes of the blocks of queries and of keys of a call.
+    """Sizes of the blocks and tiles of a call.
 
-    A tile of rows stays within a block; on a GPU blocks are of any size.
+    A tile of rows stays within a block; on a GPU blocks may have any size.
     """
 
     query: SymTensor
     key: SymTensor
     query_block: SymInt
     key_block: SymInt
-    tall: int  # rows of a work-item of a GPU
+    tall: int  # rows per work-item of a GPU
 
     def rows(self, plan: Plan) -> SymInt:
         """Rows of a tile of queries."""
@@ -172,7 +173,7 @@ class _Call:
 
 
 def _tiles(operand: SymTensor, block: SymInt, rows: SymInt) -> SymInt:
-    """How many tiles of `rows` rows the blocks of an operand have, in all its heads."""
+    """Number of tiles of `rows` rows in the blocks of an operand, over all heads."""
     length = operand.size(2)
     heads = operand.size(0) * operand.size(1)
     return heads * ceil_div(length, block) * ceil_div(minimum(block, length), rows)
@@ -188,7 +189,7 @@ def _add_buffers(plan: Plan, rest: Mapping[str, Symbol], buffers: Sequence[str])
 def _pass_values(
     plan: Plan, call: _Call, counts: SymTensor, indices: SymTensor, scale: SymFloat
 ) -> None:
-    """Passes what kernels of both directions know."""
+    """Passes the parameters and constants that forward and backward share."""
     query, key = call.query, call.key
     plan.parameters(
         heads=query.size(1),
@@ -207,7 +208,7 @@ def _pass_values(
 
 
 def _source(text: str, *names: str) -> str:
-    """Kernels for the functions of a text."""
+    """Source of the kernels for the given functions."""
     head = kernel_source("attention_tiles") + text + kernel_source("flex_attention")
     return head + "".join(map(kernel_source, names))
 
@@ -306,9 +307,9 @@ def _define_backward(operator: str, text: str, buffers: Sequence[str]) -> None:
 
 
 def replace(graph: torch.fx.Graph, node: torch.fx.Node, module_of: Callable[[Any], Any]) -> bool:
-    """Puts an operator in the place of a call; False if there is none for it.
+    """Replaces a call by an operator; False if no operator supports it.
 
-    `module_of` gives the graph of a function that the call is given.
+    `module_of` returns the graph of a function argument of the call.
     """
     try:
         forward = node.target is higher_order.flex_attention
@@ -362,7 +363,7 @@ def _arguments_of(node: torch.fx.Node, module_of: Callable[[Any], Any], forward:
 def _check(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Sequence[Any], scale: Any
 ) -> None:
-    """Raises NotImplementedError for what kernels cannot do; dynamic shapes get guards."""
+    """Raises NotImplementedError for unsupported calls; dynamic shapes get guards."""
     query_block, key_block = mask[-3:-1]
     same = query.dtype == key.dtype == value.dtype and key.shape == value.shape
     if not same or query.dtype not in _DTYPES or query.shape[0] != key.shape[0]:
@@ -405,7 +406,7 @@ def _texts(
     score_buffers: list[Any],
     mask_buffers: list[Any],
 ) -> str:
-    """The macros that flex_attention.cl asks for, behind the functions that they call."""
+    """The macros that flex_attention.cl needs, after the functions that they call."""
     real = torch.float32
     macros = [
         _macro("SCORE", "s b h m n", score, score_buffers, real),

@@ -1,15 +1,15 @@
 """Operators of PyTorch whose lowering differs for the device.
 
-Convolutions: the device's kernel adds the bias. Inductor would add it in a kernel of its own, and
-store the sum once more where more than a kernel for elements follows.
+Convolutions: the device's kernel adds the bias. Inductor would add it in a separate kernel, and
+store the sum once more unless only a pointwise kernel follows.
 
 Complex numbers: kernels of graphs do not compute with them, eager kernels do. Inductor calls eager
-kernels for overloads of operators with complex arguments. What its own passes put into a graph,
-such as the copy that as_strided_scatter writes into, is no overload.
+kernels for overloads of operators with complex arguments. But its passes insert calls of packets,
+such as the copy that as_strided_scatter writes into.
 
-Bags of embeddings: PyTorch describes their results as those of CUDA's kernel. The device's have the
-sizes of CPU's: numbers of bags without one for the last offset, and indices of rows also where no
-maximum needs them. Code looks at such sizes, from 2.14 on at empty ones, too.
+Embedding bags: PyTorch's meta function describes the results of CUDA's kernel. The device's results
+have the sizes of CPU's: bag_size has no entry for the last offset, and max_indices has elements in
+all modes. Compiled code checks these sizes, from 2.14 on empty ones, too.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from torch._inductor import ir, lowering
 from torch_outboard.state import state
 
 aten = torch.ops.aten
-# Packets that passes of Inductor write, by the overload that is meant.
+# Packets that passes of Inductor insert, with the overload that they mean.
 _PACKETS = {aten.clone: aten.clone.default}
 _BAGS = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
-_MAXIMUM = 2  # the mode
-_SIZES, _PLACES = 2, 3  # among the results
+_MAXIMUM = 2  # the mode "max"
+_SIZES, _PLACES = 2, 3  # positions of bag_size and max_indices among the results
 
 
 def define_lowerings() -> None:
-    """Changes the lowerings of these operators, once."""
+    """Changes the lowerings of these operators; further calls change nothing."""
     convolution = aten.convolution.default
     _change(convolution, _with_bias(lowering.lowerings[convolution]))
     for packet, overload in _PACKETS.items():
@@ -50,7 +50,7 @@ def _is_ours(x: Any) -> bool:
 
 
 def _with_bias(original: Any) -> Any:
-    """Convolutions of the device get their bias."""
+    """Passes the bias to convolutions of the device."""
     call = lowering.fallback_handler(aten.convolution.default, add_to_fallback_set=False)
 
     def lower(x: Any, weight: Any, bias: Any, *arguments: Any, **named: Any) -> Any:
@@ -61,7 +61,7 @@ def _with_bias(original: Any) -> Any:
 
 
 def _by_eager_kernels(overload: torch._ops.OpOverload, original: Any) -> Any:
-    """Complex tensors of the device go to eager kernels."""
+    """Calls eager kernels for complex tensors of the device."""
 
     def lower(x: Any, *arguments: Any, **named: Any) -> Any:
         if _is_ours(x) and x.get_dtype().is_complex:
@@ -73,7 +73,7 @@ def _by_eager_kernels(overload: torch._ops.OpOverload, original: Any) -> Any:
 
 
 def describe_bags(graph: torch.fx.Graph) -> None:
-    """Corrects what is known of sizes of bags, before the graph is split."""
+    """Corrects the described size of bag_size, before the graph is split."""
     for node in graph.nodes:
         if node.target in _BAGS and node.meta["val"][0].device.type == state.name:
             values = list(node.meta["val"])
@@ -84,7 +84,7 @@ def describe_bags(graph: torch.fx.Graph) -> None:
 
 
 def _with_sizes_of_bags(overload: torch._ops.OpOverload, original: Any) -> Any:
-    """The same for kernels, in graphs of the device."""
+    """Corrects the size of bag_size in graphs of the device, and empties unused max_indices."""
     mode_at = [argument.name for argument in overload._schema.arguments].index("mode")
 
     def lower(weight: Any, *arguments: Any, **named: Any) -> Any:

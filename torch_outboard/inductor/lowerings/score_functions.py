@@ -1,7 +1,7 @@
 """Lowers `score_mod` and `mask_mod` of `flex_attention` to OpenCL C.
 
-Both are graphs of operators on tensors without dimensions. Inductor lowers them to the operations
-of overrides.py, as it lowers a pointwise kernel. A graph that allocates memory is not lowered.
+Both are graphs of operators on 0-dimensional tensors. Inductor lowers them to the operations of
+overrides.py, as it lowers a pointwise kernel. A graph that allocates memory is not lowered.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def lowered(
     buffers: Sequence[tuple[str, torch.Tensor] | int],
     dtype: torch.dtype,
 ) -> tuple[str, str]:
-    """Statements, and the expression of the first result.
+    """The statements of a graph, and the expression of its first result.
 
     Args:
         module: a graph of operators.
         scalars: sources of its first inputs.
         buffers: its other inputs: tensors with their names in the kernel, and numbers.
-        dtype: of the expression.
+        dtype: dtype of the expression.
 
     Raises:
         NotImplementedError: if Inductor cannot lower the graph to one expression.
@@ -71,7 +71,7 @@ def _computed(value: Any, dtype: torch.dtype, device: torch.device) -> ir.Tensor
 
 
 def _buffer(graph: GraphLowering, name: str, value: torch.Tensor) -> ir.TensorBox:
-    """A tensor of any sizes and strides: they are read when the kernel runs."""
+    """A tensor whose sizes and strides the kernel reads when it runs."""
     sizes, strides = (
         [
             sympy.Symbol(f"{name}_layout.{of}[{d}]", integer=True, nonnegative=True)
@@ -85,7 +85,7 @@ def _buffer(graph: GraphLowering, name: str, value: torch.Tensor) -> ir.TensorBo
 
 
 class _Function(PointwiseSubgraphLowering):
-    """Computes each scalar once, where PyTorch's class repeats it for each use."""
+    """Computes each scalar once; PyTorch's class repeats the computation for each use."""
 
     def run_node(self, node: torch.fx.Node) -> Any:
         self.root_graph.current_node = node
@@ -104,7 +104,7 @@ def _has_sizes(argument: Any) -> bool:
 
 
 class _Body(OpenCLKernel):
-    """Reads tensors as kernel templates do."""
+    """A kernel body that reads tensors with the macros of kernel templates."""
 
     index_torch_dtype = torch.int64
 
@@ -118,4 +118,4 @@ class _Body(OpenCLKernel):
         return self.cse.generate(self.compute, text, dtype=dtype)
 
     def check_divisor(self, divisor: Any, dtype: torch.dtype) -> None:
-        """Nothing: a division by zero has some value."""
+        """Does nothing: a division by zero has an unspecified value."""

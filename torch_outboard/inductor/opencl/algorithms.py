@@ -1,39 +1,39 @@
 """Helpers of generated kernels: folds, scans, searches, sorts and random numbers.
 
-Folds put the lanes of a vector together at the end of a loop of a reduction:
+Folds combine the lanes of a vector at the end of a loop over a reduction:
 
     fold_sum, fold_prod, fold_xor_sum, fold_max, fold_min, fold_any(v)
 
 Scans move the lanes of a vector:
 
-    shift<n>(v)   each lane gets the value of the lane n before it, the first n some value
+    shift<n>(v)   each lane gets the value n lanes before it; the first n get any value
     last(v)       the value of the last lane
 
-Searches find values in sorted lines, for bucketize and searchsorted. All lanes take their steps
-together, and those of each are the steps of CPU's search, so that lines with NaN, or that are not
-sorted, give what they give there.
+Searches find values in sorted lines, for bucketize and searchsorted. All lanes search in lockstep.
+Each takes the steps of CPU's search, so that lines with NaN, and unsorted lines, give CPU's
+results.
 
     search(p, start, stride, n, v, right)
-        the first place of each value `v` in a line of `n` elements, `stride` apart from p + start
-        on, or the last one if `right`
+        the first position for each value `v` in a line of `n` elements, `stride` apart from
+        p + start on, or the last one if `right`
     sorted_search(..., by, by_start, by_stride, fault)
-        the same, where `by` says at which places of the line its elements lie in order; one that
-        is wrong is reported, and not followed
+        the same, where `by` has the sorted order of the line as positions; one out of range is
+        reported and replaced by 0
 
-Sorts put lines in order, each lane one of its own. Places make every sort stable. Several lines are
-sorted by Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, algorithm
-5.2.2M), whose steps do not depend on the values; one line alone by merges.
+Each lane sorts one line. Positions in the keys make every sort stable. Vectors of lines, and lines
+of a work-group, use Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3,
+algorithm 5.2.2M), whose steps do not depend on the values. A single line uses merges.
 
-    sort_key(v, place, descending)   what comes in order by one comparison: of values of up to 32
-                                     bits with the place in its lower half, of others alone
-    sort_place(v, place)             the lower half: twice the place, and whether v is -0.0
-    sorted_value(key, low, descending)   the value again
-    sorted_place(low)                the place again
-    sort_keys(keys, room, n)         puts n keys in order
+    sort_key(v, place, descending)   a 64-bit key for one comparison; for values of up to 32 bits
+                                     the lower half is sort_place
+    sort_place(v, place)             twice the position, plus 1 if v is -0.0
+    sorted_value(key, low, descending)   the value of a key
+    sorted_place(low)                the position of a sort_place
+    sort_keys(keys, room, n)         sorts n keys; `room` is scratch memory
     sort_pairs(keys, places, room, places_room, n)
-                                     the same for keys of 64 bits, equal ones by their places
+                                     the same for values of 64 bits, equal ones by sort_place
     group_sort_keys(keys, n), group_sort_pairs(keys, places, n)
-                                     in local memory, by all items of a group
+                                     in local memory, by all work-items of a work-group
 
 Random numbers are Philox4x32-10, words as kernels/random_numbers/philox.cl draws them: number i is
 word i % 4 of block i / 4 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
@@ -45,7 +45,7 @@ import re
 
 from torch_outboard.inductor.opencl.memory_texts import STORED, element
 
-# Name, and the functions of the table that its text calls.
+# By name, the functions of the table that a fold calls.
 FOLDS: dict[str, tuple[str, ...]] = {
     "fold_sum": (),
     "fold_prod": (),
@@ -68,7 +68,7 @@ def fold_text(name: str, kind: str, lanes: int) -> str:
 
 
 def _fold(name: str, kind: str, parts: list[str]) -> str:
-    """In pairs, so that sums of many numbers lose little."""
+    """Folds in pairs, so that sums of many numbers lose few digits."""
     while len(parts) > 1:
         half = len(parts) // 2
         parts = [combine(name, kind, a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
@@ -76,7 +76,7 @@ def _fold(name: str, kind: str, parts: list[str]) -> str:
 
 
 def combine(name: str, kind: str, a: str, b: str) -> str:
-    """Two values put together."""
+    """Source that combines two values."""
     operator = {"fold_sum": "+", "fold_prod": "*", "fold_xor_sum": "^", "fold_any": "|"}.get(name)
     if operator is not None:
         return f"({a} {operator} {b})"
@@ -106,7 +106,7 @@ SEARCH = re.compile(rf"\bob_(search|sorted_search)_({'|'.join(STORED)})_(int|lon
 
 
 def search_text(name: str, stored: str, kind: str, lanes: int) -> str:
-    """The definition of ob_<name>_<stored>_<kind><lanes>, whose places are of type `kind`."""
+    """The definition of ob_<name>_<stored>_<kind><lanes>, whose positions have type `kind`."""
     end = "" if lanes == 1 else str(lanes)
     t, (pointed, value) = f"{kind}{end}", STORED[stored]
     more, place = "", "middle"
@@ -180,7 +180,7 @@ def sort_text(name: str, kind: str, lanes: int) -> str:
 
 
 def _is_negative_zero(kind: str, end: str) -> str:
-    """1 where a value is -0.0, which equals 0.0 and yet is another number; 0 elsewhere."""
+    """1 if a value is -0.0, which must keep its sign though it equals 0.0; else 0."""
     if kind == "float":
         return f"(convert_long{end}(as_int{end}(v) == (int{end})(INT_MIN)) & 1L)"
     if kind == "double":
@@ -189,7 +189,7 @@ def _is_negative_zero(kind: str, end: str) -> str:
 
 
 def _bits(kind: str, end: str) -> tuple[str, str, str, int]:
-    """Of floats as integers: their type, its least and greatest value, and the place of a sign."""
+    """Floats as integers: the integer type, its least and greatest value, and the sign's bit."""
     integer = "int" if kind == "float" else "long"
     t = f"{integer}{end}"
     limits = (f"({t})({integer.upper()}_{limit})" for limit in ("MIN", "MAX"))
@@ -200,7 +200,7 @@ def _key(kind: str, end: str) -> str:
     t = f"long{end}"
     if kind in ("float", "double"):
         s, least, most, bits = _bits(kind, end)
-        # Bits of negative numbers are in reverse order; NaN comes last.
+        # Bits of negative numbers have reverse order; NaN comes last.
         lines = (
             f"  const {s} bits = as_{s}(v);\n"
             f"  {s} order = bits ^ ((bits >> {bits}) & {most});\n"
@@ -242,7 +242,7 @@ def _value(kind: str, end: str) -> str:
 
 
 def _network(name: str, end: str) -> str:
-    """All distances of merge exchange, for vectors of lines or the items of a group."""
+    """Batcher's merge exchange, for vectors of lines or the work-items of a work-group."""
     t, grouped, pairs = f"long{end}", name.startswith("group"), name.endswith("pairs")
     space = "__local " if grouped else ""
     exchange = f"const {t} a = keys[i], b = keys[i + distance];\n"
@@ -270,7 +270,7 @@ def _network(name: str, end: str) -> str:
             "    for (int i = start; i < last; ++i) {\n"
             f"      {exchange}    }}\n    }}\n"
         )
-    # The distances of a step are itself, and half, a quarter ... of all less the step.
+    # The distances of a step are `step`, then `from` - `step` for `from` = 2 * top / 2, / 4, ...
     return (
         f"static inline void ob_{name}_{t}({_lines(space + t, name)}, const int n) {{\n"
         "  int top = 1;\n  while (2 * top < n) top *= 2;\n"
@@ -283,7 +283,7 @@ def _network(name: str, end: str) -> str:
 
 
 def _lines(kind: str, name: str) -> str:
-    """Parameters for lines, and for room of the same size, which merges need."""
+    """Parameters for lines, and for scratch memory of the same size, which merges need."""
     names = ["keys", "places"] if name.endswith("pairs") else ["keys"]
     if not name.startswith("group"):
         names += [f"{each}_room" for each in names]
@@ -291,7 +291,7 @@ def _lines(kind: str, name: str) -> str:
 
 
 def _merges(name: str) -> str:
-    """For one line: runs of four by exchanges, and merges of these from both ends at once."""
+    """Sorts one line: runs of four by exchanges, then merges of runs from both ends at once."""
     pairs = name.endswith("pairs")
 
     def move(to: str, source: str) -> str:
@@ -341,7 +341,7 @@ def _merges(name: str) -> str:
         "  for (int width = 4; width < n; width *= 2) {\n"
         "    for (int begin = 0; begin < n; begin += 2 * width) {\n"
         "      const int middle = min(begin + width, n), end = min(middle + width, n);\n"
-        # The least of two runs and the greatest, as many of each as none of them can run out of.
+        # Take the least and the greatest of two runs, as often as neither run can be exhausted.
         "      int left = begin, right = middle, first = begin;\n"
         "      int left_last = middle - 1, right_last = end - 1, last = end - 1;\n"
         "      for (int count = end - middle; count > 0; --count) {\n"
@@ -371,12 +371,12 @@ _NEXT_KEY = "low += 0x9E3779B9u; high += 0xBB67AE85u;"
 
 
 def philox_text(lanes: int) -> str:
-    """Functions for vectors of `lanes` values: of any places, and of places in a row."""
+    """Functions for vectors of `lanes` words: at any indices, and at consecutive indices."""
     return _of_any_places(lanes) + "\n" + _of_places_in_a_row(lanes)
 
 
 def _of_any_places(lanes: int) -> str:
-    """Each lane computes a block, and takes a word of it."""
+    """Each lane computes a block and takes one of its words."""
     w = "" if lanes == 1 else str(lanes)
     u, signed, wide = f"uint{w}", f"int{w}", f"ulong{w}"
     select = "((part & 2) != 0 ? ((part & 1) != 0 ? w : z) : ((part & 1) != 0 ? y : x))"
@@ -399,7 +399,7 @@ def _of_any_places(lanes: int) -> str:
 
 
 def _of_places_in_a_row(lanes: int) -> str:
-    """Blocks are computed once where places follow each other from a multiple of 4."""
+    """Computes each block once if indices are consecutive from a multiple of 4."""
     w = "" if lanes == 1 else str(lanes)
     head = (
         f"static inline long{w} ob_philox_row_long{w}(const long seed, const int{w} i,"
@@ -413,8 +413,8 @@ def _of_places_in_a_row(lanes: int) -> str:
     v = f"ulong{blocks}"
     numbers = ", ".join(str(block) for block in range(blocks))
     pairs = ", ".join(f"xy.s{block}, zw.s{block}" for block in range(blocks))
-    # Both halves of a product in a lane of 64 bits come from one instruction; what is above 32 bits
-    # in x, y, z and w is not used.
+    # One instruction computes both halves of a product in a 64-bit lane. The upper 32 bits of x, y,
+    # z and w are not used.
     return (
         f"__attribute__((always_inline)) {head}"
         f"  const int first = i.s0;\n"

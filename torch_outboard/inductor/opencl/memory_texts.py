@@ -1,17 +1,17 @@
 """Helpers of generated kernels that read and write memory, by stored type and number of lanes.
 
-    load(p, i)            elements from i on, one for each lane
+    load(p, i)            elements from i on, one per lane
     stride2_load(p, i)    every second element from i on
     repeat2_load, repeat4_load, repeat8_load(p, i)
-                          elements from i on, each in so many lanes
-    gather(p, i)          elements at the places of a vector of integers
-    masked_<load or gather>(p, i, m)
-                          only where the mask m says so, 0 elsewhere: memory is not touched there
+                          elements from i on, each in 2, 4 or 8 neighbouring lanes
+    gather(p, i)          elements at a vector of indices
+    masked_<any load or gather>(p, i, m)
+                          elements where the mask m is true, 0 elsewhere without an access
     store(p, i, v), scatter(p, i, v)
-    atomic_add(p, i, v)   adds at places that may be equal, also those of other work items
-    accumulate(p, i, v)   the same where there is one work item
+    atomic_add(p, i, v)   adds at indices that may be equal, also between work-items
+    accumulate(p, i, v)   adds without atomics, for memory that one work-item owns
 
-They are macros, so that indices may be int or long.
+Helpers are macros, so that indices may be int or long; scalar atomic_add and accumulate are not.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from torch_outboard.inductor.opencl.value_types import FORMATS, STORED_NAMES
 from torch_outboard.ops.sources import value_types
 
 _ELEMENT = "0123456789abcdef"
-# The dtypes that kernels of eager mode load and store as well.
+# The dtypes that eager kernels load and store, too.
 _DTYPES = {
     name: dtype for dtype, name in STORED_NAMES.items() if dtype in value_types.STORAGE_TYPES
 }
-# Stored name: type behind the pointer, value type.
+# By stored name: element type in memory, value type.
 STORED = {
     **{
         name: (value_types.STORAGE_TYPES[dtype], value_types.value_type(dtype))
@@ -37,13 +37,13 @@ STORED = {
     **dict.fromkeys(FORMATS, ("uchar", "float")),
 }
 
-# How many lanes may have one element, in vectors of more.
+# Numbers of lanes that may share one element, in vectors with more lanes.
 REPEATED = (2, 4, 8)
 _WORD = {4: "uint", 8: "ulong"}
 
 
 def element(vector: str, lane: int) -> str:
-    """One lane of a vector."""
+    """Source of one lane of a vector."""
     return f"({vector}).s{_ELEMENT[lane]}"
 
 
@@ -57,7 +57,7 @@ def _wide(kind: str, lanes: int) -> str:
 
 
 def _one(name: str, place: str) -> str:
-    """An element as a value."""
+    """Source of an element as a value."""
     if name == "bool":
         return f"((p)[{place}] != 0)"
     if name in FORMATS:
@@ -77,7 +77,7 @@ def _define(operation: str, name: str, lanes: int, parameters: str, body: str) -
 
 
 def _whole(name: str, lanes: int, place: str = "(i)") -> str:
-    """A vector of elements that follow each other."""
+    """Source of a vector of consecutive elements."""
     raw = f"vload{lanes}(0, (p) + {place})"
     if name == "bool":
         return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
@@ -87,7 +87,7 @@ def _whole(name: str, lanes: int, place: str = "(i)") -> str:
 
 
 def _second(name: str, lanes: int) -> str:
-    """A vector of every second element: of two that meet in its middle, none behind its last."""
+    """Source of a vector of every second element, without reads beyond its last one."""
     low, high = _whole(name, lanes), _whole(name, lanes, f"(i) + {lanes - 1}")
     return f"(({_wide(STORED[name][1], lanes)})(({low}).even, ({high}).odd))"
 
@@ -97,7 +97,7 @@ def _repeated(name: str, lanes: int, times: int) -> str:
     return f"({_whole(name, lanes // times)}).s{places}"
 
 
-# Loads of elements whose places follow from the first: the text of a vector, and the places.
+# Loads of elements at regular distances: the source of a vector, and the offset of each lane.
 _REGULAR: dict[str, tuple[Callable[[str, int], str], Callable[[int], int]]] = {
     "load": (_whole, lambda lane: lane),
     "stride2_load": (_second, lambda lane: 2 * lane),
@@ -117,7 +117,7 @@ def _regular(operation: str, name: str, lanes: int) -> str:
 
 
 def _masked_regular(operation: str, name: str, lanes: int) -> str:
-    """A vector, if a mask says so for all lanes; else those elements alone that it allows."""
+    """Loads a whole vector if the mask is true in all lanes; else element by element."""
     if lanes == 1:
         body = f"((m) ? {_one(name, 'i')} : 0)"
     else:
@@ -175,7 +175,7 @@ def _scatter(name: str, lanes: int) -> str:
 
 
 def _lane_by_lane(operation: str, name: str, lanes: int) -> str:
-    """An operation that stores vectors, lane by lane."""
+    """Defines an operation on vectors by the scalar one, lane by lane."""
     parts = [
         f"ob_{operation}_{name}(p, {element('i', lane)}, {element('v', lane)});"
         for lane in range(lanes)
@@ -202,7 +202,7 @@ def _atomic_add(name: str, lanes: int) -> str:
             + f"  while ((found = {exchange}(at, seen, as_{word}(as_{name}(seen) + v))) != seen)"
             + " seen = found;\n}\n"
         )
-    # A part of a word: the whole word is exchanged.
+    # An element is part of a 32-bit word, which is exchanged as a whole.
     bits = 16 if stored in ("half", "short", "ushort") else 8
     mask = (1 << bits) - 1
     unsigned = "ushort" if bits == 16 else "uchar"

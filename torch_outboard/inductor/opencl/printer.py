@@ -1,7 +1,7 @@
-"""Sizes and indices in OpenCL C.
+"""Prints sizes and indices in OpenCL C.
 
-Indices are never negative where they are divided, so C's division and remainder serve; what may be
-negative says so, as a FloorDiv or PythonMod.
+Divided indices are never negative, so C's division and remainder are correct. An expression that
+may be negative is a FloorDiv or a PythonMod.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OpenCLPrinter(ExprPrinter):
     def _divide_down(self, x: sympy.Expr, divisor: sympy.Expr) -> str:
         a, b = self._operand(x), self._operand(divisor)
         if is_vector(a) or is_vector(b):
-            # The remainder has the sign of a, the divisor is positive.
+            # C's remainder has the sign of a; the divisor is positive.
             return f"(({a} - (({a} % {b} + {b}) % {b})) / {b})"
         return f"ob_floor_divide({a}, {b})"
 
@@ -67,7 +67,7 @@ class OpenCLPrinter(ExprPrinter):
         texts = [self._operand(arg) for arg in expr.args]
         result = texts[0]
         for text in texts[1:]:
-            # A vector is chosen lane by lane if the condition is a vector too.
+            # The operator selects lane by lane if the condition is a vector.
             result = f"(({result}) {comparison} ({text}) ? ({result}) : ({text}))"
         return result
 

@@ -1,7 +1,7 @@
-"""The program of a compiled graph: all of its kernels, and before them what they call.
+"""The OpenCL program of a compiled graph: helper functions, then all kernels of the graph.
 
-Generated code makes one `Program`, names its kernels, and builds it once. The kit's own cache of
-programs keeps it: a second process compiles nothing.
+Generated code creates one `Program`, registers its kernels, and builds it once. The kit's cache of
+programs stores it: a second process compiles nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FLOATING = ("float", "double")
 _MEMORY = re.compile(rf"\bob_({'|'.join(OPERATIONS)})_({'|'.join(STORED)})(16|8|4|2)?\b")
 _CALL = re.compile(rf"\bob_(\w+?)_({'|'.join(_TYPES)})(16|8|4|2)?\b")
 _TABLE_CALL = re.compile(r"\bob_(\w+)\b")
-# Macros in functions of the table. They are replaced here, since kernel templates define them too.
+# Macros in functions of the table; replaced here, since kernel templates define them, too.
 _WORD = re.compile(r"\b(?:[TMS]\b|OB_WIDTH\b|(?:C|OB_ANY|OB_BITS|OB_VALUE)\()")
-# A call of a kernel as a function, in a kernel of several.
+# A call of a kernel as a function, in a merged kernel.
 _PART = re.compile(r"\b(\w+)_part\(")
 _HEAD = re.compile(r"__kernel void (\w+)\(([^)]*(?:\([^)]*\)[^)]*)*)\) \{\n((?: *OB_BIND.*\n)*)")
 _POINTER = re.compile(r"OB_POINTER\((.*?), (\w+)\)")
@@ -49,7 +49,7 @@ _LITERAL = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+
 
 
 class Program:
-    """Kernels of one graph."""
+    """The kernels of one graph."""
 
     def __init__(self) -> None:
         self.sources: dict[str, str] = {}
@@ -64,9 +64,9 @@ class Program:
         origins: Sequence[str] = (),
         **properties: object,
     ) -> Kernel:
-        """A kernel for a device of this index, to be called once the program is built.
+        """Registers a kernel for a device index; call the kernel once the program is built.
 
-        `origins`: what it computes, for errors.
+        `origins`: the nodes that it computes, for errors.
         """
         self.sources[name] = source
         self.origins[name] = origins
@@ -79,12 +79,12 @@ class Program:
         """Compiles all kernels, or loads them from disk.
 
         Args:
-            names: the names of generated code, where kernels are replaced by what they wrap.
-            never_launched: kernels that are nothing but parts of others.
+            names: globals of the generated code, in which native kernels replace `Kernel`s.
+            never_launched: kernels that only merged kernels call.
 
         Raises:
-            RuntimeError: with the compiler's words, the lines that they mean, and which nodes of
-                the graph and lines of source the kernel is for.
+            RuntimeError: with the compiler's message, the source lines that it refers to, and the
+                graph nodes and Python source lines of the kernel.
         """
         if not self.kernels:
             return
@@ -103,13 +103,13 @@ class Program:
             names.update({name: kernel.native for name, kernel in launched.items()})
 
     def _text(self, names: Sequence[str]) -> str:
-        """The sources of kernels, and as functions the kernels that these call."""
+        """The sources of kernels, after the kernels that they call as functions."""
         sources = [self.sources[name] for name in names]
         parts = dict.fromkeys(m[1] for source in sources for m in _PART.finditer(source))
         return "\n".join([*(_part(self.sources[part]) for part in parts), *sources])
 
     def _blame(self) -> str:
-        """Which kernels do not compile alone, and what they compute."""
+        """The kernels that do not compile alone, and the nodes that they compute."""
         lines = []
         for name, kernel in self.kernels.items():
             kernel.attach(_C.GraphProgram(program_source(self._text([name])), ""))
@@ -157,7 +157,7 @@ def program_source(kernels: str) -> str:
 
 
 def _part(source: str) -> str:
-    """A kernel as a function that is given pointers."""
+    """A kernel as a function of pointers, for merged kernels."""
 
     def head(found: re.Match[str]) -> str:
         parameters = _POINTER.sub(r"__global \1 *\2", found[2])
@@ -167,7 +167,7 @@ def _part(source: str) -> str:
 
 
 def functions_called_by(text: str) -> str:
-    """Definitions of the helpers that kernels call, and of what these call."""
+    """Definitions of the helpers that kernels call, and of the helpers that those call."""
     calls = {(m[1], m[2], int(m[3] or 1)) for m in _CALL.finditer(text)}
     table = functions()
     blocks: dict[tuple[str, int], list[str]] = {}
@@ -211,7 +211,7 @@ def _unique_lines(text: str) -> str:
 
 @cache
 def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
-    """Functions of the table for one type of values, with what they call, by other names."""
+    """Functions of the table, and their callees, for one value type, with its name as suffix."""
     ending = f"_{kind}{lanes if lanes > 1 else ''}"
     calls = " ".join(f"ob_{name}" for name in names)
     try:
@@ -250,7 +250,7 @@ def _each(name: str, kind: str, lanes: int) -> str:
 
 
 def checked_index(kind: str, lanes: int) -> str:
-    """An index, of which those that are wrong where the mask counts are reported and become 0."""
+    """A function that replaces indices out of range by 0; reports those where the mask is true."""
     t = kind if lanes == 1 else f"{kind}{lanes}"
     mask = "int" if lanes == 1 else f"int{lanes}"
     counts = "m" if lanes == 1 else f"convert_{t}(m)"
@@ -264,7 +264,7 @@ def checked_index(kind: str, lanes: int) -> str:
 
 
 def _frexp(kind: str, lanes: int) -> str:
-    """Mantissa and exponent; infinities and NaN have the exponent 0."""
+    """Functions for mantissa and exponent; the exponent of infinities and NaN is 0."""
     t, n = (kind, "int") if lanes == 1 else (f"{kind}{lanes}", f"int{lanes}")
     end = "" if lanes == 1 else str(lanes)
     wide = "isfinite(v)" if lanes == 1 or kind == "float" else f"convert_int{lanes}(isfinite(v))"

@@ -1,17 +1,17 @@
-"""Types of values in generated kernels, and the source that changes one into another.
+"""Types of values in generated kernels, and the source of conversions between them.
 
-A mark, `@`, stands in sources where the number of lanes belongs: `float@` is float16 in the main
-loop of a kernel with 16 lanes, and float in its tail. Sources without the mark are of scalars.
+A mark, `@`, stands for the number of lanes in sources: `float@` is float16 in the main loop of a
+kernel with 16 lanes, and float in its tail. Sources without the mark are scalar.
 
-Truth values are masks: ints of 0 and -1 in vectors, 0 and 1 in scalars.
+Bool values are masks: ints of 0 and -1 in vectors, 0 and 1 in scalars.
 
-Floats of 8 bits are stored as bytes and computed in single precision. For one value and for
-vectors, kernels call
+Floats of 8 bits are stored as bytes and computed in single precision. For scalars and vectors,
+kernels call
 
     ob_unpack_<format>(byte), ob_pack_<format>(value), ob_round_<format>(value)
 
-Which byte stands for a value beyond the largest differs between versions of PyTorch, which is
-asked. The formats: OCP 8-bit Floating Point Specification 1.0; with "fnuz", Noune et al., 8-bit
+The byte for a value beyond the largest differs between versions of PyTorch, so PyTorch computes it
+here. The formats: OCP 8-bit Floating Point Specification 1.0; with "fnuz", Noune et al., 8-bit
 Numerical Formats for Deep Neural Networks, 2022; e8m0fnu, OCP Microscaling Formats 1.0.
 """
 
@@ -37,7 +37,7 @@ MASK = "int"
 
 @dataclass(frozen=True)
 class Format:
-    """A sign, exponent bits and mantissa bits; e8m0fnu has an exponent alone."""
+    """An 8-bit format: sign, exponent bits, mantissa bits; e8m0fnu has only an exponent."""
 
     mantissa: int
     bias: int
@@ -48,7 +48,7 @@ class Format:
         return not str(self.dtype).endswith("uz")
 
     def byte(self, value: float) -> int:
-        """The byte that the CPU stores for a value."""
+        """The byte that PyTorch's CPU stores for a value."""
         return int(torch.tensor([value]).to(self.dtype).view(torch.uint8).item())
 
 
@@ -61,13 +61,13 @@ FORMATS = {
 }
 FLOAT8_CALL = re.compile(rf"\bob_(?:pack|unpack|round)_({'|'.join(FORMATS)})(16|8|4|2)?\b")
 
-# Names in helpers of floats that are computed in single precision and rounded when they are stored.
+# Names, in helpers, of floats that are computed in single precision and rounded when stored.
 SMALL_FLOATS = {
     torch.float16: "half",
     torch.bfloat16: "bfloat",
     **{known.dtype: name for name, known in FORMATS.items()},
 }
-# In memory, and of values; the helpers that load and store are named after the dtypes.
+# Types in memory, types of values, and the names of dtypes in helpers that load and store.
 STORED_TYPES = {
     **{dtype: kind for dtype, kind in STORAGE_TYPES.items() if not dtype.is_complex},
     **{known.dtype: "uchar" for known in FORMATS.values()},
@@ -79,12 +79,12 @@ _INFINITY = 0x7F800000  # as float32
 
 
 def is_vector(text: object) -> bool:
-    """Whether a text or variable has a value for each lane."""
+    """Whether source or a variable has a value per lane."""
     return LANES in str(text)
 
 
 def value_type(dtype: torch.dtype, vector: bool = False) -> str:
-    """The type of values.
+    """The OpenCL C type of values of a dtype.
 
     Raises:
         NotImplementedError: if kernels do not compute with the dtype.
@@ -95,22 +95,22 @@ def value_type(dtype: torch.dtype, vector: bool = False) -> str:
 
 
 def mask_type(dtype: torch.dtype) -> str:
-    """The element of what comparing vectors of values gives."""
+    """The element type of the result of a vector comparison."""
     return MASK if dtype == torch.bool else SIGNED_TYPES[value_bytes(dtype)]
 
 
 def value_bytes(dtype: torch.dtype) -> int:
-    """Size of a value: 4 for small floats and bool."""
+    """Size of a value in bytes: 4 for small floats and bool."""
     return 4 if VALUE_TYPES[dtype] in ("float", MASK) else dtype.itemsize
 
 
 def computed_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that values are computed in."""
+    """The dtype in which values are computed."""
     return torch.float32 if dtype in SMALL_FLOATS else dtype
 
 
 def constant(value: float | bool | sympy.Expr, dtype: torch.dtype) -> str:
-    """A scalar of the dtype's value type."""
+    """Source of a scalar constant of the dtype's value type."""
     if isinstance(value, sympy.Expr):
         value = float(value) if dtype.is_floating_point else int(value)
     if dtype == torch.bool:
@@ -124,7 +124,7 @@ def constant(value: float | bool | sympy.Expr, dtype: torch.dtype) -> str:
         number -= 1 << bits
     text = str(number)
     if dtype == torch.int64:
-        # There is no literal for the least number.
+        # C has no literal for the least number.
         text = "LONG_MIN" if number == -(1 << 63) else f"{number}L"
     elif dtype == torch.uint64:
         text = f"{number}UL"
@@ -178,27 +178,27 @@ def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def mask_of(comparison: str, compared: torch.dtype, vector: bool) -> str:
-    """The result of a comparison of values of a dtype, as a truth value."""
+    """The result of a comparison of values of a dtype, as a bool value."""
     if not vector or mask_type(compared) == MASK:
         return comparison
     return f"convert_{MASK}{LANES}({comparison})"
 
 
 def mask_for(mask: str, dtype: torch.dtype, vector: bool) -> str:
-    """A truth value as a mask for choosing between values of a dtype."""
+    """A bool value as a mask that selects between values of a dtype."""
     if not vector or mask_type(dtype) == MASK:
         return mask
     return f"convert_{mask_type(dtype)}{LANES}({mask})"
 
 
 def at_lanes(text: str, lanes: int) -> str:
-    """The text with its marks replaced."""
+    """The source with its marks replaced."""
     return text.replace(LANES, str(lanes) if lanes > 1 else "")
 
 
 @cache
 def float8_text(name: str, lanes: int) -> str:
-    """The definitions of a format for so many lanes."""
+    """The definitions of a format's functions for vectors of `lanes` values."""
     known = FORMATS[name]
     unpack, pack = (_unpack_exponent, _pack_exponent) if known.mantissa == 0 else (_unpack, _pack)
     end = "" if lanes == 1 else str(lanes)
@@ -229,7 +229,7 @@ def _unpack(known: Format) -> list[str]:
     if not known.has_negative_zero:
         lines += [f"  value = b == {nan}u ? (float#)(NAN) : value;"]
     elif known.dtype == torch.float8_e5m2:
-        first = infinity if infinity > 0x7B else 0x7C  # saturated where casts do so
+        first = infinity if infinity > 0x7B else 0x7C  # saturating casts give 0x7B for infinity
         lines += [
             f"  value = rest == {first}u ? (float#)(INFINITY) : value;",
             f"  value = rest > {first}u ? (float#)(NAN) : value;",
@@ -240,7 +240,7 @@ def _unpack(known: Format) -> list[str]:
 
 
 def _pack(known: Format) -> list[str]:
-    """Rounds to the nearest, ties to even; the sum with a power of two rounds what is subnormal."""
+    """Rounds to nearest even; adding a power of two rounds subnormal values."""
     shift = 23 - known.mantissa
     least = (128 - known.bias) << 23  # the smallest normal number
     power = (127 - known.bias + shift + 1) << 23
@@ -267,7 +267,7 @@ def _unpack_exponent(known: Format) -> list[str]:
 
 
 def _pack_exponent(known: Format) -> list[str]:
-    """To the nearest power of two by the mantissa; the sign is dropped."""
+    """Rounds to the nearest power of two by the mantissa; drops the sign."""
     return [
         "  const uint# exponent = f >> 23, half_way = (uint#)(0x400000u), rest = f & 0x7fffffu;",
         "  const uint# up = (rest > half_way) ? (uint#)(1u)"

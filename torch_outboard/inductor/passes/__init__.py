@@ -1,1 +1,1 @@
-"""Passes over graphs: random numbers, their order, values that are read several times."""
+"""Passes over graphs: random numbers, their order, elements that are read repeatedly."""

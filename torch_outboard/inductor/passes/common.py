@@ -1,4 +1,4 @@
-"""Passes over graphs: several as one, what caches know of them, and calls that they add."""
+"""Helpers of passes over graphs: sequences of passes, their cache keys, and inserted calls."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 _PACKAGE = "torch_outboard."
-# Folders whose functions write parts of compiled graphs.
+# Folders with functions that write parts of compiled graphs.
 _SOURCES = ("inductor", "ops/functions", "ops/sources")
 
 
 class InOrder(CustomGraphPass):
-    """Passes, one after the other.
+    """Runs passes in order.
 
     Args:
-        passes: what is called with a graph; one with a `uuid` says what else it depends on.
+        passes: functions of a graph; the `uuid` of a CustomGraphPass is part of the cache key.
     """
 
     def __init__(self, *passes: Callable[[torch.fx.Graph], None]) -> None:
@@ -30,9 +30,9 @@ class InOrder(CustomGraphPass):
             each(graph)
 
     def uuid(self) -> Any:
-        """The key of the passes in PyTorch's caches: the backend's sources, and each pass.
+        """The key of PyTorch's caches: the backend's sources, and each pass.
 
-        None, so that nothing is kept, with an external function.
+        None, which disables caching, if a pass is an external function.
         """
         described: list[Any] = [hash_of_sources()]
         for each in self.passes:
@@ -46,7 +46,7 @@ class InOrder(CustomGraphPass):
 
 @cache
 def hash_of_sources() -> Any:
-    """Of all Python files that write compiled graphs. PyTorch's function caches one hash only."""
+    """Hash of all Python files that write compiled graphs; PyTorch's function caches only one."""
     root = Path(__file__).parents[2]
     files = (path for folder in _SOURCES for path in (root / folder).rglob("*.py"))
     return get_hash_for_files(tuple(sorted(map(str, files))))
@@ -56,7 +56,7 @@ Node = torch.fx.Node
 
 
 def add_call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
-    """A call where the graph inserts nodes, that is part of what becomes of the node `at`."""
+    """Inserts a call at the graph's insertion point, with the metadata of the node `at`."""
     node = graph.call_function(target, arguments, named)
     values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
     mode = torch._guards.detect_fake_mode(at.meta["val"])

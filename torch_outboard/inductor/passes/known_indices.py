@@ -1,8 +1,9 @@
-"""Elements repeated at places that are known when a graph is compiled: views instead of indices.
+"""Replaces indices that are known when a graph is compiled, and repeat elements, by views.
 
-Decompositions of `interpolate` by nearest neighbours compute an index for each row and column and
-read the image there; the derivative adds at them, one element after the other. Where each element
-is repeated equally often, and those lie beside each other, that is a dimension more, and a sum.
+The decomposition of nearest-neighbour `interpolate` computes an index for each row and column and
+reads the image there. Its derivative adds at these indices, one element at a time. If each element
+is repeated equally often, in neighbouring elements, an expanded dimension replaces the read, and a
+sum over it the addition.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ aten = torch.ops.aten
 Node = torch.fx.Node
 _READS = (aten._unsafe_index.Tensor, aten.index.Tensor)
 _ADDS = (aten.index_put.default, aten._unsafe_index_put.default)
-_MOST_INDICES = 1 << 16  # along a dimension
+_MOST_INDICES = 1 << 16  # elements of a value that is computed when the graph is compiled
 
 
 def repeat_by_views(graph: torch.fx.Graph) -> None:
-    """Replaces such reads and sums, before the graph is split."""
+    """Replaces such reads and additions, before the graph is split."""
     found = False
     known: dict[Node, torch.Tensor | None] = {}
     for node in list(graph.nodes):
@@ -78,14 +79,14 @@ def _add_up(graph: torch.fx.Graph, node: Node, known: dict[Node, torch.Tensor | 
 
 
 def _split(size: int, times: int) -> list[tuple[int, bool]]:
-    """A dimension as one of `size` and, if its elements are repeated, another for that."""
+    """A dimension of `size` and, if its elements are repeated, one of `times` for the repeats."""
     return [(size, False)] if times == 1 else [(size, False), (times, True)]
 
 
 def _times(
     small: Node, large: Node, indices: Any, known: dict[Node, torch.Tensor | None]
 ) -> list[int] | None:
-    """How often each element of a value is repeated along each dimension; None if not so."""
+    """Repeats of each element along each dimension; None if they differ or are unknown."""
     value, repeated = small.meta.get("val"), large.meta.get("val")
     if not isinstance(value, torch.Tensor) or not isinstance(repeated, torch.Tensor):
         return None
@@ -98,13 +99,13 @@ def _times(
     if not dims or dims != list(range(dims[0], dims[0] + len(dims))):
         return None
     if any(value.shape[d] != repeated.shape[d] for d in range(value.dim()) if d not in dims):
-        return None  # values that are added may be fewer than places
+        return None  # values to add may be broadcast
     times = [1] * value.dim()
     for at, dim in enumerate(dims):
         size = repeated.shape[dim]
         times[dim], rest = divmod(size, value.shape[dim])
         places = _known(indices[dim], known) if rest == 0 else None
-        # An index for each element along the dimension, beside those of the others.
+        # One index per element along the dimension, in a shape that broadcasts with the others.
         shape = [1] * at + [size] + [1] * (len(dims) - at - 1)
         if places is None or places.dtype not in (torch.int32, torch.int64):
             return None
@@ -117,7 +118,7 @@ def _times(
 
 
 def _known(node: Node, known: dict[Node, torch.Tensor | None]) -> torch.Tensor | None:
-    """The value of a node that depends on nothing that a graph is given; else None."""
+    """The value of a node that does not depend on the graph's inputs; else None."""
     if node not in known:
         known[node] = _computed(node, known)
     return known[node]

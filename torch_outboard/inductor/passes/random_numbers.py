@@ -1,10 +1,10 @@
-"""Random numbers in compiled graphs: those that eager kernels draw, for the same seed.
+"""Random numbers in compiled graphs, equal to those of eager kernels for the same seed.
 
-A graph reserves states of the generator as its operators would, one after the other, when it runs.
-A captured graph reads them from tensors that are filled anew before each replay. Numbers are pure
-functions of a state and an index, so they are fused into kernels, and a backward pass may compute
-them again. Code for the CPU calls a function for them, which is faster there. Operators that are
-not rewritten here run as in eager mode, in the order of the program.
+A running graph reserves states of the generator in the order of its operators, as eager mode does.
+A captured graph reads the states from tensors that are refilled before each replay. Numbers are
+pure functions of a state and an index, so Inductor fuses them into kernels, and a backward pass may
+recompute them. Code for the CPU calls a function for them, which is faster there. Operators that
+are not rewritten here run as in eager mode, in the order of the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNIT = 2.0**-24
 def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     """Seed and offset of `count` operators: int64 of sizes (count, 2), on the device.
 
-    `run` is another number for each call in a graph, lest two are taken for the same.
+    `run` differs for each call in a graph, so that no pass merges two equal calls.
     """
     index = device.index if device.index is not None else _C.current_device()
 
@@ -63,9 +63,9 @@ def _fake_values(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
 
 
 def define() -> None:
-    """Defines the operators, and how Inductor writes them.
+    """Defines the operators and their lowerings.
 
-    Those that code for the CPU calls are defined in csrc/random/graphs/graph_draws.cpp, since
+    Operators that code for the CPU calls are defined in csrc/random/graphs/graph_draws.cpp, since
     packages call them, too.
     """
     _LIBRARY.define(
@@ -91,7 +91,7 @@ def define() -> None:
 
 
 def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
-    """Words of 32 bits: number i of an operator is word i % 4 of block i / 4."""
+    """Philox words of 32 bits: number i of an operator is word i % 4 of block i / 4."""
     states.realize()
     load = states.make_loader()
     strides = FlexibleLayout.contiguous_strides(size)
@@ -99,7 +99,7 @@ def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
     def inner(index: Sequence[sympy.Expr]) -> Any:
         place = sum((i * s for i, s in zip(index, strides, strict=True)), sympy.S.Zero)
         seed, offset = (load([sympy.Integer(draw), sympy.Integer(part)]) for part in (0, 1))
-        # The one operation of Inductor with four arguments that makes random integers.
+        # Inductor's only operation with four arguments that draws random integers.
         return ops.randint64(
             seed, ops.index_expr(place, torch.int64), offset, ops.constant(0, torch.int64)
         )
@@ -130,7 +130,7 @@ class UseOwnNumbers(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        """The key of the pass in PyTorch's caches: the backend's sources, device and placement."""
+        """The key of PyTorch's caches: the backend's sources, device and placement."""
         properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
         target = target_of(device)
@@ -143,7 +143,7 @@ class UseOwnNumbers(CustomGraphPass):
 
 
 def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]]]:
-    """Nodes to rewrite by device, cut where another operator draws in between."""
+    """Runs of nodes to rewrite, of one device each; another operator that draws ends a run."""
     runs: list[tuple[torch.device, list[torch.fx.Node]]] = []
     for node in graph.nodes:
         if _rewrite_of(node) is not None:
@@ -164,7 +164,7 @@ def _value(node: torch.fx.Node) -> torch.Tensor:
 
 
 def _rewrite_of(node: torch.fx.Node) -> Any:
-    """The function that rewrites a node; None to leave it."""
+    """The function that rewrites a node; None to leave the node."""
     if node.op != "call_function":
         return None
     value = _value(node)
@@ -187,7 +187,7 @@ def _rewrite_of(node: torch.fx.Node) -> Any:
 
 
 class Words:
-    """Values of a draw, as words of 32 bits that kernels compute in place."""
+    """Values of a draw, from words of 32 bits that are fused into kernels."""
 
     def __init__(self, graph: Any, node: torch.fx.Node, states: torch.fx.Node, draw: int) -> None:
         self.graph = graph
@@ -214,7 +214,7 @@ class Words:
         return self._draw(torch.ops.outboard_compiled.philox_words.default)
 
     def below(self, p: float) -> torch.fx.Node:
-        """True with a probability; bool."""
+        """True with the probability `p`; bool."""
         threshold = math.ceil(p * _WORDS)
         return _insert(self.graph, self.node, aten.lt.Scalar, self._words(), threshold)
 
@@ -228,7 +228,7 @@ class Words:
 
 
 class HostValues(Words):
-    """The same by functions of the host, for code for the CPU."""
+    """Values of a draw, from functions that code for the CPU calls."""
 
     def below(self, p: float) -> torch.fx.Node:
         op = torch.ops.outboard_compiled.philox_below.default
@@ -265,19 +265,19 @@ def _replace(graph: Any, node: Any, by: Any, dtype: torch.dtype | None) -> None:
 
 
 def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.fx.Node:
-    """A call for `like` of which activation checkpointing has not said what to do."""
+    """Inserts a call for `like`, without its tag of activation checkpointing."""
     node = add_call(graph, like, op, *arguments)
     node.meta.pop("recompute", None)
     return node
 
 
 class States:
-    """States that a graph reserves of the generator in one run, in the order of its operators.
+    """States that a graph reserves from the generator in one run, in the order of its operators.
 
     Attributes:
-        calls: for each, the number of states, the device, and what reserves them.
-        places: where a captured graph reads them.
-        taken: how many places its operators have been given.
+        calls: per reservation, the number of states, the device, and the function that reserves.
+        places: tensors from which a captured graph reads the states.
+        taken: number of those tensors that operators have taken.
     """
 
     def __init__(self) -> None:
@@ -286,7 +286,7 @@ class States:
         self.taken = 0
 
     def make_places(self) -> None:
-        """Outside of a capture, lest work that is captured writes there."""
+        """Creates the tensors; call it outside of a capture, whose work could overwrite them."""
         self.places = [
             torch.zeros((count, 2), dtype=torch.int64, device=device)
             for count, device, _ in self.calls
@@ -294,7 +294,7 @@ class States:
         self.taken = 0
 
     def refill(self) -> None:
-        """Reserves again, as the graph would if it ran."""
+        """Reserves states again, as a run of the graph would."""
         for place, (_, _, reserve) in zip(self.places, self.calls, strict=True):
             place.copy_(reserve())
 
@@ -309,7 +309,7 @@ _active = _Active()
 def reserve_or_place(
     count: int, device: torch.device, reserve: Callable[[], torch.Tensor]
 ) -> torch.Tensor:
-    """States of `count` operators; while a graph is captured, where each replay puts them."""
+    """States of `count` operators; during a capture, the tensor that each replay refills."""
     states = _active.states
     if states is None:
         return reserve()
@@ -323,7 +323,7 @@ def reserve_or_place(
 
 @contextmanager
 def noting(states: States) -> Iterator[None]:
-    """Notes what is reserved, or hands out its places if they were made."""
+    """Within, `states` records reservations, or serves them from its tensors once created."""
     before, _active.states = _active.states, states
     try:
         yield
@@ -332,15 +332,15 @@ def noting(states: States) -> Iterator[None]:
 
 
 def pytorch_keeps_order() -> bool:
-    """Whether PyTorch keeps the order of operators that draw itself, as it does from 2.13 on."""
+    """Whether PyTorch keeps the order of operators that draw, as it does from 2.13 on."""
     return hasattr(post_grad, "_chain_random_ops_for_ordering")
 
 
 class KeepOrder(CustomGraphPass):
-    """Makes each operator that draws depend on the one before; a pass after derivatives.
+    """Makes each operator that draws depend on the one before; runs after differentiation.
 
-    Otherwise Inductor moves them to where they need the least memory, and each then draws what
-    another one draws in eager mode.
+    Otherwise Inductor reorders them to save memory, and one draws the numbers that another draws in
+    eager mode.
     """
 
     def __call__(self, graph: torch.fx.Graph) -> None:
@@ -352,5 +352,5 @@ class KeepOrder(CustomGraphPass):
             preserve_node_ordering(graph, before)
 
     def uuid(self) -> Any:
-        """The key of the pass in PyTorch's caches."""
+        """The key of PyTorch's caches: the backend's sources."""
         return hash_of_sources()
