@@ -32,7 +32,7 @@ def arguments_of(overload: str) -> Mapping[str, Symbol]:
 
 
 def parameter_name(argument: str) -> str:
-    """The parameter of a function that stands for an argument: `from_` for `from`."""
+    """The name of the function parameter for an argument: `from_` for `from`."""
     return argument + "_" if keyword.iskeyword(argument) else argument
 
 
@@ -46,21 +46,21 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names of a function's parameters, without `**rest`.
 
     Raises:
-        TypeError: if it is no function that was written in Python.
+        TypeError: if `function` is not written in Python.
     """
     if not isinstance(function, FunctionType):
         raise TypeError(f"{function!r} is no function; an operator definition is made of one")
-    code = function.__code__  # which inspect.signature would take ten times as long to describe
+    code = function.__code__  # ten times as fast as inspect.signature
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def call_with_arguments(function: Callable[..., Any], overload: str, *first: object) -> Any:
-    """The result of a function for symbols of the arguments that it takes, behind `first`.
+    """Calls a function with `first` and the symbols that its parameters name; returns its result.
 
-    A parameter `**rest` takes all others.
+    A parameter `**rest` receives all other arguments.
 
     Raises:
-        ValueError: if it has a parameter that is no argument of the overload.
+        ValueError: if a parameter names no argument of the overload.
     """
     names = parameters_of(function)[len(first) :]
     known = {parameter_name(name): value for name, value in arguments_of(overload).items()}

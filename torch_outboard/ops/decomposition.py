@@ -22,7 +22,7 @@ from torch_outboard.ops.symbolic import SymBool
 
 
 class DecompositionProperties(Properties, total=False):
-    """Properties that csrc/device_kernels/decompositions/decomposition.cpp describes."""
+    """Properties described in csrc/device_kernels/decompositions/decomposition.cpp."""
 
     meta: str
     casts: Literal["TypeError", "RuntimeError"]
@@ -40,19 +40,19 @@ def decomposition(
     results: str = "",
     **properties: Unpack[DecompositionProperties],
 ) -> Definition:
-    """A definition.
+    """Defines an operator by a function that calls other operators.
 
     Args:
         overloads: names without namespace, separated by blanks.
-        body: a function that calls operators of PyTorch; its parameters are arguments of the
-            overloads, as many as it wants (`from_` is the argument `from`), and `results`. Or the
-            name of such a function in C++, for operators that programs call very often. It runs
-            below autograd and autocast, on any thread.
-        dtypes: of the first tensor, that are served.
-        requires: what arguments have to be, as in requirements.py.
+        body: a function that calls operators of PyTorch; its parameters are any arguments of the
+            overloads (`from_` is the argument `from`), and `results`. Or the name of such a
+            function in C++, for operators that programs call very often. It runs below autograd
+            and autocast, on any thread.
+        dtypes: served dtypes of the first tensor.
+        requires: requirements on arguments; see requirements.py.
         condition: a function of arguments, by their names and as symbols, that says which calls are
-            served; a body in Python may ask for more by `require`.
-        results: names, with `meta`: the body finds the results there, and writes them.
+            served; a body in Python may decline further calls by `require`.
+        results: parameter names, with `meta`: the body gets the allocated results and writes them.
     """
     names = qualified(overloads)
     return {
@@ -68,9 +68,9 @@ def decomposition(
 
 
 def require(holds: bool) -> None:
-    """Declines the call, which another kernel then serves, if the condition does not hold.
+    """Declines the call if the condition does not hold; another kernel then serves it.
 
-    To be asked before the body writes to an argument: afterwards declining raises RuntimeError.
+    Call it before the body writes to an argument: afterwards declining raises RuntimeError.
     """
     if not holds:
         raise _C.Declined

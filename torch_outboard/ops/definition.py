@@ -44,7 +44,7 @@ class Properties(TypedDict, total=False):
 
 
 def caller_location() -> str:
-    """ "file:line" of who called a function of the module that calls this one, for messages."""
+    """ "file:line" of the call into the module that calls this function, for messages."""
     frame = sys._getframe(1)
     module = frame.f_code.co_filename
     while frame.f_back is not None and frame.f_code.co_filename == module:
@@ -53,7 +53,7 @@ def caller_location() -> str:
 
 
 def dtype_bits(dtypes: Iterable[torch.dtype]) -> int:
-    """A number in which the bits of the dtypes' numbers are set."""
+    """A bit mask: bit i is set for the dtype of number i."""
     return _C.dtype_bits(list(dtypes))
 
 
@@ -73,8 +73,8 @@ def qualified(names: str | Iterable[str]) -> list[str]:
 def kernel_source(name: str) -> str:
     """The source in the one file `<name>.cl` below `torch_outboard/kernels`.
 
-    Sources for a folder of `torch_outboard/ops` are in the folder of the same name, and those for
-    several folders in none.
+    Sources for one folder of `torch_outboard/ops` are in the folder of the same name. Sources that
+    several folders use are in `kernels` itself.
     """
     return _template_files()[name].read_text()
 

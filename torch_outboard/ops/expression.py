@@ -30,12 +30,12 @@ Names = str | Mapping[str, str]
 
 
 class PointwiseProperties(Properties, total=False):
-    """Properties that csrc/device_kernels/pointwise/pointwise.h describes.
+    """Properties described in csrc/device_kernels/pointwise/pointwise.h.
 
     Attributes:
-        scalars: as text like `operands`: further arguments that are numbers or flags.
-        types: in which dtype the expressions compute.
-        result: what they give.
+        scalars: names of further arguments that are numbers or flags, separated by blanks.
+        types: the dtype in which the expressions compute.
+        result: the kind of value that the expressions return.
     """
 
     scalars: Names
@@ -65,14 +65,14 @@ def pointwise(
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> Definition:
-    """A definition.
+    """Defines an operator by one expression per result.
 
     Args:
         overloads: names without namespace, separated by blanks.
         operands: tensor arguments; see `Names`.
         expressions: one per result, in OpenCL C; functions of the table are called by their names.
-        dtypes: the common dtypes that are served.
-        requires: what arguments have to be, as in requirements.py.
+        dtypes: served common dtypes.
+        requires: requirements on arguments; see requirements.py.
     """
     definition: Definition = {
         "kind": "pointwise",
@@ -146,7 +146,7 @@ def binary(
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> list[Definition]:
-    """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`): functions as for `unary`."""
+    """Scalar functions as operators `name.Tensor`, `name_.Tensor` and `name.out` (or `out`)."""
     made = []
     for operator, function in zip(*_renamed(names), strict=True):
         overloads = f"{operator}.Tensor {operator}_.Tensor {operator}.{out}"

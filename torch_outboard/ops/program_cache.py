@@ -1,4 +1,4 @@
-"""Where compiled programs are kept, how many, and who is trusted with them."""
+"""Settings of the disk cache of compiled programs: folder, size limit, shared access."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DEFAULT_LIMIT = 2 << 30
 
 
 def folder() -> str:
-    """The folder of compiled programs; "" if none are kept.
+    """The folder of compiled programs; "" if none are cached.
 
-    `OUTBOARD_CACHE_DIR` names it, or is empty to keep nothing. Otherwise it lies in the user's
-    cache folder, if there is one that can be written.
+    `OUTBOARD_CACHE_DIR` names it, or is empty to cache nothing. If the variable is not set, the
+    folder is in the user's cache folder.
     """
     if CACHE_FOLDER_VARIABLE in os.environ:
         return os.environ[CACHE_FOLDER_VARIABLE]
@@ -30,7 +30,7 @@ def folder() -> str:
 
 
 def limit() -> int:
-    """Bytes that the compiled programs may have on disk; 0 for no limit.
+    """The largest size of the cached programs on disk, in bytes; 0 for no limit.
 
     Raises:
         ValueError: if `OUTBOARD_CACHE_LIMIT` is no number.
@@ -40,7 +40,7 @@ def limit() -> int:
 
 
 def shared() -> bool:
-    """Whether others who can write to the folder are trusted.
+    """Whether a folder that other users can write to is accepted.
 
     Raises:
         ValueError: if `OUTBOARD_CACHE_SHARED` is neither 0 nor 1.
@@ -49,7 +49,7 @@ def shared() -> bool:
 
 
 def remedy(problem: str) -> str:
-    """A sentence about a folder that is refused, and what to do."""
+    """A message about a rejected folder: the problem, and how to solve it."""
     return (
         f"compiled kernels and what was measured are not kept, because {problem}; let it be yours "
         f"and writable by you alone (chmod go-w), name another with {CACHE_FOLDER_VARIABLE}, or "
@@ -59,9 +59,9 @@ def remedy(problem: str) -> str:
 
 
 def configure() -> None:
-    """Tells the runtime; called at the first use of a device that can run code.
+    """Configures the runtime; called at the first use of a device that can run code.
 
-    Warns if the folder is one that others can write to.
+    Warns if the runtime rejects the folder, for example because other users can write to it.
     """
     if problem := _C.configure_disk_cache(folder(), limit(), shared()):
         warnings.warn(remedy(problem), stacklevel=2)

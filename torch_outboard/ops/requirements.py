@@ -1,7 +1,7 @@
-"""Conditions on the arguments of a call that an operator definition serves.
+"""Requirements on the arguments of a call, which an operator definition needs to serve it.
 
-A definition's `requires` is a dictionary: names of arguments, and for each the only value that is
-served (None, a flag, a number, a string, an empty list) or one of the predicates below.
+A definition's `requires` is a dictionary from names of arguments to the only served value (None, a
+flag, a number, a string, an empty list) or to one of the predicates below.
 """
 
 from __future__ import annotations
@@ -29,33 +29,36 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.symbols import Graph
 
-# Of the argument's symbol, and those of all arguments by their names.
+# Parameters: the argument's symbol, and the symbols of all arguments by name.
 Predicate: TypeAlias = Callable[[Symbol, Mapping[str, Symbol]], SymBool]
 Requirement: TypeAlias = Predicate | bool | float | str | Sequence[int] | None
 
 
 def of_dtype(*dtypes: torch.dtype) -> Predicate:
-    """Tensors, each element of a list, numbers and dtypes have one of these, if they are given."""
+    """The argument has one of these dtypes: each tensor of a list, a number, or a dtype itself.
+
+    An argument that is not given fulfils all predicates of dtypes.
+    """
     return lambda argument, _: has_dtype(argument, *dtypes)
 
 
 def not_of_dtype(*dtypes: torch.dtype) -> Predicate:
-    """They have any other."""
+    """The argument has another dtype than these."""
     return lambda argument, _: has_other_dtype(argument, *dtypes)
 
 
 def of_dtype_of(name: str) -> Predicate:
-    """They have the dtype of another argument, if both are given."""
+    """The argument has the dtype of another argument."""
     return lambda argument, arguments: same_dtype(argument, arguments[name])
 
 
 def at_least(bound: float) -> Predicate:
-    """A number that is not less."""
+    """The argument is a number not less than `bound`."""
     return lambda argument, _: given(argument) & (cast("SymFloat", argument) >= bound)
 
 
 def distinct_in(name: str) -> Predicate:
-    """Dimensions of another argument, none of which comes twice."""
+    """The argument lists distinct dimensions of another argument."""
     return lambda argument, arguments: distinct(
         cast("SymInts", argument), cast("SymTensor", arguments[name]).dim()
     )
@@ -64,7 +67,7 @@ def distinct_in(name: str) -> Predicate:
 def requirements(
     wanted: Mapping[str, Requirement], arguments: Mapping[str, Symbol]
 ) -> list[SymBool]:
-    """The conditions that arguments are what is wanted.
+    """The conditions of requirements, as flags.
 
     Raises:
         ValueError: if the operator has no such argument.
@@ -81,7 +84,7 @@ def _condition(value: Symbol, wanted: Requirement, arguments: Mapping[str, Symbo
         return ~given(value)
     if isinstance(value, SymTensors):
         return given(value) & (value.len() == 0)
-    return value == wanted  # None equals nothing
+    return value == wanted  # an argument of None equals no value
 
 
 def served_calls(
@@ -94,12 +97,12 @@ def served_calls(
 
     Args:
         overload: `"aten::add.Tensor"`, or the first of several with the same arguments.
-        requires: what arguments have to be.
-        condition: a function of arguments, by their names, whose value has to hold.
-        derived: such a function whose values, with names, are computed for a call.
+        requires: requirements on arguments.
+        condition: a function of arguments, by their names; served calls fulfil it.
+        derived: a function of arguments that returns further values of a call by name.
 
     Raises:
-        ValueError: if one of them names an argument that the operator does not have.
+        ValueError: if one of these names an argument that the operator does not have.
     """
     definition: Definition = {}
     conditions = requirements(requires or {}, arguments_of(overload))

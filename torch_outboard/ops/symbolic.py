@@ -1,4 +1,4 @@
-"""Symbolic numbers, lists, strings and tensors: what operator definitions compute with.
+"""Functions of symbols: numbers, lists, strings and tensors in operator definitions.
 
 A definition is a Python function that runs once, when the tables are loaded, with symbols in place
 of the arguments of a call. Operations on symbols build a graph, which C++ evaluates at each call
@@ -6,7 +6,7 @@ of the arguments of a call. Operations on symbols build a graph, which C++ evalu
 and a division by zero, make the call go to the next kernel of the operator.
 
 Since the function runs once, a symbol has no truth value: write `where(condition, a, b)` in place
-of `if`, and `&`, `|`, `~` in place of `and`, `or`, `not`. Both stop at the operand that decides.
+of `if`, and `&`, `|`, `~` in place of `and`, `or`, `not`. `&` and `|` short-circuit at a call.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def where(condition: Bool, a: Ints, b: Ints) -> SymInts: ...
 
 
 def where(condition: Bool, a: Any, b: Any) -> Any:
-    """`a` if the condition holds, else `b`; the other one is not evaluated."""
+    """`a` if the condition holds, else `b`; only the selected one is evaluated."""
     first, second = symbol(a), symbol(b)
     if isinstance(condition, bool):
         return first if condition else second
@@ -117,12 +117,12 @@ def given(value: Symbol) -> SymBool:
 
 
 def either_given(*values: Symbol) -> SymBool:
-    """Whether any of them is given."""
+    """Whether any of the values is given."""
     return functools.reduce(operator.or_, map(given, values))
 
 
 def fits(tensor: SymTensor, shape: Ints) -> SymBool:
-    """Whether a tensor has a shape, if it is given."""
+    """Whether a tensor has a shape; True for a tensor that is not given."""
     return where(given(tensor), tensor.shape == shape, True)
 
 
@@ -139,7 +139,7 @@ def either(value: SymTensor, otherwise: SymTensor) -> SymTensor: ...
 
 
 def either(value: Any, otherwise: Any) -> Any:
-    """The value if it is given, else the other one."""
+    """`value` if it is given, else `otherwise`."""
     other = symbol(otherwise)
     return one_of(node_of("either", symbol(value), other), value, other)
 
@@ -172,22 +172,22 @@ def ceil_div(a: Int, b: Int) -> SymInt:
 
 
 def floor(value: Float) -> SymInt:
-    """Rounded down."""
+    """The largest integer that is not greater than the number."""
     return SymInt(node_of("floor", number_of(value)))
 
 
 def ceil(value: Float) -> SymInt:
-    """Rounded up."""
+    """The smallest integer that is not less than the number."""
     return SymInt(node_of("ceil", number_of(value)))
 
 
 def as_float(value: Float) -> SymFloat:
-    """The nearest real."""
+    """The nearest floating-point number."""
     return SymFloat(node_of("float", number_of(value)))
 
 
 def as_int(value: Float) -> SymInt:
-    """A number that is whole; the call is declined where it is not."""
+    """An integral number as an integer; other numbers decline the call."""
     return SymInt(node_of("int", number_of(value)))
 
 
@@ -207,12 +207,12 @@ def log2_ceil(value: Int) -> SymInt:
 
 
 def wrap(dim: Int, dims: Int) -> SymInt:
-    """A dimension from the end as one from the start; raises as PyTorch does."""
+    """A dimension counted from the start; negative ones are wrapped. Raises as PyTorch does."""
     return integer_of("wrap", dim, dims)
 
 
 def full(count: Int, value: Int) -> SymInts:
-    """A list of a number, so often."""
+    """A list of `count` elements, all `value`."""
     return SymList(node_of("full", as_kind(SymInt, value), as_kind(SymInt, count)), SymInt)
 
 
@@ -223,7 +223,7 @@ def expand(value: SymList[Element], count: Int) -> SymList[Element]: ...
 
 
 def expand(value: Any, count: Int) -> Any:
-    """A list with so many elements: a list of one, or a number, is repeated."""
+    """A list of `count` elements: a number, or a list of one element, is repeated."""
     known = symbol(value)
     if not isinstance(known, (SymList, SymBool)):
         known = number_of(known)
@@ -232,27 +232,30 @@ def expand(value: Any, count: Int) -> Any:
 
 
 def broadcast_shapes(a: Ints, b: Ints) -> SymInts:
-    """The shape of tensors of two shapes together; raises as PyTorch does."""
+    """The broadcast shape of two shapes; raises as PyTorch does."""
     return SymList(node_of("broadcast", ints_of(a), ints_of(b)), SymInt)
 
 
 def has_dtype(value: Symbol, *dtypes: torch.dtype) -> SymBool:
-    """Whether a tensor, each of a list, a number or a dtype has one of these, or is not given."""
+    """Whether a tensor, all tensors of a list, a number or a dtype has one of the dtypes.
+
+    True for a value that is not given.
+    """
     return _has_dtype(value, _C.dtype_bits(list(dtypes)))
 
 
 def has_other_dtype(value: Symbol, *dtypes: torch.dtype) -> SymBool:
-    """Whether they have any other, or are not given."""
+    """Like `has_dtype`, for all dtypes except these."""
     return _has_dtype(value, ~_C.dtype_bits(list(dtypes)))
 
 
 def same_dtype(a: Symbol, b: Symbol) -> SymBool:
-    """Whether two tensors, or lists of tensors, have the same dtypes where they are given."""
+    """Whether two tensors, or lists of tensors, have the same dtypes; ungiven ones fit all."""
     return flag_of("same_dtype", _with_dtype(a), _with_dtype(b))
 
 
 def distinct(dims: Ints, count: Int) -> SymBool:
-    """Whether dimensions of a tensor that has `count` of them are in range and differ."""
+    """Whether `dims` are distinct dimensions of a tensor with `count` dimensions, all in range."""
     return flag_of("distinct", ints_of(dims), as_kind(SymInt, count))
 
 
@@ -267,5 +270,5 @@ def _has_dtype(value: Symbol, bits: int) -> SymBool:
 
 
 def _with_dtype(value: Symbol) -> Symbol:
-    # Arguments of type ScalarType are integers.
+    # Schemas have type int for arguments of type ScalarType.
     return Symbol(node_of("as_dtype", value)) if isinstance(value, SymInt) else value

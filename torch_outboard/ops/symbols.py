@@ -1,4 +1,4 @@
-"""Symbols: numbers, lists, strings and tensors that are known when an operator is called.
+"""Symbols: numbers, lists, strings and tensors whose values are known only at a call.
 
 Operations on them make nodes of a graph; symbolic.py has the functions.
 """
@@ -23,15 +23,15 @@ class Node:
 
 
 class Graph:
-    """Nodes in an order in which each comes after those it takes, as C++ wants them."""
+    """Nodes in topological order, operands first, as C++ expects them."""
 
     def __init__(self) -> None:
-        self._index: dict[Any, int] = {}  # by what a node does
+        self._index: dict[Any, int] = {}  # by operation, operands and constant
         self._known: dict[Node, int] = {}  # by the node itself
         self.nodes: list[tuple[str, list[int], float | str | None]] = []
 
     def add(self, value: Value) -> int:
-        """The index of a value's node. Equal operations on equal nodes are one node."""
+        """The index of a value's node. Equal operations on equal nodes share a node."""
         return self._add(symbol(value).node)
 
     def _add(self, node: Node) -> int:
@@ -39,7 +39,7 @@ class Graph:
         if known is not None:
             return known
         children = [self._add(child) for child in node.children]
-        # 0.0 and -0.0 are equal and divide differently.
+        # 0.0 and -0.0 are equal, but division by them differs.
         constant = node.constant.hex() if isinstance(node.constant, float) else node.constant
         key = (node.operation, *children, type(node.constant), constant)
         index = self._index.get(key)
@@ -51,11 +51,11 @@ class Graph:
 
 
 class Symbol:
-    """A value that is known when the operator is called.
+    """A value that is known only at a call of the operator.
 
     Attributes:
-        node: how it is computed.
-        optional: whether it is an argument that may be None.
+        node: the graph node that computes the value.
+        optional: whether the symbol is an argument that may be None.
     """
 
     def __init__(self, node: Node) -> None:
@@ -104,7 +104,7 @@ class SymBool(Symbol):
 
 
 class _Number(Symbol):
-    """Operators of integers and reals."""
+    """The common base class of integers and reals."""
 
     def __lt__(self, other: Float) -> SymBool:
         return flag_of("lt", self, number_of(other))
@@ -166,7 +166,7 @@ class SymInt(_Number):
 
 
 class SymFloat(_Number):
-    """A number that may have a fraction: a float, or what a call gave as `Scalar`."""
+    """A number that may have a fraction: a float, or an argument of type `Scalar`."""
 
     def __add__(self, other: Float) -> SymFloat:
         return SymFloat(node_of("add", self, number_of(other)))
@@ -210,7 +210,7 @@ class SymList(Symbol, Generic[Element]):
     def __getitem__(self, index: slice) -> SymList[Element]: ...
 
     def __getitem__(self, index: Int | slice) -> Element | SymList[Element]:
-        """An element, counted from the end where the index is negative, or a part."""
+        """An element, counted from the end if the index is negative, or a slice."""
         if not isinstance(index, slice):
             return self._element(node_of("element", self, as_kind(SymInt, index)))
         if index.step is not None:
@@ -230,7 +230,7 @@ class SymList(Symbol, Generic[Element]):
         return self._list("concat", _list_like(self, other), self)
 
     def len(self) -> SymInt:
-        """How many elements there are."""
+        """The number of elements."""
         return integer_of("len", self)
 
     def prod(self) -> Element:
@@ -242,7 +242,7 @@ class SymList(Symbol, Generic[Element]):
     def sum(self) -> Element: ...
 
     def sum(self) -> Any:
-        """Of flags, how many hold."""
+        """The sum of the elements; for flags, the number of true ones."""
         return (SymInt if self._element is SymBool else self._element)(node_of("sum", self))
 
     def min(self) -> Element:
@@ -252,33 +252,33 @@ class SymList(Symbol, Generic[Element]):
         return self._element(node_of("max", self))
 
     def drop(self, index: Int) -> SymList[Element]:
-        """The list without an element; an empty list stays empty."""
+        """The list without the element at an index; an empty list stays empty."""
         return self._list("drop", self, as_kind(SymInt, index))
 
     def replace(self, index: Int, value: Any) -> SymList[Element]:
-        """The list with another element at an index."""
+        """The list with the element at an index replaced by `value`."""
         element = number_of(value) if self._element is SymFloat else as_kind(self._element, value)
         return self._list("replace", self, as_kind(SymInt, index), element)
 
     def clamp_min(self, bound: Float) -> SymList[Element]:
-        """The list with each element that is less than `bound` replaced by it."""
+        """The list with elements less than `bound` replaced by `bound`."""
         return self._list("maximum", self, number_of(bound))
 
     def clamp_max(self, bound: Float) -> SymList[Element]:
-        """The list with each element that is greater than `bound` replaced by it."""
+        """The list with elements greater than `bound` replaced by `bound`."""
         return self._list("minimum", self, number_of(bound))
 
     def padded(self, amounts: Ints) -> SymList[Element]:
-        """Sizes with amounts added before and after, two for each size from the last one on."""
+        """Padded sizes: two amounts for each size, before and after, from the last size on."""
         return self._list("padded", self, ints_of(amounts))
 
 
 class SymString(Symbol):
-    """A string, which can be compared."""
+    """A string; it supports comparison only."""
 
 
 class SymTensor(Symbol):
-    """A tensor; of arguments that may be None, and of results that are not wanted, `given`."""
+    """A tensor; for an argument that may be None and an unwanted result, ask `given` first."""
 
     def numel(self) -> SymInt:
         return integer_of("numel", self)
@@ -287,11 +287,11 @@ class SymTensor(Symbol):
         return integer_of("dim", self)
 
     def size(self, dim: Int) -> SymInt:
-        """Of a dimension, which may be negative; 1 where the tensor has no dimensions."""
+        """The size of a dimension, which may be negative; 1 for a tensor without dimensions."""
         return integer_of("size", self, dim)
 
     def stride(self, dim: Int) -> SymInt:
-        """In elements; 1 where the tensor has no dimensions."""
+        """The stride of a dimension in elements; 1 for a tensor without dimensions."""
         return integer_of("stride", self, dim)
 
     @property
@@ -299,11 +299,11 @@ class SymTensor(Symbol):
         return SymList(node_of("shape", self), SymInt)
 
     def is_contiguous(self) -> SymBool:
-        """Whether the elements lie in row-major order without gaps."""
+        """Whether the elements are in row-major order without gaps."""
         return flag_of("is_contiguous", self)
 
     def element_size(self) -> SymInt:
-        """In bytes."""
+        """The size of an element in bytes."""
         return integer_of("element_size", self)
 
     def is_floating_point(self) -> SymBool:
@@ -314,11 +314,11 @@ class SymTensors(Symbol):
     """A list of tensors, some of which may be None."""
 
     def __getitem__(self, index: Int) -> SymTensor:
-        """A tensor; one that is not given where the list is shorter."""
+        """The tensor at an index; a tensor that is not given if the list is shorter."""
         return SymTensor(node_of("tensor", self, as_kind(SymInt, index)))
 
     def given(self) -> SymList[SymBool]:
-        """Which of them are given."""
+        """A flag per tensor: whether it is given."""
         return SymList(node_of("given_each", self), SymBool)
 
     def len(self) -> SymInt:
@@ -338,7 +338,7 @@ Any_ = TypeVar("Any_", bound=Symbol)
 
 
 def argument(name: str, kind: str) -> Symbol:
-    """The symbol of an argument whose type is printed so in schemas, such as "Optional[int]"."""
+    """The symbol of an argument; `kind` is its type as schemas print it, as "Optional[int]"."""
     node = Node("name", (), name)
     plain = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Opt") else kind
     if plain.startswith("List["):
@@ -358,12 +358,12 @@ def argument(name: str, kind: str) -> Symbol:
 
 
 def fact(name: str) -> Node:
-    """A value that C++ knows by name at a call: of the device, of a result, or a value read."""
+    """A value that C++ provides by name at a call: of the device, a result, a read value."""
     return Node("name", (), name)
 
 
 def symbol(value: Value) -> Symbol:
-    """A constant, or a list of numbers or flags that may have symbols in it, as a symbol.
+    """A constant, or a list of numbers, flags and symbols, as a symbol.
 
     Raises:
         TypeError: for anything else.
@@ -393,21 +393,21 @@ def symbol(value: Value) -> Symbol:
 
 
 def as_tensor(value: Symbol) -> SymTensor:
-    """The symbol as a tensor, for type checkers."""
+    """Casts a symbol to a tensor, for type checkers; raises TypeError for other symbols."""
     return as_kind(SymTensor, value)
 
 
 def as_flag(value: Symbol | bool) -> SymBool:
-    """The symbol as a flag; `~` of a `bool` would be an integer."""
+    """A flag as a symbol; raises TypeError for other values. `~` of a `bool` is an integer."""
     return as_kind(SymBool, value)
 
 
 def ints(values: Iterable[Int]) -> SymInts:
-    """A list of integers, some of which may be symbols."""
+    """A list of integers or symbols as a symbol."""
     return SymList(node_of("list", *(as_kind(SymInt, value) for value in values)), SymInt)
 
 
-# ---- How nodes are made
+# ---- Constructing nodes
 
 
 def node_of(operation: str, *values: Symbol) -> Node:
@@ -427,7 +427,7 @@ def integer_of(operation: str, *values: Int | Symbol) -> SymInt:
 
 
 def as_kind(kind: type[Any_], value: object) -> Any_:
-    """A value as a symbol of a kind."""
+    """A value as a symbol of a kind; raises TypeError if it is of another kind."""
     known = symbol(cast("Value", value))
     if isinstance(known, kind):
         return known
@@ -452,8 +452,8 @@ def ints_of(value: Ints) -> SymInts:
 
 
 def one_of(node: Node, first: Symbol, second: Symbol) -> Symbol:
-    """The symbol of a node that is one of two values, which have to be of one kind."""
-    numbers = (SymBool, SymInt, SymFloat)  # each is also the next one
+    """The symbol of a node that selects one of two values, which must be of the same kind."""
+    numbers = (SymBool, SymInt, SymFloat)  # each converts to the next
     if isinstance(first, numbers) and isinstance(second, numbers):
         return max((type(first), type(second)), key=numbers.index)(node)
     if type(first) is not type(second) and Symbol not in (type(first), type(second)):

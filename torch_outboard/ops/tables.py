@@ -1,4 +1,4 @@
-"""All definitions together, and how they are loaded into C++."""
+"""Collects all operator definitions and loads them into C++."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ TABLES = (
 
 
 def definitions() -> list[Definition]:
-    """Every definition; of those for one overload the first that serves a call takes it."""
+    """Every definition; of several for an overload the first one that serves a call runs it."""
     collects = gc.isenabled()
-    gc.disable()  # all of what is made here stays, and a collection looks through all of PyTorch
+    gc.disable()  # nothing here is garbage, and a collection would scan all objects of PyTorch
     try:
         modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
         return [definition for module in modules for definition in module.definitions()]
@@ -80,7 +80,7 @@ def definitions() -> list[Definition]:
 
 @functools.cache
 def families() -> Mapping[str, str]:
-    """The family of each overload that has a definition: "pointwise" of "aten::add.Tensor"."""
+    """The family by overload, for overloads with a definition: "aten::add.Tensor": "pointwise"."""
     found: dict[str, str] = {}
     for definition in definitions():
         for overload in cast("list[str]", definition["overloads"]):
@@ -89,7 +89,7 @@ def families() -> Mapping[str, str]:
 
 
 def load() -> None:
-    """Loads the definitions into C++, once; the runtime asks for it at its first device kernel."""
+    """Loads the definitions into C++, once; the runtime calls it at its first device kernel."""
     global _loaded
     with _lock:
         if _loaded:

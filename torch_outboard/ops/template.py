@@ -1,5 +1,5 @@
-"""Operators with kernels in OpenCL C of their own: the source, and a function that says what a call
-makes and launches (csrc/device_kernels/template/template.h runs them)."""
+"""Operators with hand-written kernels in OpenCL C: the source, and a function that plans the
+results and launches of a call (csrc/device_kernels/template/template.h runs them)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from torch_outboard.ops.symbols import Graph, Node, fact
 
 __all__ = ["ANY", "Body", "Dtype", "Plan", "template"]
 
-# A function of a plan and of the operator's arguments, by their names in the schema.
+# Parameters: a plan, and arguments of the operator by their names in the schema.
 Body: TypeAlias = Callable[..., None]
-# That of another tensor, or of the argument `dtype`; "value": of values, float32 for half.
+# A dtype, the dtype of a tensor, an argument `dtype`, or "value": of values, float32 for half.
 Dtype: TypeAlias = torch.dtype | SymTensor | SymInt | Literal["value"]
 # In `accepts`: every dtype.
 ANY: tuple[torch.dtype, ...] = ()
@@ -53,9 +53,10 @@ class TemplateProperties(Properties, total=False):
     """Properties of a kernel template besides its function.
 
     Attributes:
-        meta: a functional overload whose meta function checks the call and gives sizes, strides and
-            dtypes of the results; default: that of the overload, if PyTorch has one in C++.
-        reports: what a wrong value raises at the next wait: "IndexError", "RuntimeError: words".
+        meta: a functional overload whose meta function checks the call and returns sizes, strides
+            and dtypes of the results; default: the overload's own, if PyTorch has one in C++.
+        reports: the error that an invalid value raises at the next synchronization: "IndexError",
+            "RuntimeError: message".
         resizes_silently: results of another size are resized without PyTorch's warning.
     """
 
@@ -79,7 +80,7 @@ def template(
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[TemplateProperties],
 ) -> Callable[[Body], Definition]:
-    """Makes the function below it the definition of an operator.
+    """Decorator that makes a function the definition of an operator.
 
     The function gets a `Plan` and arguments of the operator by their names in the schema, as
     symbols; it takes those that it declares. Tensors among them are the operands of the kernels, in
@@ -90,22 +91,23 @@ def template(
         kernels: files below `torch_outboard/kernels`, without folder and `.cl`, separated by
             blanks.
         source: OpenCL C in place of `kernels`, or in front of them.
-        dtypes: of the first operand, or else the first result, that are served.
+        dtypes: served dtypes of the first operand or, without operands, of the first result.
         shapes_only: tensor parameters that kernels do not read.
-        accepts: dtypes of further operands (`ANY`: every one); default: that of the first one.
-        strided: tensors that come as they lie, with sizes and strides (at most 8 dimensions);
-            others are made dense.
-        moves: tensors whose elements are moved whole, whatever their dtype; one program serves all
-            dtypes of a size. All tensors with the first one's dtype, or none.
-        compute: the tensor whose dtype, or the dtype that, values have; default: the first tensor.
-        vectors: `T` is a vector of as many elements, `W`, as suit the device.
-        requires: arguments that have to have these values, as in requirements.py.
+        accepts: dtypes of further operands (`ANY`: every dtype); default: that of the first one.
+        strided: tensors passed with their sizes and strides (at most 8 dimensions); other tensors
+            are made contiguous.
+        moves: tensors whose elements kernels only move, whatever their dtype; one program serves
+            all dtypes of a size. All tensors with the first one's dtype, or none.
+        compute: the dtype of values, or the tensor whose dtype they have; default: the first
+            tensor.
+        vectors: `T` is a vector of `W` elements, as many as suit the device.
+        requires: requirements on arguments; see requirements.py.
         properties: TemplateProperties.
 
     Raises:
         ValueError: if the function takes an argument that the operator does not have, or makes
             another number of results.
-        TypeError: if it computes with values of the wrong kind.
+        TypeError: if the function computes with values of the wrong kind.
     """
 
     def define(body: Body) -> Definition:
@@ -139,7 +141,7 @@ def template(
 
 
 class Plan:
-    """Results, temporaries and launches of a call of an operator.
+    """The conditions, tensors and launches of a call of an operator.
 
     A function states conditions first, then tensors and launches. Where `read` gives the size of a
     result, launches come before that result.
@@ -186,22 +188,22 @@ class Plan:
 
     @property
     def group_lanes(self) -> SymInt:
-        """Work-items of a work-group in launches of groups; 1 on a processor."""
+        """Work-items per work-group in launches of work-groups; 1 on a CPU."""
         return self._lanes
 
     @property
     def on_processor(self) -> SymBool:
-        """Whether the device is a processor, whose work-groups have one work-item."""
+        """Whether the device is a CPU, whose work-groups have one work-item."""
         return self._lanes == 1
 
     def limit_lanes(self, most: Int) -> None:
-        """Gives a work-group at most so many work-items; to be stated first."""
+        """Limits the work-items of a work-group; call it before results and launches."""
         if self._tensors - set(self._nodes["operands"]) or self._lists["kernels"]:
             raise ValueError("work-groups are limited before results are made; state it first")
         self._lanes = maximum(minimum(most, self._lanes), 1)
         self._single["lanes"] = self.graph.add(self._lanes)
 
-    # ---- Which calls are served
+    # ---- Served calls
 
     def require(self, *conditions: Bool) -> None:
         """Declines calls for which one of the conditions does not hold."""
@@ -212,10 +214,10 @@ class Plan:
             if node >= 0:
                 self._conditions.append(node)
 
-    # ---- What is made
+    # ---- Tensors
 
     def operand(self, name: str, tensor: Symbol, *, optional: bool | None = None) -> SymTensor:
-        """Makes a tensor an operand that is no parameter, such as an element of a list.
+        """Makes a tensor an operand that is not a parameter, such as an element of a list.
 
         `optional`: whether it may be missing; default: whether it is an argument that may be None.
         """
@@ -242,18 +244,18 @@ class Plan:
         wanted: Bool = True,
         initial: Float | SymTensor | None = None,
     ) -> SymTensor:
-        """Makes a result; they are stated in the order of the schema.
+        """Makes a result; call it in the order of the schema.
 
         Args:
-            name: what kernels call it. No argument of the functional form may have the name.
-            shape: default: what PyTorch's meta function says, or else that of the first operand.
-            dtype: default: what PyTorch's meta function says, or else that of the first operand.
-            like: operand whose strides it gets, as in `torch.empty_like`.
-            memory_format: operand whose memory format it gets: channels last where that is, else
-                row-major order.
+            name: its name in kernels. No argument of the functional form may have the name.
+            shape: default: by PyTorch's meta function, or else the shape of the first operand.
+            dtype: default: by PyTorch's meta function, or else the dtype of the first operand.
+            like: an operand with the same strides, as in `torch.empty_like`.
+            memory_format: an operand with the same memory format: channels last, or else row-major
+                order.
             strides: in elements; an empty list is row-major order.
             wanted: whether it is made; else it is an undefined tensor.
-            initial: what it holds before the first launch: a number, or an operand.
+            initial: the content before the first launch: a number, or an operand.
         """
         self._add_tensor(name)
         self._lists["results"].append(name)
@@ -272,14 +274,14 @@ class Plan:
     def temporary(
         self, name: str, numel: Int, dtype: Dtype | None = None, *, initial: Float | None = None
     ) -> SymTensor:
-        """Makes a further tensor with so many elements, which kernels may write and read."""
+        """Makes a temporary tensor of `numel` elements, which kernels may write and read."""
         self._add_tensor(name)
         self._lists["temporaries"].append(name)
         self._nodes["sizes"][name] = self._integer(numel)
         self._set_contents(name, dtype, initial)
         return SymTensor(fact(f"temporaries.{name}"))
 
-    # ---- What kernels get besides tensors
+    # ---- Parameters and constants of kernels
 
     def scalars(self, *arguments: SymFloat | SymInt | SymBool) -> None:
         """Passes arguments that are numbers as parameters of type `V`."""
@@ -307,9 +309,9 @@ class Plan:
             self._set(kind, name, known)
 
     def constants(self, /, **values: Int | SymBool) -> None:
-        """Defines integers and flags for the compiler: every value is a program of its own.
+        """Defines integers and flags as macros: each combination of values is its own program.
 
-        `OB_REGISTERS` is the most registers of a work-item, for drivers with such a limit.
+        `OB_REGISTERS` is the most registers of a work-item, for drivers that can limit them.
         """
         for name, value in values.items():
             if not isinstance(symbol(value), (SymInt, SymBool)):
@@ -317,10 +319,10 @@ class Plan:
             self._set("constants", name, symbol(value))
 
     def random(self, draws: Int) -> None:
-        """Reserves so many draws of random numbers; gives kernels `ob_seed` and `ob_offset`."""
+        """Reserves `draws` random draws, and passes `ob_seed` and `ob_offset` to kernels."""
         self._single["random"] = self._integer(draws)
 
-    # ---- What is launched
+    # ---- Launches
 
     def launch(
         self,
@@ -335,11 +337,11 @@ class Plan:
 
         Args:
             kernel: its name in the source.
-            items: the number of its work-items.
-            groups: in their place, of its work-groups; the kernel loops over them with
-                OB_FOR_GROUPS. A GPU gives a group 256 work-items, a processor one.
+            items: the number of work-items.
+            groups: instead of `items`, the number of work-groups; the kernel loops over them with
+                OB_FOR_GROUPS. A work-group has 256 work-items on a GPU and one on a CPU.
             when: whether it is launched.
-            repeat: how often it is launched; kernels see `ob_step`.
+            repeat: the number of launches; kernels get its index as `ob_step`.
         """
         count = items if groups is None else groups
         if count is None or (items is not None and groups is not None):
@@ -352,9 +354,9 @@ class Plan:
         self._launches["groups"].append(int(groups is not None))
 
     def read(self, temporary: SymTensor) -> SymInt:
-        """The first element of a temporary after the launches so far, which waits for them.
+        """Waits for the launches so far and reads the first element of a temporary.
 
-        Results are made only then; all values that are read are read together.
+        Results are made only afterwards; one copy reads all values.
         """
         launched = len(self._lists["kernels"])
         if self._single.setdefault("read_after", launched) != launched:
@@ -365,15 +367,15 @@ class Plan:
         self._names["reads"][f"{name}[0]"] = name
         return SymInt(fact(f"{name}[0]"))
 
-    # ---- How it is recorded
+    # ---- Recording
 
     def trace(self) -> None:
-        """Calls the function."""
+        """Calls the function with this plan, which records the call."""
         call_with_arguments(self._body, self._overload, self)
 
     @property
     def definition(self) -> Definition:
-        """The definition as C++ reads it."""
+        """The recorded definition, as C++ expects it."""
         return {
             **self._lists,
             **{key: dict(value) for key, value in self._nodes.items()},
@@ -436,7 +438,7 @@ class Plan:
         return self.graph.add(known)
 
     def _flag(self, value: Bool) -> int:
-        """The node of a condition; -1 where it always holds."""
+        """The node of a condition; -1 if it always holds."""
         if not isinstance(value, (bool, SymBool)):
             raise TypeError(f"a condition is a flag, and no {type(value).__name__}")
         return -1 if _is_true(value) else self.graph.add(value)

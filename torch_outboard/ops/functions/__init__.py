@@ -1,1 +1,1 @@
-"""Scalar functions in OpenCL C, of which expressions are made, and their coefficients."""
+"""Scalar functions in OpenCL C, which expressions call, and their coefficients."""

@@ -1,7 +1,7 @@
 """Bessel and Airy functions, as scalar functions in OpenCL C (see scalar_function.py).
 
-Expansions of bessel_coefficients.py near zero, and of what the leading term of the asymptotic form
-leaves beyond. DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
+Expansions of bessel_coefficients.py: of the function near zero, and beyond of the factors of the
+asymptotic form. DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TERMS = 13  # of power series for |x| <= 2
 
 
 def _digamma(n: int) -> float:
-    """Of a positive integer."""
+    """The digamma function of a positive integer."""
     return math.fsum([-0.5772156649015329, *(1 / k for k in range(1, n))])
 
 
@@ -61,8 +61,8 @@ def _factors(zeros: tuple[tuple[float, float], ...]) -> str:
 
 
 def _wave(order: int) -> str:
-    """What the Bessel functions of an order are made of: `j` and `regular` where x <= 8; `p`, `q`,
-    `plus` and `minus` beyond (DLMF 10.17.3-4, with sine and cosine of x itself)."""
+    """Parts of the Bessel functions of an order: `j` where x <= 8; `p`, `q`, `plus`, `minus` and
+    `scale` beyond (DLMF 10.17.3-4, with sine and cosine of x itself)."""
     j = (known.J0_NEAR, known.J1_NEAR)[order]
     zeros = (known.ZEROS_J0, known.ZEROS_J1)[order]
     p, q = ((known.P0_FAR, known.Q0_FAR), (known.P1_FAR, known.Q1_FAR))[order]
@@ -92,7 +92,7 @@ _FIRST_1 = f"""
     const T result = (x <= C(8)) ? j : far;
     return (a < C(0)) ? -result : ((a == C(0)) ? a : result);
 """
-# With the logarithms of DLMF 10.8.1-2; NaN of negative numbers comes from there.
+# With the logarithms of DLMF 10.8.1-2, which give NaN for negative numbers.
 _SECOND_0 = f"""
     const T x = a;
     {_wave(0)}

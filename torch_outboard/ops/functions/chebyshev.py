@@ -1,16 +1,16 @@
-"""Chebyshev expansions and polynomials as text in OpenCL C, for scalars and vectors alike."""
+"""Chebyshev expansions and polynomials as OpenCL C source, for scalars and vectors alike."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 
-_SINGLE = 3e-10  # of the largest coefficient: what single precision does not see
+_SINGLE = 3e-10  # smaller coefficients, relative to the largest, are below single precision
 
 
 def expansion(result: str, argument: str, coefficients: Sequence[float]) -> str:
     """Defines `result`, the sum of coefficient k times T_k(argument), by Clenshaw's recurrence
-    (DLMF 3.11.30). Arguments outside of [-1, 1] give some number and no trap."""
+    (DLMF 3.11.30). Arguments outside of [-1, 1] give an arbitrary number and do not trap."""
     largest = max(map(abs, coefficients))
     count = len(coefficients)
     while abs(coefficients[count - 1]) < _SINGLE * largest:
@@ -32,7 +32,7 @@ def _clenshaw(result: str, coefficients: Sequence[float]) -> str:
 
 
 def by_precision(double: str, single: str) -> str:
-    """Text for double precision, and for single precision."""
+    """Source with one variant for double and one for single precision."""
     return f"\n#ifdef OB_DOUBLE\n{double}\n#else\n{single}\n#endif\n"
 
 
@@ -45,12 +45,12 @@ def polynomial(argument: str, coefficients: Sequence[float]) -> str:
 
 
 def constant(value: float) -> str:
-    """A constant."""
+    """A floating-point constant of type `T`."""
     return f"C({float(value)!r})"
 
 
 def minus_zero_of(argument: str, zero: tuple[float, float]) -> str:
-    """An expression: the argument less a number that is known to more digits than it has."""
+    """An expression: the argument minus a zero, given as a number and its rounding error."""
     high, low = zero
     single: float = struct.unpack("f", struct.pack("f", high))[0]
     return f"(({argument} - OB_HIGH({high!r}, {single!r})) - OB_HIGH({low!r}, {high - single!r}))"

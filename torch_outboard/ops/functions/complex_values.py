@@ -1,4 +1,4 @@
-"""Elementary functions of complex values: texts for the table in table.py.
+"""Elementary functions of complex values: sources for the table in table.py.
 
 Branch cuts and signs of zeros are those of C (ISO C99, annex G), as on CPU.
 
@@ -17,7 +17,7 @@ _HALF_PI = "(S)(1.5707963267948966)"
 # Squares of smaller numbers are finite, and adding 1 to larger ones changes nothing.
 _HUGE = "(S)(1e17)"
 
-# Where the angle is lost.
+# The angle of an infinite value cannot be computed.
 _INFINITE = """
     if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (T)(0, 0) : (T)(a.x, (S)NAN);
 """
@@ -69,7 +69,7 @@ HELPERS: Functions = {
 }
 
 TEXTS: dict[str, str] = {
-    # In two factors where the exponential alone may overflow.
+    # Two factors, because the exponential alone may overflow.
     "exp": f"""
         #ifdef OB_DOUBLE
         const S limit = 700;
@@ -92,7 +92,7 @@ TEXTS: dict[str, str] = {
         const S s = sin(a.y / 2);
         return (T)(expm1(a.x) * cos(a.y) - 2 * s * s, exp(a.x) * sin(a.y));
         """,
-    # |1 + a|^2 - 1 = 2x + x^2 + y^2, with what rounding takes away from it: the sum may cancel.
+    # |1 + a|^2 - 1 = 2x + x^2 + y^2, with its rounding errors added, because the sum may cancel.
     "log1p": """
         const S length = hypot(a.x + 1, a.y), angle = atan2(a.y, a.x + 1);
         if (!(length > (S)(0.5) && length < 2)) return (T)(ob_log((T)(a.x + 1, a.y)).x, angle);
@@ -105,7 +105,7 @@ TEXTS: dict[str, str] = {
         const S excess = v + (v_rest + t_rest + lost);
         return (T)(excess == 0 && a.x == 0 ? a.x : log1p(excess) / 2, angle);
         """,
-    # Of an eighth: the sum could be infinite.
+    # Computed of a / 8, because the sum could overflow.
     "sqrt": """
         if (isinf(a.y)) return (T)(fabs(a.y), a.y);
         const S large = 2 * sqrt(fabs(a.x) / 8 + hypot(a.x / 8, a.y / 8));
@@ -113,7 +113,7 @@ TEXTS: dict[str, str] = {
         const S small = fabs(a.y) / (2 * large);
         return a.x < 0 ? (T)(small, copysign(large, a.y)) : (T)(large, copysign(small, a.y));
         """,
-    # Rounding of the logarithm counts as often as the exponent is large.
+    # The exponent multiplies the rounding error of the logarithm.
     "pow": """
         #if !defined(OB_DOUBLE) && defined(cl_khr_fp64)
         const double x = a.x, y = a.y;
@@ -128,7 +128,7 @@ TEXTS: dict[str, str] = {
         return ob_exp(ob_mul(b, ob_log(a)));
         #endif
         """,
-    # What the smaller number adds to the larger one.
+    # high + log(1 + exp(low - high)), where high has the larger real part.
     "logaddexp": """
         if (isnan(a.x) || isnan(a.y) || isnan(b.x) || isnan(b.y)) return (T)((S)NAN, (S)NAN);
         const bool second = b.x > a.x;
@@ -147,7 +147,7 @@ TEXTS: dict[str, str] = {
         const T parts = ob_arc_parts(fabs(a.x), fabs(a.y));
         return (T)(a.x == 0 ? {_HALF_PI} : atan2(parts.x, a.x), copysign(parts.y, -a.y));
         """,
-    # -i asin(ia), and so on.
+    # -i asin(ia); acosh, atanh and atan likewise.
     "asinh": """
         const S y = fabs(a.y);
         const T parts = ob_arc_parts(y, fabs(a.x));

@@ -1,6 +1,6 @@
 """Arithmetic, rounding, elementary functions, comparisons and bits, in OpenCL C.
 
-What a text can use is said in scalar_function.py.
+scalar_function.py lists the types and macros that a source can use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _built_in(names: str, parameters: str = ONE) -> Functions:
 
 
 def _same(names: str, text: str, parameters: str = ONE, **more: str) -> Functions:
-    """Functions with one text for real values and integers."""
+    """Functions with the same source for real values and integers."""
     return {name: ScalarFunction(parameters, text, text, **more) for name in names.split()}
 
 
@@ -47,7 +47,7 @@ ARITHMETIC: Functions = {
         return (T)((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
         """,
     ),
-    # Division by zero gives some number and no trap.
+    # Division by zero gives an arbitrary number and does not trap.
     "truncdiv": ScalarFunction(
         TWO, "trunc(a / b)", _SAFE_DIVISOR + "return negated ? C(0) - a : a / divisor;"
     ),
@@ -74,7 +74,7 @@ ARITHMETIC: Functions = {
     "fmod": ScalarFunction(
         TWO, "fmod(a, b)", _SAFE_DIVISOR + "return negated ? C(0) : a - a / divisor * divisor;"
     ),
-    # Python's: with the sign of the divisor.
+    # Python's remainder, with the sign of the divisor.
     "remainder": ScalarFunction(
         TWO,
         """
@@ -102,14 +102,14 @@ ARITHMETIC: Functions = {
     ),
     "square": ScalarFunction(ONE, "a * a", "a * a", "ob_mul(a, a)"),
     "reciprocal": ScalarFunction(ONE, "C(1) / a", None, "ob_truediv((T)(1, 0), a)"),
-    # NaN wins.
+    # NaN if an operand is NaN.
     "maximum": ScalarFunction(
         TWO, "(a != a) ? a : ((b != b) ? b : ((a > b) ? a : b))", "(a > b) ? a : b"
     ),
     "minimum": ScalarFunction(
         TWO, "(a != a) ? a : ((b != b) ? b : ((a < b) ? a : b))", "(a < b) ? a : b"
     ),
-    # NaN loses.
+    # The other operand if one is NaN.
     "fmax": ScalarFunction(TWO, "fmax(a, b)", "(a > b) ? a : b"),
     "fmin": ScalarFunction(TWO, "fmin(a, b)", "(a < b) ? a : b"),
     "relu": ScalarFunction(ONE, "(a < C(0)) ? C(0) : a", "(a < C(0)) ? C(0) : a"),
@@ -220,7 +220,7 @@ TRIGONOMETRIC: Functions = {
         None,
         "(T)(cosh(a.x) * cos(a.y), a.y == 0 ? (signbit(a.x) ? -a.y : a.y) : sinh(a.x) * sin(a.y))",
     ),
-    # Derivatives multiply what is missing to 1 by large numbers.
+    # Exactly 1 for large arguments: derivatives multiply 1 - tanh(a) by large numbers.
     "tanh": ScalarFunction(
         ONE,
         "(fabs(a) > C(20)) ? copysign(C(1), a) : tanh(a)",
@@ -232,7 +232,7 @@ TRIGONOMETRIC: Functions = {
         return (T)(h * cosh(a.x) / d, s * c / d);
         """,
     ),
-    # PoCL's is wrong for numbers that are not normalized.
+    # PoCL's tan is wrong for subnormal numbers.
     "tan": ScalarFunction(
         ONE,
         "(fabs(a) < C(1e-30)) ? a : tan(a)",
@@ -302,7 +302,7 @@ BITWISE: Functions = {
     "bitwise_not": ScalarFunction(
         ONE, None, "\n#ifdef OB_BOOL\n  return a ^ C(1);\n#else\n  return ~a;\n#endif\n"
     ),
-    # Shifts by too much shift everything out.
+    # Shifts by at least the width of the type shift all bits out.
     "bitwise_left_shift": ScalarFunction(
         TWO,
         None,

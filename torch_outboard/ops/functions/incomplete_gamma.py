@@ -1,7 +1,7 @@
-"""The incomplete gamma functions P(a, b) and Q(a, b), for scalars alone (see scalar_function.py).
+"""The incomplete gamma functions P(a, b) and Q(a, b), for scalars only (see scalar_function.py).
 
-Where both arguments are large and close to each other by the uniform expansion of DLMF 8.12, left
-of that by the series of DLMF 8.7.1, right of it by the continued fraction of DLMF 8.9.2.
+Large arguments close to each other: the uniform expansion of DLMF 8.12. Otherwise, for smaller b
+the series of DLMF 8.7.1, for larger b the continued fraction of DLMF 8.9.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Orthogonal polynomials of degree n at x, for scalars alone (see scalar_function.py).
 
-By their recurrences (DLMF 18.9.1), the Chebyshev ones of higher degrees between -1 and 1 by
-trigonometric functions (DLMF 18.5.1-4). A degree is rounded towards zero; of negative ones, of NaN
-and of infinity the value is 0, as on CPU.
+Computed by their recurrences (DLMF 18.9.1); Chebyshev polynomials of higher degrees between -1 and
+1 by trigonometric functions (DLMF 18.5.1-4). A degree is rounded towards zero; for a negative,
+NaN or infinite degree the value is 0, as on CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEGREE = """
 
 
 def _recurrence(first: str, step: str) -> str:
-    """`step` gives the value of degree k + 1 from those of k, `q`, and k - 1, `p`."""
+    """`step` computes degree k + 1 from degree k, named `q`, and degree k - 1, named `p`."""
     return f"""
         if (n == 0) return C(1);
         T p = C(1), q = {first};
@@ -31,12 +31,13 @@ def _recurrence(first: str, step: str) -> str:
 
 
 def _chebyshev(first: str, right: str, left: str, most: int, inside: str) -> str:
-    """
+    """Source of a Chebyshev polynomial of degree n.
+
     Args:
         first: the value of degree 1.
-        right, left: of degree n at 1, and at -1 without its sign.
-        most: the highest degree that the recurrence serves between -1 and 1.
-        inside: the value there of higher ones, with `angle`.
+        right, left: the values at 1, and at -1 without its sign.
+        most: the highest degree computed by the recurrence between -1 and 1.
+        inside: statements for higher degrees there, from `angle`.
     """
     return f"""
         {_DEGREE}
@@ -55,7 +56,7 @@ def _polynomial(first: str, step: str) -> ScalarFunction:
 
 
 def _hermite(first: str, step: str) -> ScalarFunction:
-    # The highest degrees that CPU computes.
+    # CPU returns NaN for higher degrees.
     limit = """
         #ifdef OB_DOUBLE
         if (n > 512) return C(NAN);

@@ -1,7 +1,7 @@
-"""A scalar function in OpenCL C: what its texts are, and what they can use.
+"""A scalar function in OpenCL C: its sources, and the types and macros that they can use.
 
-A function is text for real floating-point values, for integers (bool included) and for complex
-values; None where it makes no sense. In the texts
+A function has sources for real floating-point values, for integers (bool included) and for complex
+values; None where it makes no sense. In the sources
 
 - `T` is the value type, a scalar or a vector, `S` its element, `M` what comparisons give: int for
   scalars (1 for true), a vector of signed integers of the element's size (-1 for true) for vectors.
@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """A function; a text without `return` is the expression that it returns.
+    """A function; a source without `return` is the returned expression.
 
     Args:
         parameters: as in C.
-        real: text for floating-point values.
-        integer: text for integers and bool.
-        complex: text for complex values.
-        result: what it returns.
-        complex_result: the same for complex values, if it differs.
+        real: source for floating-point values.
+        integer: source for integers and bool.
+        complex: source for complex values.
+        result: the type of the result.
+        complex_result: the type of the result for complex values, if it differs.
     """
 
     parameters: str

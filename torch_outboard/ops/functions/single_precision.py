@@ -1,10 +1,9 @@
 """Elementary functions in single precision, without branches between elements.
 
-OpenCL implementations for processors tend to take the elements of a vector one by one here. Double
-precision keeps OpenCL C's functions, and so do rare arguments that need other methods: they are
-asked for only where a vector has such an element. The polynomials come from
-tools/single_precision_coefficients.py. Errors measured against double precision: 2 units in the
-last place at most.
+OpenCL implementations for CPUs tend to compute these functions element by element. Double precision
+uses OpenCL C's functions, and so do rare arguments that need other methods: a vector calls them
+only if it has such an element. The polynomials come from tools/single_precision_coefficients.py.
+Errors measured against double precision: 2 units in the last place at most.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ _HALF_PI = [constant(part) for part in known.HALF_PI]
 
 # x = 2^k m with m between the square roots of 1/2 and 2; `bits` are those of x.
 _EXPONENT = "const M k = (bits - (M)(0x3f3504f3)) >> (M)(23);"
-# 2^n of integers as numbers; the sum leaves n in the lowest bits.
+# 2^n of an integer n given as a float; the sum moves n to the lowest bits.
 _POWER = "OB_VALUE((OB_BITS({0} + C(12582912)) + (M)(127 - 0x4b400000)) << (M)(23))"
 
 
 def _wave(name: str, quadrant: str, sign: str) -> str:
-    """Sine or cosine: the argument less multiples of pi / 2, by a sine or a cosine."""
+    """Sine or cosine: reduces the argument by multiples of pi / 2, then takes a polynomial."""
     return f"""
         const T x = fabs(a);
         const M common = x < C(1e5);
@@ -58,7 +57,7 @@ _ONE: dict[str, str] = {
         const T tail = C(1) - OB_VALUE(OB_BITS(power) + (OB_BITS(shifted) << (M)(23)));
         return (x > C(1)) ? copysign(tail, a) : center;
         """,
-    # exp(n log(2) + r) - 1 = 2^n (exp(r) - 1) + (2^n - 1), by half of 2^n: it may be the largest.
+    # exp(n log(2) + r) - 1 = 2^n (exp(r) - 1) + (2^n - 1), with 2^n / 2: 2^n may overflow.
     "expm1": f"""
         T x = (a > C(89)) ? C(89) : a;
         x = (x < C(-30)) ? C(-30) : x;
@@ -88,8 +87,8 @@ _ONE: dict[str, str] = {
 }
 
 _TWO: dict[str, str] = {
-    # 2^(b log2 |a|), where the logarithm is a sum of two numbers. What is not to be rounded is in a
-    # fma: some compilers make one of any product and sum, so that a rest is none any more.
+    # 2^(b log2 |a|), where the logarithm is a sum of two numbers. Rounding errors are computed by
+    # explicit fma, because some compilers contract products and sums, which would lose them.
     "pow": f"""
         const T x = fabs(a);
         const M bits = OB_BITS(x);
@@ -140,7 +139,7 @@ _TWO: dict[str, str] = {
         """,
 }
 
-# The text for real values, of either precision.
+# Sources for real values, with a variant for each precision.
 TEXTS: dict[str, str] = {
     **{name: by_precision(f"return {name}(a);", text) for name, text in _ONE.items()},
     **{name: by_precision(f"return {name}(a, b);", text) for name, text in _TWO.items()},

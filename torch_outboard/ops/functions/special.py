@@ -14,7 +14,7 @@ _FAR_TAIL = (1 / math.sqrt(2 * 1074 * math.log(2)), 1 / 6)
 
 
 def _between(text: str, ends: tuple[float, float]) -> str:
-    """Maps an interval to [-1, 1]."""
+    """An expression that maps an interval to [-1, 1]."""
     low, high = ends
     return f"({text} - C({(low + high) / 2!r})) * C({2 / (high - low)!r})"
 
@@ -43,7 +43,7 @@ def _euler_maclaurin() -> str:
 
 
 SPECIAL: Functions = {
-    # Reflected to positive arguments, moved above 10, then the asymptotic series.
+    # Reflection to positive arguments, recurrence to 10 or more, then the asymptotic series.
     "digamma": ScalarFunction(
         ONE,
         """
@@ -104,7 +104,7 @@ SPECIAL: Functions = {
         return (a < C(-1)) ? log(C(0.5) * ob_erfcx(-x)) - x * x : log1p(C(-0.5) * erfc(x));
         """,
     ),
-    # Beyond the middle by what sqrt(-2 log p) leaves.
+    # Tails: t = sqrt(-2 log p) with expansions of the remainder.
     "ndtri": ScalarFunction(
         ONE,
         f"""
@@ -122,9 +122,9 @@ SPECIAL: Functions = {
     ),
 }
 
-# For scalars alone: loops that end when the value does not change any more.
+# For scalars only: their loops and branches depend on the value.
 SCALAR: Functions = {
-    # Powers of ten are exact as far as the precision goes.
+    # Multiplication keeps powers of ten exact as long as the precision suffices.
     "round_decimals": ScalarFunction(
         "T a, T decimals",
         """
@@ -134,8 +134,7 @@ SCALAR: Functions = {
         return decimals < C(0) ? rint(a / power) * power : rint(a * power) / power;
         """,
     ),
-    # The sum of (b + k)^-a for b > -30 that is no pole, by the Euler-Maclaurin formula (DLMF
-    # 2.10.1).
+    # The sum of (b + k)^-a, for b > -30 except poles, by the Euler-Maclaurin formula (DLMF 2.10.1).
     "hurwitz_sum": ScalarFunction(
         TWO,
         f"""
@@ -160,8 +159,8 @@ SCALAR: Functions = {
         return sum;
         """,
     ),
-    # Far left of zero, where a is an integer, by the sum over all integers. In the middle between
-    # two poles that is 0 for odd a, and adding from the left would cancel.
+    # Far below zero, with integer a: by the sum over all integers. Halfway between two poles that
+    # sum is 0 for odd a, and adding terms from the left would cancel.
     "zeta": ScalarFunction(
         TWO,
         """
@@ -208,7 +207,7 @@ SCALAR: Functions = {
         return sign * factorial * sum;
         """,
     ),
-    # Of p dimensions (DLMF 35.3.4).
+    # The multivariate gamma function of p dimensions (DLMF 35.3.4).
     "mvlgamma": ScalarFunction(
         "T a, T p",
         """

@@ -1,7 +1,7 @@
 """The table of scalar functions in OpenCL C, under the names of Inductor's operation handlers.
 
-What a text can use is said in scalar_function.py. NaN, infinities, signs of zeros and rounding are
-as on CPU.
+scalar_function.py lists what a source can use. NaN, infinities, signs of zeros and rounding are as
+on CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch_outboard.ops.functions.scalar_function import Functions
 
 @cache
 def scalar_only() -> Functions:
-    """Those that hold for scalars alone: they branch, or loop until nothing changes any more."""
+    """Functions for scalars only: they branch, or loop until the value converges."""
     return {
         **special.SCALAR,
         **incomplete_gamma.INCOMPLETE,
@@ -34,7 +34,7 @@ def scalar_only() -> Functions:
 
 @cache
 def costly() -> frozenset[str]:
-    """Names of those that take as long as several loads, on a processor."""
+    """Names of functions that take as long as several loads on a CPU."""
     groups = (
         elementary.EXPONENTIAL, elementary.TRIGONOMETRIC, special.SPECIAL, bessel.BESSEL,
         scalar_only(),
@@ -65,10 +65,10 @@ def functions() -> Functions:
 
 
 def definitions_called_by(source: str, kind: str) -> dict[str, str]:
-    """Definitions of the functions that a source calls, by name; what one calls is before it.
+    """Definitions of the functions that a source calls, by name; callees precede callers.
 
     Args:
-        kind: of values: "float", "integer" or "complex".
+        kind: the kind of values: "float", "integer" or "complex".
 
     Raises:
         ValueError: if a function does not exist for such values.

@@ -1,1 +1,1 @@
-"""Tables of pooling and interpolation."""
+"""Operator definitions of pooling and interpolation."""

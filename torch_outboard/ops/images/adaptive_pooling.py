@@ -42,7 +42,7 @@ def _pool(
 
 
 def _has_planes(image: SymTensor, dimensions: int) -> SymBool:
-    """Whether there are channels and the elements of a plane."""
+    """Whether the channels and the spatial dimensions have elements."""
     return image.shape[-1 - dimensions :].min() > 0
 
 
@@ -61,7 +61,7 @@ def _average_pool(dimensions: int) -> Definition:
         _require_planes(plan, self, dimensions)
         plan.require(output_size.len() == dimensions, output_size.min() >= 0)
         shape = self.shape[:-dimensions] + output_size
-        # PyTorch keeps the memory format in two dimensions alone.
+        # PyTorch keeps the memory format in two dimensions only.
         strides = strides_like(self, shape, dimensions) if dimensions == 2 else None
         out = plan.result("out", shape, strides=strides)
         _pool(plan, self, out, out, dimensions)

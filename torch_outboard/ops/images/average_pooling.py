@@ -61,7 +61,7 @@ def average_pool_of_adjacent_channels(
 
 
 def _dtypes(dimensions: int) -> tuple[torch.dtype, ...]:
-    # In three dimensions CPU's kernel takes no half precision.
+    # In three dimensions CPU's kernel does not support half precision.
     floats = FLOATS if dimensions == 2 else (torch.float32, torch.float64)
     return (*floats, torch.int64)
 

@@ -1,4 +1,4 @@
-"""Samples of images at the positions of a grid, with backwards."""
+"""Samples of images at the positions of a grid, and their gradients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _require_grid(
     interpolation_mode: SymInt,
     padding_mode: SymInt,
 ) -> None:
-    modes = 2 if dimensions == 2 else 1  # no cubic one in three dimensions
+    modes = 2 if dimensions == 2 else 1  # no cubic interpolation in three dimensions
     plan.require(
         (input.dim() == dimensions + 2) & (grid.dim() == dimensions + 2),
         (input.size(0) == grid.size(0)) & (input.numel() > 0) & (grid.numel() > 0),

@@ -1,4 +1,4 @@
-"""Interpolation in one to three dimensions, with backwards."""
+"""Interpolation in one to three dimensions, and its gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from torch_outboard.ops.template import Plan, template
 
 
 class _Mode(IntEnum):
-    """MODE of interpolation.cl."""
+    """Values of MODE in interpolation.cl."""
 
     NEAREST = 0
     NEAREST_EXACT = 1
@@ -55,7 +55,7 @@ _NAMES: Mapping[_Mode, Sequence[str]] = {
     if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa")
     else (),
 }
-# Inputs on each side of an output that an antialiased mode weighs where it does not shrink.
+# Radius of an antialiased filter, in inputs, where the image does not shrink.
 _REACH: Mapping[_Mode, int] = {
     _Mode.LINEAR_ANTIALIASED: 1,
     _Mode.CUBIC_ANTIALIASED: 2,
@@ -81,7 +81,7 @@ def definitions() -> list[Definition]:
 
 
 class _Interpolation(NamedTuple):
-    """An operator, for float64 or for narrower dtypes."""
+    """An interpolation operator, for float64 or for narrower dtypes."""
 
     name: str
     mode: _Mode
@@ -104,7 +104,7 @@ class _Interpolation(NamedTuple):
     def dtypes(self) -> tuple[torch.dtype, ...]:
         if self.double:
             return FLOATS[3:]
-        # Antialiased modes serve the dtypes of CPU.
+        # Antialiased modes serve the same dtypes as CPU.
         return (torch.float32,) if self.mode in _REACH else FLOATS[:3]
 
 
@@ -118,7 +118,7 @@ def _scales(
 
     Args:
         inputs, outputs: the shapes.
-        given: arguments of the call, which may be None: outputs per input.
+        given: scale arguments of the call, in outputs per input; they may be None.
         align_corners: None where the operator has no such argument.
     """
     scales = []
@@ -136,7 +136,7 @@ def _given_scales(dimensions: int, arguments: Mapping[str, Symbol]) -> list[SymF
 
 
 def _tap_count(mode: _Mode, scale: SymFloat) -> Int:
-    """The most inputs of a line that an output is computed from."""
+    """The largest number of inputs of a line that contribute to an output."""
     if mode in _REACH:
         return 2 * ceil(_REACH[mode] * maximum(1, scale)) + 1
     return {_Mode.LINEAR: 2, _Mode.CUBIC: 4}.get(mode, 1)
@@ -153,14 +153,14 @@ def _launch(
     out: SymTensor,
     arguments: Mapping[str, Symbol],
 ) -> None:
-    """The plan of both directions; `out` is their result, inputs or outputs."""
+    """Launches the forward or backward kernels; `out` is the result: `outputs` or `inputs`."""
     backward = out is inputs
     align_corners = cast("SymBool | None", arguments.get("align_corners"))
     given = _given_scales(of.dimensions, arguments)
     scales = _scales(inputs.shape, outputs.shape, given, align_corners)
     taps = _tap_count(of.mode, scales[-1])
 
-    # What a processor keeps: the taps along rows, lines of sums, and sums of narrow dtypes.
+    # Temporaries of a CPU: the taps along rows, lines of sums, and sums of narrow dtypes.
     def keep(name: str, numel: Int, dtype: torch.dtype) -> None:
         plan.temporary(name, where(plan.on_processor, numel, 1), dtype)
 
@@ -219,7 +219,7 @@ def _interpolate_backward(of: _Interpolation) -> Definition:
 
 
 def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
-    """Of images of bytes, by the integers that CPU computes with."""
+    """Interpolation of uint8 images, in the same integer arithmetic as on CPU."""
 
     @template(
         f"{name} {name}.out",
@@ -242,7 +242,7 @@ def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
         slots: Int = taps
         if wide:
             slots = 2 * ceil(taps * 0.5 * maximum(1, maximum(scale_h, scale_w))) + 1
-        # Weights are found for each column and each row of the output.
+        # Each column and each row of the output has weights.
         lines = out.size(2) + out.size(3)
         columns = self.size(3) != out.size(3)
         rows = self.size(2) != out.size(2)

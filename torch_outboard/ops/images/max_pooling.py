@@ -1,4 +1,4 @@
-"""Max pooling, also of windows at random positions, and what puts values back where they were."""
+"""Max pooling, fractional max pooling (windows at random positions), and max unpooling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInts, SymTensor, expand, where
 from torch_outboard.ops.template import Body, Plan, template
 
-# PyTorch takes numbers of windows as int; so does max_pool_channels.cl indices of elements.
+# PyTorch stores window parameters as int, and max_pool_channels.cl stores element indices as int.
 _INT32_VALUES = 2**31
 
 
@@ -98,7 +98,7 @@ def max_pool_backward_of_adjacent_channels(
     dilation: SymInts,
     indices: SymTensor,
 ) -> None:
-    """Its gradient, where that and the indices have their channels adjacent as well."""
+    """The gradient of `max_pool_of_adjacent_channels`, with all tensors in channels_last."""
     require_adjacent_channels(plan, self)
     plan.require((grad_output.dim() == 4) & (indices.dim() == 4))
     for tensor in (grad_output, indices):
@@ -114,7 +114,7 @@ def max_pool_backward_of_adjacent_channels(
 
 
 def _pooled_shape(image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:
-    """The shape of pooled volumes."""
+    """The shape of the pooled result."""
     sizes = []
     axes = zip(windows.kernel, windows.step, windows.padding, windows.dilation, strict=True)
     for axis, (kernel, step, padding, dilation) in enumerate(axes):
@@ -135,7 +135,7 @@ def _require_volumes(
     padding: SymInts,
     dilation: SymInts,
 ) -> None:
-    """Declines all but volumes, with windows of one number, or of one for each dimension."""
+    """Requires volumes, and window arguments of one number or one number per dimension."""
     plan.require((image.dim() == 5) | (image.dim() == 4), image.numel() > 0)
     for values in (kernel_size, stride, padding, dilation):
         right = (values.len() == 1) | (values.len() == 3)
@@ -143,7 +143,7 @@ def _require_volumes(
 
 
 def _require_right_windows(plan: Plan, windows: Windows) -> None:
-    """Declines windows that PyTorch raises for."""
+    """Declines windows for which PyTorch raises."""
     axes = zip(windows.kernel, windows.step, windows.padding, windows.dilation, strict=True)
     for kernel, step, padding, dilation in axes:
         plan.require(
@@ -153,7 +153,7 @@ def _require_right_windows(plan: Plan, windows: Windows) -> None:
 
 
 def _volume_shape(plan: Plan, image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:
-    """The shape of pooled volumes, for which PyTorch has no Meta kernel in C++."""
+    """The shape of the pooled result; PyTorch has no Meta kernel in C++ for volumes."""
     _require_right_windows(plan, windows)
     shape = _pooled_shape(image, windows, ceil_mode)
     plan.require(shape[-3:].min() > 0)
@@ -247,7 +247,7 @@ def _fractional_max_pool(dimensions: int) -> Definition:
     def fractional_max_pool(
         plan: Plan, self: SymTensor, random_samples: SymTensor, kernel_size: SymInts
     ) -> None:
-        # PyTorch's CPU kernel checks these by itself.
+        # PyTorch checks these conditions in the CPU kernel, not in the meta function.
         plan.require(
             (random_samples.dim() == 3) & (random_samples.size(2) == dimensions),
             random_samples.size(1) == self.size(-dimensions - 1),
@@ -281,7 +281,7 @@ def _fractional_max_pool_backward(dimensions: int) -> Definition:
     ) -> None:
         plane = self.shape[-dimensions:]
         require_room(plan, grad_output, plane)
-        if dimensions == 3:  # has no Meta kernel in C++
+        if dimensions == 3:  # PyTorch has no Meta kernel in C++
             plan.require(
                 (self.dim() == 4) | (self.dim() == 5),
                 (grad_output.dim() == self.dim()) & (indices.shape == grad_output.shape),
@@ -293,11 +293,11 @@ def _fractional_max_pool_backward(dimensions: int) -> Definition:
     return fractional_max_pool_backward
 
 
-# ---- Values back to their indices
+# ---- Unpooling
 
 
 def _unpooling(name: str) -> Callable[[Body], Definition]:
-    # Which of several values for one index stays is for PyTorch to forbid.
+    # With duplicate indices the result is not deterministic; PyTorch raises if that is forbidden.
     alert = name.replace("unpool", "unpooling") + "_forward_out"
     return plane_scatter(f"{name} {name}.out", "self", alert=alert)
 
@@ -316,7 +316,7 @@ def _require_planes(
 
 @_unpooling("max_unpool2d")
 def max_unpool2d(plan: Plan, self: SymTensor, indices: SymTensor, output_size: SymInts) -> None:
-    """Puts values of planes back."""
+    """Writes values of planes to their indices."""
     _require_planes(plan, self, indices, output_size, 2)
     shape = self.shape[:-2] + output_size
     plan.result("out", shape, strides=strides_like(self, shape, 2), initial=0)
@@ -332,7 +332,7 @@ def max_unpool3d(
     stride: SymInts,
     padding: SymInts,
 ) -> None:
-    """Puts values of volumes back."""
+    """Writes values of volumes to their indices."""
     _require_planes(plan, self, indices, output_size, 3)
     plan.require((stride.len() == 3) & (padding.len() == 3), stride.min() > 0)
     plan.result("out", self.shape[:-3] + output_size, initial=0)

@@ -1,4 +1,4 @@
-"""Values of planes that go back to the indices they came from."""
+"""Scatter within planes: values are written to the indices that pooling read them from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from torch_outboard.ops.template import Body, Plan, template
 def plane_scatter(
     overloads: str, values: str, *, meta: str = "", alert: str = ""
 ) -> Callable[[Body], Definition]:
-    """Makes a function, which calls `scatter_planes`, the definition of an operator.
+    """Decorator: makes a function that calls `scatter_planes` an operator definition.
 
     Args:
         overloads: as in `template`.
-        values: the argument that moves to `indices`. If it is not `self`, that gives sizes alone.
+        values: the argument that moves to `indices`. If it is not `self`, only the sizes of `self`
+            are used.
         meta, alert: as in docs/definitions.md.
     """
     moves_self = values == "self"
@@ -48,11 +49,11 @@ def scatter_planes(
     """Moves the values of planes to indices in planes of other sizes.
 
     Args:
-        plan: of the call.
-        values: what moves.
+        plan: the plan of the call.
+        values: the source values.
         plane: the sizes of a plane of the result.
-        dimensions: how many sizes these are.
-        adds: whether values for one index are added up.
+        dimensions: the number of sizes.
+        adds: whether values with the same index are summed.
     """
     plan.parameters(inputs=values.shape[-dimensions:].prod(), outputs=plane.prod())
     plan.constants(ADDS=adds)

@@ -1,8 +1,7 @@
 """Windows, sizes and strides of images, for the definitions of pooling and interpolation.
 
-Images have one to three dimensions behind those of the batch and the channels. Kernels get a value
-for each of depth, height and width; one that stands for a dimension that there is not changes
-nothing.
+Images have one to three spatial dimensions behind batch and channels. Kernels get a value for each
+of depth, height and width; the value for a missing dimension has no effect.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Windows(NamedTuple):
 
 
 def per_axis(values: SymInts, dimensions: int, otherwise: int) -> Sequence[SymInt | int]:
-    """The last elements of a list, for depth, height and width."""
+    """The last elements of a list as depth, height, width; `otherwise` for missing dimensions."""
     missing: list[SymInt | int] = [otherwise] * (3 - dimensions)
     return [*missing, *(values[axis] for axis in range(-dimensions, 0))]
 
@@ -44,7 +43,7 @@ def windows_of(
     padding: SymInts,
     dilation: SymInts | None = None,
 ) -> Windows:
-    """The windows that arguments describe: one number, or one for each dimension."""
+    """The windows of a call, whose arguments have one number or one per dimension."""
     kernel = expand(kernel_size, dimensions)
     step = where(stride.len() == 0, kernel, expand(stride, dimensions))
     windows = (
@@ -58,7 +57,7 @@ def windows_of(
 
 
 def pass_windows(plan: Plan, windows: Windows) -> None:
-    """Passes windows to kernels, without their dilation."""
+    """Passes windows to kernels, except their dilation."""
     pass_kernel_size(plan, windows.kernel)
     step, padding = windows.step, windows.padding
     plan.parameters(step_d=step[0], step_h=step[1], step_w=step[2])
@@ -77,25 +76,25 @@ def pass_dilation(plan: Plan, windows: Windows) -> None:
 
 
 def pass_input_image(plan: Plan, image: SymTensor, dimensions: int) -> None:
-    """Passes the sizes of the images that are read in the forward direction."""
+    """Passes the sizes of the forward pass's input images."""
     depth, height, width = per_axis(image.shape, dimensions, 1)
     plan.parameters(depth=depth, height=height, width=width)
 
 
 def pass_output_image(plan: Plan, image: SymTensor, dimensions: int) -> None:
-    """Passes the sizes of the images that are made in the forward direction."""
+    """Passes the sizes of the forward pass's output images."""
     depth, height, width = per_axis(image.shape, dimensions, 1)
     plan.parameters(out_depth=depth, out_height=height, out_width=width)
 
 
 def pass_images(plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: int) -> None:
-    """Passes the sizes of both."""
+    """Passes the sizes of the input and output images."""
     pass_input_image(plan, inputs, dimensions)
     pass_output_image(plan, outputs, dimensions)
 
 
 def plane_count(result: SymTensor, dimensions: int) -> SymInt:
-    """The number of planes (of volumes in three dimensions): a work-group makes each of them."""
+    """The number of planes (volumes in three dimensions): a work-group computes one each."""
     return where(result.numel() > 0, result.shape[:-dimensions].prod(), 0)
 
 
@@ -103,7 +102,7 @@ def plane_count(result: SymTensor, dimensions: int) -> SymInt:
 
 
 def require_adjacent_channels(plan: Plan, image: SymTensor) -> None:
-    """Declines all but batches in the memory format channels_last."""
+    """Requires a batch in the memory format channels_last."""
     plan.require(
         image.dim() == 4,
         (image.size(1) > 1) & (image.stride(1) == 1) & (image.stride(3) >= image.size(1)),
@@ -111,7 +110,7 @@ def require_adjacent_channels(plan: Plan, image: SymTensor) -> None:
 
 
 def line_count(result: SymTensor) -> SymInt:
-    """The number of lines of a batch of images: a work-group makes all channels of each."""
+    """The number of lines of a batch of images: a work-group computes all channels of a line."""
     return where(result.numel() > 0, result.size(0) * result.size(2), 0)
 
 
@@ -119,7 +118,7 @@ def strides_like(image: SymTensor, shape: SymInts, dimensions: int) -> SymInts:
     """Strides of a result of a shape: channels last if an image has them, else row-major order."""
     batched = image.dim() == dimensions + 2
     last = _has_channels_last(image, dimensions, batched)
-    if dimensions == 2:  # as PyTorch does, which knows no channels_last without a batch
+    if dimensions == 2:  # as in PyTorch, where channels_last needs a batch
         last = batched & last
     return where(last, _channels_last_strides(shape, dimensions, batched), [])
 

@@ -1,1 +1,1 @@
-"""Tables of operators that read and write at places given by index tensors."""
+"""Operator definitions of reading and writing at the indices in index tensors."""

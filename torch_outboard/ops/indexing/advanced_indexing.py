@@ -1,7 +1,7 @@
-"""Advanced indexing: `x[i]`, `x[:, i, j]`, `x[mask]` and what is written there.
+"""Advanced indexing: reads and writes of `x[i]`, `x[:, i, j]` and `x[mask]`.
 
-A single index tensor has kernels of its own; anything else is put together from operators on flat
-indices (csrc/device_kernels/decompositions/advanced_indexing.cpp).
+A single index tensor has its own kernels; every other case is a decomposition into operators on
+flat indices (csrc/device_kernels/decompositions/advanced_indexing.cpp).
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ def definitions() -> list[Definition]:
 
 
 def by_single_index() -> list[Definition]:
-    """Operators with one index tensor and nothing for the dimensions before it."""
+    """Operators with a single index tensor; the dimensions before it have none."""
     return [index(), put(accumulates=False), put(accumulates=True)]
 
 
-INDEX_DTYPES = {"index": (torch.int32, torch.int64)}  # uint8 would be a mask
-# Of so many the last of equal ones wins on a GPU, too: groups look through all of them.
+INDEX_DTYPES = {"index": (torch.int32, torch.int64)}  # a uint8 tensor is a mask
+# Up to this many indices a GPU, like CPU, keeps the last value of duplicates: each work-group scans
+# all indices.
 FEW_INDICES = 65_536
 
 
 class _Selection(NamedTuple):
-    """The selection by the only index tensor. `indices` do not mention later dimensions."""
+    """The selection by the only index tensor, which is the last of `indices`."""
 
-    total: SymInt  # of indices
-    n: SymInt  # size of the dimension that they are for
+    total: SymInt  # number of indices
+    n: SymInt  # size of the indexed dimension
     shape: SymInts
-    before: SymInt  # elements of the dimensions before it
-    after: SymInt  # and behind it
+    before: SymInt  # elements of the dimensions before the indexed one
+    after: SymInt  # elements of the dimensions behind it
 
 
 def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTensor) -> _Selection:
@@ -76,7 +77,7 @@ def index() -> Definition:
     def definition(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
         index = plan.operand("index", indices[-1])
         selected = _selection(plan, self, indices, index)
-        # Otherwise the result has another order in memory.
+        # Other layouts give a result with other strides.
         plan.require(self.is_contiguous() & index.is_contiguous())
         out = plan.result("out", selected.shape)
         plan.parameters(n=selected.n, count=selected.total, after=selected.after)
@@ -87,14 +88,14 @@ def index() -> Definition:
 
 
 def _in_order(plan: Plan, count: SymInt, accumulates: bool) -> SymBool:
-    """Whether groups of a GPU write in the order of the indices; sums always are in order."""
+    """Whether work-groups of a GPU write in the order of the indices; always so for sums."""
     if accumulates:
         return ~plan.on_processor
     return ~plan.on_processor & (plan.deterministic | (count <= FEW_INDICES))
 
 
 def _block(plan: Plan, count: SymInt, ordered: SymBool, accumulates: bool) -> SymInt:
-    """How many indices a work-item takes one after the other."""
+    """The number of indices that a work-item processes sequentially."""
     every = maximum(count, 1)
     if accumulates:
         return every
@@ -102,7 +103,7 @@ def _block(plan: Plan, count: SymInt, ordered: SymBool, accumulates: bool) -> Sy
 
 
 def put(accumulates: bool) -> Definition:
-    """Values, or a single one, written at the indices of one tensor, or added there."""
+    """Writes or adds values, or a single value, at the indices of one tensor."""
 
     @template(
         "_index_put_impl_",

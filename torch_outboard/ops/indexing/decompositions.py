@@ -1,4 +1,4 @@
-"""Operators that read and write elements at indices, or that masks select, made of others."""
+"""Decompositions of operators that read and write elements at indices or by masks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def definitions() -> list[Definition]:
 
 
 def _expanded(index: Tensor, d: int, like: Tensor) -> Tensor:
-    # Indices of one dimension, for a tensor of the shape of what they select.
+    # Expands the indices of one dimension to the shape of the selection.
     shape = [1] * like.dim()
     shape[d] = index.numel()
     return index.reshape(shape).expand(like.shape)
@@ -96,7 +96,7 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | complex)
 
 
 def _not_empty(self: SymTensor, index: SymTensor) -> SymBool:
-    # PyTorch's meta functions look at the first slice, which is not always there.
+    # PyTorch's meta functions read the first slice, so there must be one.
     return (index.numel() > 0) & (self.numel() > 0)
 
 
@@ -135,7 +135,7 @@ def _along_dimension() -> list[Definition]:
     """Operators with one index tensor for one dimension."""
     add, copy, reduce = "index_add", "index_copy", "index_reduce"
     return [
-        # CPU raises another exception for wrong indices of vectors.
+        # CPU raises an exception of another type for wrong indices of vectors.
         *_in_both_forms(add, _index_add, _index_add_, condition=_not_empty_vector),
         *_in_both_forms(
             add, _index_add, _index_add_, condition=_not_empty_slices, reports="RuntimeError"
@@ -200,7 +200,7 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     ends = repeats.cumsum(0)
     total = 0
     if repeats.numel() > 0:
-        # The sum of numbers that are not negative is negative where it overflows first.
+        # The cumulative sum of non-negative numbers becomes negative at its first overflow.
         last = torch.where((ends < 0).any(), _OVERFLOW, ends[-1])
         last = torch.where((repeats < 0).any(), -1, last)
         if output_size is not None:
@@ -219,7 +219,7 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
 
 
 def _of_flat_indices() -> list[Definition]:
-    """Operators whose indices count through the whole tensor."""
+    """Operators with indices into the flattened tensor."""
     return [
         *(
             decomposition(
@@ -231,7 +231,7 @@ def _of_flat_indices() -> list[Definition]:
                     "source": of_dtype_of("self"),
                 },
                 condition=_as_many_elements,
-                # Which of several elements for one index stays is for PyTorch to forbid.
+                # With duplicate indices the result is not deterministic.
                 alert="" if accumulate else "put_",
                 reports="IndexError",
                 family="indexing",
@@ -276,7 +276,7 @@ def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def _with_masks() -> list[Definition]:
-    """Operators for elements that are not zero, or that a mask names."""
+    """Operators on nonzero elements, or on elements selected by a mask."""
     return [
         decomposition(
             "nonzero_static nonzero_static.out",

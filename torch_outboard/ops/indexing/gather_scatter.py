@@ -25,7 +25,7 @@ from torch_outboard.ops.symbolic import (
 from torch_outboard.ops.template import ANY, Body, Plan, template
 
 REAL = (*FLOATS, *INTEGERS)
-# uint8 where there is no index at all, which PyTorch lets through.
+# PyTorch accepts an empty uint8 tensor as index.
 INDEX_DTYPES = {"index": (torch.int32, torch.int64, torch.uint8)}
 
 
@@ -35,7 +35,7 @@ def definitions() -> list[Definition]:
 
 
 def along_dimension() -> list[Definition]:
-    """Operators with one index tensor for one dimension, which kernels walk along."""
+    """Operators with one index tensor for one dimension."""
     return [
         index_select(),
         scatter_src(),
@@ -49,23 +49,23 @@ def along_dimension() -> list[Definition]:
 
 
 def of_flat_indices() -> list[Definition]:
-    """Operators whose indices count through the whole tensor."""
+    """Operators with indices into the flattened tensor."""
     return [take(), nonzero()]
 
 
 # ---- Reading
 
-GATHER_ADJACENT = 64  # OB_ADJACENT in gather.cl: elements of a work-item, on a processor
+GATHER_ADJACENT = 64  # OB_ADJACENT in gather.cl: elements per work-item on a CPU
 
 
 def launch_select(plan: Plan, out: SymTensor, after: SymInt) -> None:
-    """Launches index_select.cl; `after` elements of a slice lie together."""
+    """Launches index_select.cl; `after` elements of a slice are adjacent in memory."""
     plan.launch("select_elements", out.numel(), when=after < 32)
     plan.launch("select_slices", groups=out.numel() // after, when=after >= 32)
 
 
 def index_select() -> Definition:
-    """Slices of a tensor."""
+    """Slices of a tensor at the indices along a dimension."""
 
     @template(
         "index_select index_select.out",
@@ -118,7 +118,7 @@ def gather() -> Definition:
 
 
 def take() -> Definition:
-    """Elements of a tensor as if it had one dimension."""
+    """Elements of the flattened tensor."""
 
     @template(
         "take take.out",
@@ -140,7 +140,7 @@ def take() -> Definition:
 
 
 def nonzero() -> Definition:
-    """Indices of elements that are not zero."""
+    """Indices of nonzero elements."""
 
     @template("nonzero nonzero.out", "nonzero", dtypes=EVERY, strided=("out",), family="indexing")
     def definition(plan: Plan, self: SymTensor) -> None:
@@ -163,36 +163,36 @@ def nonzero() -> Definition:
 
 # ---- Writing
 
-SCATTER_ADJACENT = 32  # OB_ADJACENT in scatter.cl: lines of a work-item, on a processor
+SCATTER_ADJACENT = 32  # OB_ADJACENT in scatter.cl: lines per work-item on a CPU
 SLICE_WIDTH = 256  # OB_SLICE in scatter_slices.cl and index_put.cl
-# Of GROUPED in scatter_lines.cl.
+# Values of GROUPED in scatter_lines.cl.
 NO_GROUPS, LINE_OF_GROUP, LINE_OF_GROUPS = range(3)
-# Of REDUCE in scatter_reduce.cl.
+# Values of REDUCE in scatter_reduce.cl.
 SUM, PROD, AMAX, AMIN, MEAN = range(5)
 
 
 def shared_ranges(groups: Int, count: SymInt) -> SymInt:
-    """How many groups of a GPU share `count` indices, as in places_in_order.cl: a power of two.
+    """The number of work-groups of a GPU that share `count` indices: a power of two.
 
     Args:
-        groups: how many there would be without sharing.
-        count: indices that each of them goes through.
+        groups: the number of work-groups without sharing.
+        count: indices that each work-group scans, as in places_in_order.cl.
     """
     few = where(groups >= 64, 16, where(groups >= 8, 128, 512))
     return where((count < 256) | (groups >= 512), 1, few)
 
 
 class _Lines(NamedTuple):
-    """The lines of an index tensor along a dimension, and how kernels go through them."""
+    """The lines of an index tensor along a dimension, and their distribution to work-groups."""
 
     dim: SymInt
     length: SymInt
     total: SymInt
     name_slices: SymBool  # the index repeats along the last dimension
     grouping: SymInt  # one of NO_GROUPS, LINE_OF_GROUP, LINE_OF_GROUPS
-    ranges: SymInt  # groups that share a line or a slice
-    items: SymInt  # of kernels that take elements one by one
-    slice_groups: SymInt  # of kernels that take slices
+    ranges: SymInt  # work-groups that share a line or a slice
+    items: SymInt  # work-items of kernels for single elements
+    slice_groups: SymInt  # work-groups of kernels for slices
 
 
 def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Lines:
@@ -202,7 +202,7 @@ def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Li
     width = maximum(index.size(-1), 1)
     repeats = (index.stride(-1) == 0) & (index.size(-1) > 1)
     name_slices = (index.dim() > 1) & (d < last) & repeats
-    # On a GPU a group takes a line whose elements are adjacent, and where there are few long ones.
+    # On a GPU a work-group takes a line if its elements are adjacent or if there are few lines.
     worthwhile = (d == last) | (count < 1024 * plan.processors)
     grouped = ~cpu & ~name_slices & (length >= 64) & worthwhile
     groups = where(grouped, count, count // width * ceil_div(width, SLICE_WIDTH))
@@ -222,7 +222,7 @@ def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Li
 
 
 def _result_of_lines(plan: Plan, lines: _Lines, self: SymTensor, index: SymTensor) -> None:
-    """Makes the result, and passes what all kernels get."""
+    """Makes the result, and passes the parameters and constants of all scatter kernels."""
     d = lines.dim
     out = plan.result("out", initial=self)
     plan.parameters(
@@ -244,7 +244,7 @@ def _scattering(
     src: bool = True,
     moves: Sequence[str] = (),
 ) -> Callable[[Body], Definition]:
-    """The template of all scatter operators, with or without a tensor `src`."""
+    """The decorator of all scatter operators, with or without a tensor `src`."""
     return template(
         overloads,
         kernels,
@@ -304,7 +304,7 @@ def scatter_value() -> Definition:
     return definition
 
 
-# ---- Writing what is combined with the elements there, by definitions for numbers and for flags
+# ---- Scatter with a reduction, with separate definitions for numbers and for flags
 
 SCATTER_REDUCE = "places_in_order scatter scatter_reduce scatter_lines scatter_slices"
 
@@ -320,7 +320,7 @@ def _reduce(
     reduction: Int,
     include_self: Bool = True,
 ) -> None:
-    # As on CPU: complex numbers have no order, and flags no mean.
+    # As on CPU, complex numbers have no maximum or minimum, and flags have no mean.
     if dtypes == COMPLEX:
         plan.require((reduction != AMAX) & (reduction != AMIN))
     if dtypes == BOOL:
@@ -329,7 +329,7 @@ def _reduce(
     _result_of_lines(plan, lines, self, index)
     if src is not None:
         plan.parameters(src_stride=src.stride(lines.dim))
-    # How many elements come to each one, for means and for those that none comes to.
+    # Counts the elements written to each index, for means and for indices without any.
     counts = where(include_self, reduction == MEAN, True)
     plan.temporary(
         "count", where(counts, lines.total * self.size(lines.dim), 1), torch.int32, initial=0
@@ -359,7 +359,7 @@ def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
-    """The same with a number."""
+    """`scatter` of a number with `reduce="add"` or `"multiply"`."""
 
     @_scattering(
         "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
@@ -395,7 +395,7 @@ def scatter_add(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
-    """Sums, products, extremes and means, with or without the element that was there."""
+    """Sums, products, extremes and means, with or without the previous element."""
 
     @_scattering(
         "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two", SCATTER_REDUCE, dtypes
@@ -429,7 +429,7 @@ def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def assertions() -> list[Definition]:
-    """Assertions, which the next wait raises."""
+    """Assertions on the device; the next synchronization raises their error."""
 
     @_asserting("_assert_async")
     def asserted(plan: Plan, self: SymTensor) -> None:

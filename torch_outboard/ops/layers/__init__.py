@@ -1,1 +1,1 @@
-"""Tables of what whole layers of networks compute: attention, recurrent cells, embeddings."""
+"""Operator definitions of whole layers: attention, recurrent cells, embeddings."""

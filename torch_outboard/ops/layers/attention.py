@@ -1,5 +1,5 @@
-"""Scaled dot-product attention: the kernels that torch.nn.functional.scaled_dot_product_attention
-takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/operators/attention.cpp)."""
+"""Kernels of torch.nn.functional.scaled_dot_product_attention, which selects them by PyTorch's
+rules for CPU (csrc/cpu_kernels/operators/attention.cpp)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-# The programs know the size of a head; private memory holds some blocks of such rows.
+# Largest size of a head, a constant of the program: private memory holds blocks of such rows.
 LARGEST_HEAD = 256
-# Registers hold a warp's 16 rows of such heads.
+# Largest size of a head with matrix units: registers hold a warp's 16 rows.
 LARGEST_UNIT_HEAD = 128
 
 _MASKS = (*FLOATS, torch.bool)
@@ -41,25 +41,25 @@ def definitions() -> list[Definition]:
     ]
 
 
-# ---- Blocks of rows: what a work-group takes
+# ---- Blocks of rows, one per work-group
 
 
 class _Block(NamedTuple):
-    """Rows of queries, or of keys, that a work-group takes at once."""
+    """A block of query rows or key rows, which a work-group processes at once."""
 
     rows: SymInt
-    registers: SymInt | None = None  # the most of a work-item
+    registers: SymInt | None = None  # the most registers of a work-item
 
 
-# Of query and attn_mask. It may limit work-items of a work-group and decline calls.
+# Arguments: plan, query, attn_mask. It may limit the work-items of a work-group and decline calls.
 _BlockOf: TypeAlias = Callable[[Plan, SymTensor, SymTensor], _Block]
 
 
 def rows_of_groups(plan: Plan, query: SymTensor, tall: int) -> SymInt:
-    """Rows of a group's block: on a GPU each work-item has `tall`, or 4 of large heads.
+    """Rows of a work-group's block: on a GPU each work-item has `tall`, or 4 for large heads.
 
-    There are 4 as well where blocks would be fewer than processors. Work-items are arranged in
-    kernels/layers/attention_tiles.cl, up to 16 beside each other.
+    It also has 4 where blocks of `tall` would be fewer than compute units.
+    kernels/layers/attention_tiles.cl arranges work-items in rows of up to 16.
     """
     lanes = plan.group_lanes
     high = lanes // where(lanes >= 16, 16, where(lanes >= 4, 4, 1))
@@ -68,7 +68,7 @@ def rows_of_groups(plan: Plan, query: SymTensor, tall: int) -> SymInt:
 
 
 def delta_groups(plan: Plan, logsumexp: SymTensor, rows: SymInt) -> SymInt:
-    """Groups of the kernel that multiplies the gradient's rows by the result's."""
+    """Work-groups of the kernel that multiplies rows of the gradient by rows of the result."""
     count = logsumexp.numel()
     return where(plan.on_processor, count, ceil_div(count, rows))
 
@@ -78,7 +78,7 @@ def _row_count(query: SymTensor) -> SymInt:
 
 
 def _blocks(operand: SymTensor, block: _Block) -> SymInt:
-    """Blocks of all heads of an operand."""
+    """The number of blocks in all heads of an operand."""
     return operand.size(0) * operand.size(1) * ceil_div(operand.size(2), block.rows)
 
 
@@ -86,10 +86,10 @@ def _item_block(tall: int) -> _BlockOf:
     return lambda plan, query, _: _Block(rows_of_groups(plan, query, tall))
 
 
-# A multiprocessor's 65536 registers are those of two groups of 256 work-items, or of three of 128.
-# Small groups read keys more often. They spread few queries over more processors.
+# The 65,536 registers of a compute unit hold two work-groups of 256 work-items, or three of 128.
+# Small work-groups read keys more often, but spread few queries over more compute units.
 def _unit_forward_block(plan: Plan, query: SymTensor, attn_mask: SymTensor) -> _Block:
-    light = (query.size(3) <= 64) & ~given(attn_mask)  # on registers
+    light = (query.size(3) <= 64) & ~given(attn_mask)  # needs few registers
     few = _row_count(query) < plan.processors * 256
     plan.limit_lanes(where(~light | few, 128, 256))
     return _unit_block(plan, query, where(light, 128, 168))
@@ -114,13 +114,13 @@ def _unit_block(plan: Plan, query: SymTensor, registers: SymInt) -> _Block:
 
 
 class _Kernels(NamedTuple):
-    """Kernels of the forward or of the backward.
+    """Kernels of the forward or the backward pass.
 
     Attributes:
-        files: their sources.
+        files: names of the source files.
         block: chooses the blocks of a call.
-        head: text in front of the sources.
-        strided: operands that are read as they lie, beside those that always are.
+        head: source in front of the files.
+        strided: further operands that are read by their strides, without a contiguous copy.
     """
 
     files: str
@@ -139,7 +139,7 @@ def _by_items(dtypes: Sequence[torch.dtype], accumulated: torch.dtype) -> list[D
 
 
 def _by_matrix_units(dtype: torch.dtype) -> list[Definition]:
-    """For GPUs that multiply such elements."""
+    """Definitions for GPUs with matrix units for the dtype."""
     bfloat16 = dtype == torch.bfloat16
     head = (
         "#define UNIT_BFLOAT16\n" if bfloat16 else ""
@@ -261,7 +261,7 @@ def _require_heads(
 
 
 def _require_mask(plan: Plan, query: SymTensor, key: SymTensor, mask: SymTensor) -> None:
-    """The mask has two dimensions or four, and sizes that can be repeated."""
+    """Requires a mask of two or four dimensions with sizes that broadcast."""
 
     def repeats(dim: int, size: SymInt) -> SymBool:
         return (mask.size(dim) == 1) | (mask.size(dim) == size)
@@ -301,13 +301,13 @@ def _pass_mask(plan: Plan, mask: SymTensor) -> None:
 
 
 def _mask_stride(mask: SymTensor, dim: int) -> SymInt:
-    """Of a mask that has two dimensions or four; a size of one is repeated."""
+    """The stride of a mask of two or four dimensions; 0 for a size of one, which broadcasts."""
     stride = where(mask.size(dim) == 1, 0, mask.stride(dim))
     there = given(mask) if dim >= -2 else given(mask) & (mask.dim() == 4)
     return where(there, stride, 0)
 
 
 def _turned(operand: SymTensor) -> SymInts:
-    """Strides of a gradient that lies in memory as (batch, row, head, element), as CPU's do."""
+    """Strides of a gradient with the memory order (batch, row, head, element), as on CPU."""
     heads, rows, size = (operand.size(dim) for dim in (1, 2, 3))
     return ints((rows * heads * size, size, heads * size, 1))

@@ -1,6 +1,6 @@
-"""Embeddings, bags of them, and the gradients.
+"""Embeddings, embedding bags, and their gradients.
 
-Indices out of range are left out; those of the forward functions are reported.
+Indices out of range are skipped; the forward functions report them.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _renormalization(
 def _launch_ranges(
     plan: Plan, n: SymInt, indices: SymTensor, num_weights: SymInt, by_frequency: SymBool
 ) -> None:
-    """Launches groups that share the rows of the gradient of the weight, the result."""
-    # More where a row keeps a group busy, and on a GPU, whose groups have several rows in work.
+    """Makes the gradient of the weight and launches work-groups that share its rows."""
+    # More work-groups for long rows, and on a GPU, where each processes several rows at once.
     on_gpu = where(n >= 256, 1024, 256)
     ranges = where(plan.on_processor, where(n >= 512, 64, where(n >= 128, 32, 8)), on_gpu)
     plan.result("out", [num_weights, n], initial=0)
@@ -118,7 +118,7 @@ def _dense_backward(
 def _bags_backward(
     overloads: str, requires: Mapping[str, Requirement], of_sums: Mapping[str, Requirement]
 ) -> list[Definition]:
-    """Of sums and means, and of maxima; `of_sums`: what the first one requires besides."""
+    """Gradients of bags: of sums and means, with the requirements `of_sums`, and of maxima."""
 
     def require(
         plan: Plan, grad: SymTensor, indices: SymTensor, bag_size: SymTensor, num_weights: SymInt
@@ -191,7 +191,7 @@ def _bags_backward(
 
 
 def _bags(name: str, integer: torch.dtype) -> Definition:
-    # Offsets and indices of different dtypes are converted by the host.
+    # Calls whose offsets and indices have different dtypes run on the host.
     @template(
         f"{name} {name}.out",
         "rows embedding_bag",

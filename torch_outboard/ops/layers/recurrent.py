@@ -1,8 +1,8 @@
 """The cells of LSTM and GRU layers, each one kernel, and all steps in time of an LSTM layer.
 
-The workspaces of cells have the layout of those that are composed of operators
-(csrc/decompositions/recurrent_cells.cpp), so that forwards and backwards of both fit.
-Steps are what csrc/decompositions/lstm_steps.cpp calls.
+The workspaces of cells have the same layout as in the decomposition of a cell
+(csrc/decompositions/recurrent_cells.cpp), so either backward fits either forward.
+csrc/decompositions/lstm_steps.cpp calls the steps.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Steps(NamedTuple):
 def _launch_steps(
     plan: Plan, of: _Steps, launched: SymInt, reverse: SymBool, *, backward: bool
 ) -> None:
-    """Launches `launched` steps."""
+    """Launches the kernels of `launched` time steps."""
     chunk = maximum(64, plan.group_lanes)
     chunks = ceil_div(of.hidden, chunk)
     parts = ceil_div(of.batch, 4)
@@ -88,7 +88,7 @@ def _launch_steps(
         states_at=(5 * of.steps + 1) * of.states,
     )
     plan.constants(BACKWARD=backward, reverse=reverse)
-    # An item of a processor goes through all steps of its rows.
+    # A work-item of a CPU computes all time steps of its rows.
     at_once = plan.on_processor & ((chunks == 1) | (parts >= plan.processors))
     plan.launch("all_steps", groups=parts, when=at_once)
     plan.launch("step_in_time", groups=parts * chunks, when=~at_once, repeat=launched)

@@ -1,4 +1,4 @@
-"""Operators of torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer in inference."""
+"""Fused inference operators of torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _attend(
             for k, x in enumerate((query, key, value))
         )
     q, k, v = (_heads_of(part, heads) for part in parts)
-    # Without a mask and weights the matrix of scores is not needed.
+    # Without a mask and returned weights the matrix of scores is not needed.
     if mask is None and not need_weights:
         out = torch._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
         return out.transpose(1, 2).flatten(2), None
@@ -125,7 +125,7 @@ def _projects(
     proj_weight: SymTensor,
     proj_bias: SymTensor,
 ) -> SymBool:
-    """Whether the weights fit a sequence."""
+    """Whether the shapes of the weights fit a sequence."""
     return (
         (x.dim() == 3)
         & (x.numel() > 0)

@@ -1,1 +1,1 @@
-"""Tables of losses."""
+"""Operator definitions of losses."""

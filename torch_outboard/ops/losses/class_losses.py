@@ -1,6 +1,6 @@
-"""Losses of scores of classes, and their gradients.
+"""Losses of class scores, and their gradients.
 
-Arguments that CPU refuses by their values, such as a target that is no class, give NaN.
+Values that CPU rejects, such as a target that is not a class, give NaN.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-# Of `reduction`.
+# Values of `reduction`.
 _NONE, _MEAN, _SUM = 0, 1, 2
-# CPU's kernels of margin losses take no half precision.
+# CPU's kernels of margin losses do not support half precision.
 _MARGIN_DTYPES = (torch.float32, torch.float64)
 _TARGET = {"target": (torch.int64,)}
 _NO_CLASS = "a target is no class"
@@ -46,12 +46,12 @@ def definitions() -> list[Definition]:
 
 
 class _Scores(NamedTuple):
-    """Scores of classes: (batch, classes, inner) or (classes)."""
+    """Class scores of shape (batch, classes, inner) or (classes)."""
 
     classes: SymInt
     inner: SymInt
     shape: SymInts  # without the classes
-    total: SymInt  # of the losses
+    total: SymInt  # number of losses
 
 
 def _scores_of(self: SymTensor) -> _Scores:
@@ -86,7 +86,7 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
         ignore_index: SymInt,
     ) -> None:
         scores = _scores_of(self)
-        # A GPU adds up parts of them first: one group would take long.
+        # A GPU sums parts of the losses first, because one work-group would take long.
         adds_parts = ~plan.on_processor & (reduction != _NONE)
         plan.require(
             _has_scores(self, images),
@@ -96,7 +96,7 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
             (reduction >= _NONE) & (reduction <= _SUM),
         )
         sums = _parts(plan, scores.total) if in_parts else scores.total
-        # The meta function, where there is one, says the shapes.
+        # The meta function, if there is one, determines the shapes.
         plan.result("out", where(reduction == _NONE, scores.shape, []) if images else None)
         plan.result("total", [] if images else None)
         for temporary in ("losses", "shares"):
@@ -114,7 +114,7 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
 
 
 def _parts(plan: Plan, count: SymInt) -> SymInt:
-    """How many work-groups of a GPU add up `count` losses."""
+    """The number of work-groups of a GPU that sum `count` losses."""
     return maximum(1, minimum(ceil_div(count, plan.group_lanes), 8 * plan.processors))
 
 
@@ -162,7 +162,7 @@ def _nll_loss_backward(images: bool) -> Definition:
 
 
 class _Rows(NamedTuple):
-    """The rows of a margin loss's input: (rows, classes), (classes) or ()."""
+    """The rows of a margin loss's input of shape (rows, classes), (classes) or ()."""
 
     classes: SymInt
     total: SymInt

@@ -1,4 +1,4 @@
-"""Losses of elements that are compared with a target of the same sizes, and their gradients."""
+"""Elementwise losses between an input and a target of the same shape, and their gradients."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-# Of `reduction`; 0 is none.
+# Values of `reduction`; 0 is no reduction.
 _MEAN, _SUM = 1, 2
 
 
 class _Loss(NamedTuple):
-    """A loss of elements, where its arguments have the same sizes."""
+    """An elementwise loss of arguments with the same shape."""
 
     name: str
-    number: int  # in loss_functions.cl
+    number: int  # of the function in loss_functions.cl
     backward_out: str
-    shape: str = ""  # the argument that gives the loss its shape
+    shape: str = ""  # the argument that parametrizes the loss function: beta or delta
     weighted: bool = False
     meta: bool = False
 
@@ -119,7 +119,7 @@ def _backward(loss: _Loss) -> Definition:
         plan.require(
             where(single, grad_output.dim() <= self.dim(), grad_output.shape == self.shape)
         )
-        # CPU's other gradients are row-major.
+        # Gradients of unweighted losses are row-major, as on CPU.
         plan.result("grad", self.shape, like=self if loss.weighted else None)
         plan.parameters(single=single, divisor=_divisor(self, reduction))
         plan.launch("loss_backward", self.numel())
@@ -143,7 +143,7 @@ def _take_arguments(
     reduction: SymInt,
     rest: dict[str, Symbol],
 ) -> None:
-    """States what is the same in all definitions of a loss; `rest` has the loss's own arguments."""
+    """Plans the part common to all definitions of a loss; `rest` has the loss's own arguments."""
     plan.require(self.shape == target.shape, (reduction >= 0) & (reduction <= _SUM))
     if loss.weighted:
         weight = rest["weight"]

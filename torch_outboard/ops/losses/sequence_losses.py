@@ -72,7 +72,7 @@ def _take_arguments(
     target_lengths: SymTensor,
     blank: SymInt,
 ) -> None:
-    """States what is the same for the losses and the gradient."""
+    """States conditions and parameters common to the losses and the gradient."""
     batch, classes = log_probs.size(1), log_probs.size(2)
     plan.require(
         _is_batch(log_probs),
@@ -92,7 +92,7 @@ def _take_arguments(
 
 
 def _launch_plan(plan: Plan, batch: SymInt) -> SymTensor:
-    """Launches the kernel that writes the greatest length of targets, and where each begins."""
+    """Launches the kernel that writes the greatest target length and the offset of each target."""
     table = plan.temporary("plan", 3 * batch + 1, torch.int64)
     plan.launch("ctc_plan", 1)
     return table
@@ -173,7 +173,7 @@ def _losses_backward() -> Definition:
 def _on(
     device: torch.device, input_lengths: list[int], target_lengths: list[int]
 ) -> tuple[Tensor, Tensor]:
-    # Where the kernels want them, by one copy.
+    # Moves both lists to the device by one copy.
     joined = torch.tensor(input_lengths + target_lengths, dtype=torch.int64, device=device)
     return joined[: len(input_lengths)], joined[len(input_lengths) :]
 

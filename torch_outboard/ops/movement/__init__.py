@@ -1,1 +1,1 @@
-"""Tables of operators that move elements by rules, or make tensors of numbers."""
+"""Operator definitions of moving elements by rules, and of filling new tensors with numbers."""

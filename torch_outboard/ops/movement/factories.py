@@ -1,4 +1,4 @@
-"""Tensors made of nothing but numbers."""
+"""Tensors computed from numbers only: linspace, logspace, arange, eye."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ def _define(
 
 
 def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
-    """An `out` with as many elements keeps its shape.
+    """The result's shape: that of an `out` with `count` elements, else one dimension.
 
-    Launches take `count` and not `out.numel()`: a call computes a node once, here for the argument.
+    Launches take `count` and not `out.numel()`: a call evaluates a node once, here for the argument
+    before it is resized.
     """
     return where(out.numel() == count, out.shape, [count])
 
 
 def linspace() -> Definition:
-    """Numbers at equal distances."""
+    """Evenly spaced numbers."""
 
     @_define("linspace.out", "linspace", (*FLOATS, *COMPLEX))
     def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
@@ -63,7 +64,7 @@ def linspace() -> Definition:
 
 
 def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
-    """Powers of a base, with exponents at equal distances; `zero_base`: also of base 0."""
+    """Powers of a base with evenly spaced exponents; `zero_base`: base 0 is served, too."""
 
     @_define("logspace.out", "linspace", dtypes)
     def logspace(
@@ -83,7 +84,7 @@ def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
     return logspace
 
 
-# Functions of start, end and step.
+# Parameters: start, end, step.
 Count = Callable[[SymFloat, SymFloat, SymFloat], SymInt]
 Condition = Callable[[SymFloat, SymFloat, SymFloat], SymBool]
 
@@ -98,8 +99,8 @@ def arange(
     """Numbers from start to end by steps.
 
     Args:
-        count_of: how many they are.
-        served: further condition of calls.
+        count_of: computes the number of elements.
+        served: a further condition on calls.
     """
 
     @_define("arange.start_out", "arange", dtypes, compute)
@@ -119,7 +120,7 @@ def arange(
 
 
 def _count(start: SymFloat, end: SymFloat, step: SymFloat) -> SymInt:
-    # PyTorch makes doubles of the numbers first.
+    # PyTorch converts the numbers to double first.
     return ceil((as_float(end) - as_float(start)) / as_float(step))
 
 
@@ -148,8 +149,9 @@ def _some_have_fractions(start: SymFloat, end: SymFloat, step: SymFloat) -> SymB
 
 
 def _arange_int64() -> list[Definition]:
-    """Whole numbers are counted as such. Of others PyTorch cuts the fractions off;
-    since 2.15 only after it has counted.
+    """Definitions for int64, where the count is exact for integers.
+
+    PyTorch truncates arguments with fractions: before 2.15 before counting, since 2.15 afterwards.
     """
     int64 = (torch.int64,)
     if torch.arange(1, 2.5, dtype=torch.int64, device="cpu").numel() == 1:
@@ -161,7 +163,7 @@ def _arange_int64() -> list[Definition]:
 
 
 def unit_matrices() -> list[Definition]:
-    """Square ones and others."""
+    """Unit matrices: square and rectangular."""
 
     def make(plan: Plan, rows: SymInt, columns: SymInt) -> None:
         plan.require(rows >= 0, columns >= 0)
@@ -188,7 +190,7 @@ def definitions() -> list[Definition]:
     """Every definition."""
     return [
         arange(FLOATS, _count),
-        # Numbers may be negative on the way.
+        # Intermediate values may be negative.
         arange((torch.uint8, torch.int8, torch.int16, torch.int32), _count, compute=torch.int64),
         *_arange_int64(),
         linspace(),

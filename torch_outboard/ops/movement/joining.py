@@ -15,7 +15,7 @@ def _join_unsqueezed(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
 
 
 def _stack(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
-    """As CPU, joins first and then splits the dimension, which keeps the memory format."""
+    """Joins first and then splits the dimension, as CPU does, which keeps the memory format."""
     sizes = tensors[0].shape
     rank = len(sizes)
     index = dim if dim >= 0 else dim + rank + 1

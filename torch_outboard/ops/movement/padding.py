@@ -26,12 +26,12 @@ from torch_outboard.ops.template import Plan, template
 
 
 def _pairs_for(self: SymTensor, pad: SymInts) -> SymBool:
-    """Two amounts for each dimension that is padded."""
+    """Whether `pad` has two amounts for each padded dimension."""
     return (pad.len() % 2 == 0) & (pad.len() <= 2 * self.dim())
 
 
 def _has_as_much(self: SymTensor, cuts: SymInts) -> SymBool:
-    """There is as much as is cut; raises, and so declines, where there is not."""
+    """Whether no dimension is cut by more than its size; otherwise raises, which declines."""
     return self.shape.padded(cuts).len() == self.dim()
 
 
@@ -47,7 +47,7 @@ def _only_cuts(self: SymTensor, pad: SymInts) -> SymBool:
 
 
 def cutting() -> Definition:
-    """Negative padding on all sides, which keeps the order of the strides."""
+    """Padding by negative amounts only, which keeps the order of the strides."""
     return decomposition("constant_pad_nd", _cut, condition=_only_cuts, family="movement")
 
 
@@ -72,7 +72,7 @@ def constant() -> Definition:
 
 
 def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) -> Iterator[SymBool]:
-    """Conditions of PyTorch for padding by elements of the tensor itself."""
+    """PyTorch's conditions on reflection and replication padding."""
     yield (self.dim() == dims + 1) | (self.dim() == dims + 2)
     yield padding.len() == 2 * dims
     for k in range(dims):
@@ -81,7 +81,7 @@ def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) ->
         yield (n > 0) & (n + left + right > 0)
         if reflects:
             yield (left < n) & (right < n)
-    # Without a batch there is a channel.
+    # Without a batch dimension the first dimension is channels, which must not be empty.
     yield (self.dim() == dims + 2) | (self.size(0) > 0)
 
 
@@ -115,7 +115,7 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
             *_conditions(self, padding, dims, reflects),
             grad_output.shape == self.shape.padded(padding),
         )
-        # The meta function of replication says row-major, and compiled graphs rely on it.
+        # The meta function of replication returns row-major strides; compiled graphs rely on them.
         out = plan.result("out", self.shape, memory_format=self if reflects else None)
         plan.parameters(padded_dims=dims, amounts=padding)
         plan.constants(MODE=rule)

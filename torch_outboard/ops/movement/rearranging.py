@@ -1,4 +1,4 @@
-"""Operators that move elements by rules, and not by index tensors."""
+"""Operators that move elements by rules, without index tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from torch_outboard.ops.template import Plan, template
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
 
-# Which element goes where along a dimension: MODE of remap.cl.
+# Rules for the source index along a dimension: MODE of remap.cl.
 SHIFTED, REFLECTED, CLAMPED, PERIODIC, REVERSED = range(5)
 
 
@@ -42,8 +42,8 @@ def remap(
     """Moves the elements of `self` by a rule.
 
     Args:
-        amounts: two of each dimension, from the last one on, as in padding; with `along` one of
-            each dimension in it.
+        amounts: two per dimension, from the last one on, as in padding; with `along` one per
+            dimension in it.
     """
     if along is None:
         plan.parameters(count=0, along=ints(()))
@@ -59,7 +59,7 @@ def _rolls_all(shifts: SymInts, dims: SymInts) -> SymBool:
 
 
 def remapped() -> list[Definition]:
-    """roll and flip."""
+    """Definitions of roll and flip."""
     rolled_whole = decomposition(
         "roll",
         lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
@@ -128,7 +128,7 @@ def triangle(name: str, *, upper: bool) -> Definition:
 
 
 class _Blocks(NamedTuple):
-    """Blocks of images, whose elements im2col makes columns of."""
+    """Sliding blocks of images; im2col copies each block into a column."""
 
     height: SymInt  # of the images
     width: SymInt
@@ -176,7 +176,7 @@ class _Blocks(NamedTuple):
 
 
 def columns_of_images() -> list[Definition]:
-    """unfold of images, and fold."""
+    """Definitions of im2col (unfold of images) and col2im (fold)."""
 
     @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL), family="movement")
     def im2col(
@@ -268,7 +268,7 @@ def windows() -> list[Definition]:
 
 
 def _copied(view: Tensor, shape: Sequence[int], model: Tensor) -> Tensor:
-    """The elements in row-major order with another shape, in the memory format of `model`."""
+    """The view's elements, in row-major order, reshaped to `shape`, in `model`'s memory format."""
     copy = view.clone(memory_format=torch.contiguous_format).reshape(shape)
     return copy.contiguous(memory_format=suggest_memory_format(model))
 
@@ -303,7 +303,7 @@ def _indices_of(lower: bool) -> Callable[..., Tensor]:
     def body(
         row: int, col: int, offset: int, dtype: torch.dtype | None, device: torch.device
     ) -> Tensor:
-        # Columns behind those of the last row, or rows below those of the last column, have none.
+        # Cuts columns right of the last row's part, or rows below the last column's part.
         if lower:
             col = min(col, max(row + offset, 0))
         else:
@@ -366,7 +366,7 @@ def _narrow_copy_out() -> Definition:
             first + length <= n,
         )
         out = plan.result("out", self.shape.replace(d, length))
-        # Of the two amounts of a dimension the kernel uses the first one.
+        # The kernel uses the first of a dimension's two amounts.
         of_dim = 2 * (self.dim() - 1 - d)
         remap(plan, out, CLAMPED, full(2 * self.dim(), 0).replace(of_dim, -first))
 
@@ -374,7 +374,7 @@ def _narrow_copy_out() -> Definition:
 
 
 def rearranged() -> list[Definition]:
-    """Operators that copy views."""
+    """Decompositions into views and copies: shuffles, narrow_copy, trace, triangle indices."""
     return [
         *(
             decomposition(name, _channel_shuffle, condition=_channels_divide, family="movement")
@@ -403,7 +403,7 @@ def rearranged() -> list[Definition]:
                 f"{name}_indices",
                 _indices_of(lower),
                 condition=_has_size,
-                # As on CPU.
+                # The same dtypes as on CPU.
                 requires={"dtype": of_dtype(torch.int32, torch.int64)},
                 family="movement",
             )
@@ -466,7 +466,7 @@ def _aminmax(self: Tensor, dim: int | None, keepdim: bool, min_: Tensor, max_: T
 
 
 def halves() -> list[Definition]:
-    """Gated linear units, and what else is made of slices and pointwise operators."""
+    """Decompositions into slices, reductions and pointwise operators, such as glu and renorm."""
     differentiable = (*FLOATS, *COMPLEX)
     return [
         decomposition(

@@ -1,1 +1,1 @@
-"""Tables of normalizations and softmax."""
+"""Operator definitions of normalizations and softmax."""

@@ -1,6 +1,6 @@
-"""Normalization of rows, channels and groups of channels, and the gradients.
+"""Normalization of rows, channels and groups of channels, and their gradients.
 
-Weights and statistics have the dtype of the input, or are float32 where that is half or bfloat16.
+Weights and statistics have the dtype of the input, or are float32 for a float16 or bfloat16 input.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _dtypes(mixed: bool) -> tuple[torch.dtype, ...]:
 
 
 def _accepts(mixed: bool, *names: str) -> dict[str, tuple[torch.dtype, ...]]:
-    """The dtypes of weights and statistics that a definition accepts."""
+    """The accepted dtypes of weights and statistics."""
     return dict.fromkeys(names, (torch.float32,)) if mixed else {}
 
 
@@ -69,12 +69,12 @@ def _statistics_dtype(mixed: bool) -> torch.dtype | None:
 
 
 def _some_float32(mixed: bool, *tensors: SymTensor) -> SymBool | bool:
-    """A mixed definition is not meant for calls without any weight or statistics."""
+    """Whether a mixed definition serves the call: only with a weight or statistics."""
     return either_given(*tensors) if mixed else True
 
 
 class _Rows(NamedTuple):
-    """The rows of an input that layer_norm normalizes."""
+    """The rows of an input, which layer_norm normalizes."""
 
     shape: SymInts  # before the normalized dimensions
     total: SymInt
@@ -151,7 +151,7 @@ def _layer_norm_backward(mixed: bool) -> Definition:
             (mean.numel() == rows.total) & (rstd.numel() == rows.total),
         )
         n, cpu, lanes = rows.length, plan.on_processor, plan.group_lanes
-        # Work-items of a group of a GPU take `tile` columns, or narrow rows in slices.
+        # On a GPU a work-group takes `tile` columns, or several slices of narrow rows.
         tile = where(cpu, n, 4 * lanes)
         tiles = ceil_div(n, tile)
         slices = where(cpu, 1, maximum(minimum(tile // n, lanes), 1))
@@ -187,12 +187,12 @@ def _layer_norm_backward(mixed: bool) -> Definition:
 
 
 class _Channels(NamedTuple):
-    """How an input lies in blocks of channels, and what groups of a GPU make of it."""
+    """The blocks of channels of an input, and their division among work-groups of a GPU."""
 
     channels: SymInt
     blocks: SymInt
     n: SymInt  # elements of a channel in a block
-    parts: SymInt  # of each channel: a GPU has room for some groups in each of its processors
+    parts: SymInt  # of each channel: a compute unit of a GPU has room for several work-groups
 
 
 def _channels_of(plan: Plan, input: SymTensor) -> _Channels:
@@ -221,13 +221,13 @@ def _pass_channels(plan: Plan, of: _Channels, in_parts: bool, temporaries: Seque
 
 
 def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
-    # Of bfloat16 CPU rounds the mean and the sum of squares before it makes anything of them.
+    # For bfloat16 CPU rounds the mean and the sum of squares before it uses them.
     dtypes = [d for d in _dtypes(mixed) if (d == torch.bfloat16) == rounded]
 
     def row(
         overload: str,
         statistics: Sequence[str],
-        training: bool | None = None,  # None: the argument
+        training: bool | None = None,  # None: the argument `training` decides
         saved: Sequence[str] = (),
         reserves: bool = False,
     ) -> Definition:
@@ -258,14 +258,14 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
             else:
                 plan.require(trains)
             for tensor in running:
-                # Written, if so, where they are: a copy would be of no use.
+                # Kernels write running statistics in place, so a contiguous copy would be useless.
                 dense = (tensor.size(0) == 1) | (tensor.stride(0) == 1)
                 plan.require(where(given(tensor), dense, True))
             plan.require(_some_float32(mixed, weight, bias, *running))
 
             plan.result("out", memory_format=input)
             for place, name in enumerate(("mean", "rstd")):
-                # Without training nothing is saved, and outputs given for it stay as they are.
+                # Without training nothing is saved, and the given outputs stay unchanged.
                 as_given = as_tensor(rest[saved[place]]).shape if saved else [0]
                 shape = where(trains, [of.channels], as_given)
                 plan.result(name, shape, _statistics_dtype(mixed))

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and the gradients of both; softmax of what a mask leaves."""
+"""Softmax, its logarithm, their gradients, and masked softmax."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def definitions() -> list[Definition]:
 
 
 class _Lines(NamedTuple):
-    """The lines along which softmax goes."""
+    """The lines of a tensor along the dimension of softmax."""
 
-    n: SymInt  # elements of each
-    inner: SymInt  # elements between neighbours
+    n: SymInt  # elements per line
+    inner: SymInt  # distance between neighbours, in elements
 
 
 def _lines_of(x: SymTensor, dim: SymInt) -> _Lines:
@@ -44,7 +44,7 @@ def _kernels(last: bool) -> str:
 
 
 def _require_inner(plan: Plan, lines: _Lines, last: bool) -> None:
-    """The last dimension, or one with only dimensions of size 1 behind it; or another one."""
+    """Requires lines of adjacent elements with `last`, else lines of distant elements."""
     plan.require(lines.inner == 1 if last else lines.inner != 1)
 
 
@@ -58,7 +58,7 @@ def _launch(plan: Plan, x: SymTensor, lines: _Lines, last: bool) -> None:
 
 
 def _held(plan: Plan, n: SymInt) -> SymInt:
-    """How many elements of a row a work-item of a GPU keeps, or 0."""
+    """The number of elements of a row that a work-item of a GPU holds in registers, or 0."""
     fits_in = (n % 16 == 0) & (n <= 16 * plan.group_lanes)
     return where(~plan.on_processor & fits_in, 16, 0)
 
@@ -158,7 +158,7 @@ def _gradient_fits(grad_output: SymTensor, output: SymTensor, mask: SymTensor) -
 
 
 def _masked_softmax() -> list[Definition]:
-    """Softmax without the elements where a mask is True, whose results are 0."""
+    """Softmax that ignores the elements where a mask is True; their results are 0."""
     return [
         decomposition(
             "_masked_softmax",

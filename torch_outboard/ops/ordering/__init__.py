@@ -1,1 +1,1 @@
-"""Tables of sorting, and of searching and counting by order."""
+"""Operator definitions of sorting, searching and counting."""

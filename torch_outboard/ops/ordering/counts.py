@@ -56,7 +56,7 @@ def _histc(self: Tensor, bins: int, min_: float, max_: float) -> Tensor:
 def _between(
     self: Tensor, edges: Tensor, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Tensor]:
-    # The last bin has both its edges.
+    # The last bin includes both edges.
     x = self.reshape(-1)
     n = edges.numel() - 1
     places = torch.where(x == edges[n], n - 1, torch.bucketize(x, edges, right=True) - 1)

@@ -27,7 +27,7 @@ DTYPES = (torch.float32, torch.float64)
 def _outer_edges(
     points: Tensor, bins: int, given: list[float] | None
 ) -> Iterator[tuple[float, float]]:
-    """The ends of each dimension of points of shape (..., bins)."""
+    """The outer edges of each dimension of points of shape (..., bins), `bins` dimensions."""
     lows, highs = [0.0] * bins, [1.0] * bins
     if given is not None:
         lows, highs = given[::2], given[1::2]
@@ -47,7 +47,7 @@ def _count_points(
     index = torch.zeros([points.size(0)], dtype=torch.int64, device=self.device)
     inside = torch.ones([points.size(0)], dtype=torch.bool, device=self.device)
     for d, (edge, n) in enumerate(zip(edges, sizes, strict=True)):
-        # The last bin of a dimension has both its edges.
+        # The last bin of a dimension includes both edges.
         x = points[:, d].contiguous()
         place = torch.bucketize(x, edge, right=True) - 1
         place = torch.where(x == edge[n], n - 1, place)

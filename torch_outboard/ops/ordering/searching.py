@@ -44,7 +44,7 @@ def _bucketize_number(self: float, boundaries: Tensor, out_int32: bool, right: b
 
 
 def _per_line(self: SymTensor, sorted_sequence: SymTensor) -> SymInt:
-    """Values that are searched for in each sorted line."""
+    """The number of values searched for in each sorted line."""
     in_one_line = sorted_sequence.dim() == 1
     return maximum(where(in_one_line, self.numel(), self.size(-1)), 1)
 

@@ -1,4 +1,4 @@
-"""Different values of a tensor, and membership."""
+"""Distinct values of a tensor, and membership."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _lengths(starts: Tensor, n: int) -> Tensor:
 
 
 def _groups(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of equal neighbours among rows: the group number of each, and indices of the first ones."""
+    """Groups of equal adjacent rows: each row's group number, and each group's first index."""
     first = torch.ones([x.size(0)], dtype=torch.bool, device=x.device)
     if x.size(0) > 1:
         differs = x[1:] != x[:-1]
@@ -70,7 +70,7 @@ def _unique_dim_consecutive(
 def _unique_dim(self: Tensor, dim: int, return_inverse: bool, return_counts: bool) -> Found:
     rows = self.movedim(dim, 0)
     flat = rows.reshape(rows.size(0), -1)
-    # By the last column first: each sort keeps the order of the ones before.
+    # Lexicographic order by stable sorts, from the last column to the first.
     order = torch.arange(flat.size(0), device=self.device)
     for k in reversed(range(flat.size(1))):
         column = flat.select(1, k).index_select(0, order)

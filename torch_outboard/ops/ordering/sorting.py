@@ -1,4 +1,4 @@
-"""Sorting, and what follows from sorted values."""
+"""Sorting, mode, and selection by rank."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from torch_outboard.ops.template import Body, Plan, template
 
 NUMBERS = (*FLOATS, *INTEGERS)
 REAL = (*NUMBERS, *BOOL)
-RUN = 16  # OB_RUN in sort.cl, on a processor
-EACH = 8  # OB_EACH there: of a work-item of a GPU, where a run is what a work-group sorts
-LONGEST = 2**31 - 1  # line: kernels keep indices as int32
+RUN = 16  # OB_RUN in sort.cl: elements per run on a CPU
+EACH = 8  # OB_EACH in sort.cl: elements per work-item on a GPU, where a work-group sorts a run
+LONGEST = 2**31 - 1  # elements per line: kernels store indices as int32
 
 
 class _Lines(NamedTuple):
     """The lines of a tensor along a dimension."""
 
     dim: SymInt
-    n: SymInt  # elements of each
+    n: SymInt  # elements per line
     total: SymInt
 
 
@@ -47,12 +47,12 @@ def _lines_of(self: SymTensor, dim: SymInt) -> _Lines:
 
 
 def _reduced_shape(self: SymTensor, lines: _Lines, keepdim: SymBool) -> SymInts:
-    """With one element for each line."""
+    """The shape of a result with one element per line."""
     return where(keepdim, self.shape.replace(lines.dim, 1), self.shape.drop(lines.dim))
 
 
 class _Runs(NamedTuple):
-    """The parts of each line that are sorted first, and then merged in pairs."""
+    """The runs of each line, which are sorted first and then merged in pairs."""
 
     total: SymInt
     passes: SymInt
@@ -62,7 +62,7 @@ class _Runs(NamedTuple):
 def _runs_of(plan: Plan, lines: _Lines) -> _Runs:
     cpu, lanes = plan.on_processor, plan.group_lanes
     runs = ceil_div(lines.n, where(cpu, RUN, EACH * lanes))
-    # A group sorts a run, or several lines that are no longer than one.
+    # A work-group sorts one run, or several lines that are not longer than a run together.
     short_lines = maximum(lanes // maximum(ceil_div(lines.n, EACH), 1), 1)
     groups = ceil_div(lines.total * runs, where(runs > 1, 1, short_lines))
     items = where(cpu, lines.total * runs, groups * lanes)
@@ -133,12 +133,12 @@ def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
 
 
 def _topk_limit(plan: Plan, n: SymInt, k: SymInt) -> SymInt:
-    """Longer lists are slower than sorting, and do not fit the registers of a GPU."""
+    """The largest k: longer lists are slower than sorting, and exceed the registers of a GPU."""
     return where(plan.on_processor & (n >= 4 * k), 512, 64)
 
 
 def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
-    """Of each line: much longer than lists, and no more than the device needs to be busy."""
+    """Blocks per line: each much longer than k, and no more than the device needs to be busy."""
     items = where(plan.on_processor, 64, 4096)
     longest = lines.n // maximum(1024, 16 * k)
     return maximum(1, minimum(longest, items // maximum(lines.total, 1)))
@@ -153,7 +153,7 @@ def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
     family="selection",
 )
 def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) -> None:
-    """The first few elements in sorted order along a dimension."""
+    """The k largest or smallest elements along a dimension."""
     lines = _lines_of(self, dim)
     plan.require(
         self.dim() > 0,
@@ -181,7 +181,7 @@ def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) 
     plan.launch("merge_blocks", lines.total)
 
 
-# MODE in select_rank.cl.
+# Values of MODE in select_rank.cl.
 _KTH, _MEDIAN, _NANMEDIAN = 0, 1, 2
 
 
@@ -215,7 +215,7 @@ def _select_rank(
 
 
 def ranks() -> list[Definition]:
-    """Elements by their rank, in lines of a tensor that has some."""
+    """Elements by their rank, in lines of a tensor with elements; by a kernel."""
 
     def define(overloads: str) -> Callable[[Body], Definition]:
         return template(
@@ -242,7 +242,7 @@ def ranks() -> list[Definition]:
 
 
 def _at_least_1d(x: Tensor) -> Tensor:
-    # A line along a dimension of a tensor that may have none.
+    # A tensor without dimensions is a line of one element.
     return x.reshape(1) if x.dim() == 0 else x
 
 
@@ -284,7 +284,7 @@ def _median(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     x = _at_least_1d(self)
     n = x.size(dim)
     values, indices = torch.sort(x, stable=True, dim=dim)
-    # NaN is the largest value, and the first one is the median of a line that has any.
+    # NaN sorts last; the median of a line with NaN is its first NaN.
     nans = (values != values).sum([dim], True)
     places = torch.where(nans > 0, n - nans, (n - 1) // 2)
     return (
@@ -330,7 +330,7 @@ def _has_elements(self: SymTensor) -> SymBool:
 
 
 def selections() -> list[Definition]:
-    """Elements by their rank."""
+    """Elements by their rank, by sorting."""
     return [
         decomposition(
             "topk topk.values",

@@ -1,1 +1,1 @@
-"""Tables of operators whose results are computed element by element."""
+"""Operator definitions of elementwise operators."""

@@ -18,7 +18,7 @@ def definitions() -> list[Definition]:
     exact = {"approximate": "none"}
     approximate = {"approximate": "tanh"}
     softplus = "(self * beta > threshold)"
-    # Of a result the sign tells that of the argument where the slope is not negative.
+    # The result has the sign of the argument if the slope is not negative.
     sign_of_argument: tuple[dict[str, Requirement], ...] = (
         {"self_is_result": False},
         {"self_is_result": True, "negative_slope": at_least(0)},

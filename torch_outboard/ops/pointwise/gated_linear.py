@@ -1,4 +1,4 @@
-"""Gated linear units with their derivatives.
+"""Gated linear units, and their derivatives.
 
 Along a dimension the first half of the elements, a, is multiplied by the logistic function of the
 second half, b.
@@ -12,7 +12,7 @@ from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import SymInt, SymInts, SymTensor, wrap
 from torch_outboard.ops.template import Plan, template
 
-# Kernels run over half of the elements: `first` and `second` are the indices of a and b.
+# A work-item per pair of elements; `first` and `second` are the indices of a and b.
 _PAIR = """
 static inline V logistic(const V x) { return 1 / (1 + exp(-x)); }
 
@@ -38,7 +38,7 @@ _JVP = _kernel("""
     const V gate = logistic(x_load(second));
     out_store(i, dx_load(first) * gate + glu_load(i) * (1 - gate) * dx_load(second));
 """)
-# The derivative of both parts of the backward pass.
+# The forward-mode derivative of the backward pass, for both halves.
 _BACKWARD_JVP = _kernel("""
     const V gate = logistic(x_load(second));
     const V slope = gate * (1 - gate);
@@ -53,8 +53,8 @@ _BACKWARD_JVP = _kernel("""
 class _Halves(NamedTuple):
     """The halves of a tensor along a dimension."""
 
-    shape: SymInts  # of each of them
-    length: SymInt  # elements that lie together in each of them
+    shape: SymInts  # of a half
+    length: SymInt  # adjacent elements of a half
 
 
 def _halves_of(plan: Plan, tensor: SymTensor, dim: SymInt) -> _Halves:

@@ -1,4 +1,4 @@
-"""Operators of torch.amp.GradScaler: gradients without the scale of the loss, and the new scale."""
+"""Operators of torch.amp.GradScaler: unscaling gradients, and updating the loss scale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch_outboard.ops.template import Plan, template
 
 
 def _unscale() -> Definition:
-    """Divides gradients by the scale, and says whether one of them is not finite."""
+    """Multiplies gradients by the inverse scale and reports whether one is not finite."""
     names = qualified("_amp_foreach_non_finite_check_and_unscale_")
     return {
         "kind": "pointwise_lists",

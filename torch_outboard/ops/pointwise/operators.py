@@ -146,7 +146,7 @@ def _powers() -> list[Definition]:
     ]
     return [
         *rows,
-        # Integers to negative powers are an error of the CPU's.
+        # CPU raises for integers to negative powers.
         pointwise(names, "self exponent", "pow(self, exponent)", floats),
         pointwise(
             "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out",
@@ -161,7 +161,7 @@ def _powers() -> list[Definition]:
 def _ternary() -> list[Definition]:
     numbers = (*REALS, *COMPLEX)
     fractions = (*FLOATS, *COMPLEX)
-    # Of equal zeros the second argument comes back: the tensor's own.
+    # If zeros are equal, minimum and maximum return the second operand, so self keeps its sign.
     clamp = "minimum(high, maximum(low, self))"
     bounds = {"low": "lowest", "high": "highest"}
     return [
@@ -301,7 +301,7 @@ def comparison() -> list[Definition]:
     rows.append(_flags("isnan", "self", "isnan(self)", ALL))
     for name in ("isposinf", "isneginf", "signbit"):
         dtypes = (*REALS, *BOOL)
-        # On CPU outputs of another dtype raise.
+        # CPU raises for outputs of another dtype.
         rows.append(_flags(f"{name} {name}.out", "self", f"{name}(self)", dtypes, same_output=True))
     return rows
 
@@ -314,7 +314,7 @@ def _flags(
     *,
     same_output: bool = False,
 ) -> Definition:
-    """An operator whose results are bool, or as the given output wants."""
+    """An operator whose results are bool, or have the dtype of the given output."""
     return pointwise(
         overloads,
         operands,
@@ -414,7 +414,7 @@ def elementary() -> list[Definition]:
 
 
 def filling() -> list[Definition]:
-    """Operators that write what does not depend on the output's content, and conditions."""
+    """Operators that fill tensors with a number, everywhere or where a mask is True."""
     return [
         pointwise(
             "fill_.Scalar",

@@ -1,6 +1,6 @@
 """Fused optimizers: operator definitions of the kind `pointwise_lists`.
 
-It is in csrc/device_kernels/pointwise/pointwise_lists.cpp.
+csrc/device_kernels/pointwise/pointwise_lists.cpp generates the kernels.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ def _row(
     derived: Callable[..., Mapping[str, Float]] | None = None,
     once: dict[str, str] | None = None,
 ) -> list[Definition]:
-    """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name.
+    """Definitions without torch.amp.GradScaler, with unscaled gradients, with gradients to unscale.
 
-    `once` has expressions for scalars: what is computed of the step once for many elements.
-
-    One definition for calls without torch.amp.GradScaler, one for calls with gradients that it has
-    divided by the scale, and one for calls with gradients to divide.
+    Args:
+        lists: from list arguments to their names in expressions.
+        outputs: the new value of each name.
+        scalars: names of arguments, separated by blanks.
+        once: expressions of scalars and the step, computed once for many elements.
     """
     result = []
     for common in ([], ["found_inf"], ["found_inf", "grad_scale"]):
@@ -79,7 +80,7 @@ def _variant(
 
 
 def _of_decay_rates(beta1: SymFloat, beta2: SymFloat) -> dict[str, Float]:
-    # In double precision, whatever the kernel computes with.
+    # In double precision, whatever the precision of the kernel.
     return {
         "one_less_beta1": 1 - beta1,
         "one_less_beta2": 1 - beta2,
@@ -98,7 +99,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
     mean = f"(mean + one_less_beta1 * ({gradient} - mean))"
     square = f"(beta2 * square_mean + one_less_beta2 * {gradient} * {gradient})"
     largest = f"maximum(largest, {square})"
-    # 1 - beta ** step, without the loss of digits.
+    # -expm1(step * log(beta)) is 1 - beta ** step without cancellation.
     once = {
         "rate": "lr / -expm1(step * log_beta1)",
         "scale": "1 / sqrt(-expm1(step * log_beta2))",
@@ -156,7 +157,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[De
         {"param": f"param - lr * {step}", "buffer": buffer},
         "lr weight_decay momentum dampening",
         requires
-        # Without momentum CPU refuses the buffers.
+        # CPU rejects momentum buffers without momentum.
         | {"nesterov": nesterov, "is_first_step": first, "momentum": at_least(1e-300)},
     )
 

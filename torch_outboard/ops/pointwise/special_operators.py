@@ -12,7 +12,7 @@ from torch_outboard.ops.requirements import at_least, not_of_dtype
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 from torch_outboard.ops.template import Plan, template
 
-# What CPU has no half-precision kernels for.
+# For operators without half-precision kernels on CPU.
 WIDE = (torch.float32, torch.float64)
 
 _OF_ONE = """bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1
@@ -49,7 +49,7 @@ def _binary() -> list[Definition]:
             pointwise(" ".join(overloads), "x n", f"{name}(x, n)", WIDE, types="float", scalar=True)
         )
     for name in ("igamma", "igammac"):
-        # CPU does not promote integers here.
+        # CPU does not promote integers to floating point for these operators.
         rows.append(
             pointwise(
                 f"{name} {name}_ {name}.out",

@@ -1,1 +1,1 @@
-"""Tables of what sums products: matrices, convolutions, distances, Fourier transforms."""
+"""Operator definitions of matrix products, convolutions, distances and Fourier transforms."""

@@ -9,13 +9,13 @@ from torch_outboard.ops.products.sources import group_source, padded_source, pat
 
 
 def convolution(overloads: str, *, backward: bool) -> Definition:
-    """A row; the overloads have the arguments of `convolution` or of its backward."""
+    """An operator definition; overloads have the arguments of `convolution` or its backward."""
     return {
         "kind": "convolution",
         "overloads": qualified(overloads),
         "backward": backward,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
-        # CPU takes one of the integers everywhere.
+        # As on CPU, integers except int64 are served only without transposition and dilation.
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
         "source": patch_source(),
         "padded": padded_source(),

@@ -23,7 +23,7 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-# CPU has no half-precision kernels of these.
+# CPU has no half-precision kernels for distances.
 WIDE = (torch.float32, torch.float64)
 
 
@@ -40,7 +40,7 @@ def definitions() -> list[Definition]:
 
 
 def _pass_norm(plan: Plan, p: SymFloat, of: SymTensor, *, backward: bool) -> None:
-    """Which norm it is, of rows with the dtype of a tensor. CPU rounds p to the dtype first."""
+    """Passes the p-norm of rows with the dtype of `of`, to which CPU rounds p first."""
     largest = where(
         of.element_size() == 8, torch.finfo(torch.float64).max, torch.finfo(torch.float32).max
     )
@@ -51,7 +51,7 @@ def _pass_norm(plan: Plan, p: SymFloat, of: SymTensor, *, backward: bool) -> Non
 
 
 def _gradient(plan: Plan, arguments: dict[str, Symbol]) -> SymTensor:
-    """The gradient as operand `grad`; as argument it has another name since PyTorch 2.15."""
+    """The gradient as operand `grad`; the argument has another name since PyTorch 2.15."""
     return plan.operand("grad", arguments["grad" if "grad" in arguments else "grad_output"])
 
 
@@ -59,7 +59,7 @@ def _gradient(plan: Plan, arguments: dict[str, Symbol]) -> SymTensor:
 
 
 class _Pairs(NamedTuple):
-    """The sizes of two batches of matrices whose rows are compared, each with each."""
+    """The sizes of two batches of matrices; each row of one is compared with each of the other."""
 
     batch: SymInts
     rows1: SymInt
@@ -68,7 +68,7 @@ class _Pairs(NamedTuple):
 
     @property
     def shape(self) -> SymInts:
-        """Of the distances."""
+        """The shape of the distances."""
         return self.batch + ints((self.rows1, self.rows2))
 
 
@@ -95,7 +95,7 @@ def _cdist() -> Definition:
         plan.require(where(given(compute_mode), known, True))
         out = plan.result("out", pairs.shape)
         _pass_norm(plan, p, x1, backward=False)
-        # OB_ADJACENT in cdist.cl
+        # 8 is OB_ADJACENT in cdist.cl.
         items = out.numel() // pairs.rows2 * ceil_div(pairs.rows2, 8)
         plan.launch("cdist", where(pairs.rows2 == 0, 0, items))
 
@@ -129,7 +129,7 @@ def _cdist_backward() -> Definition:
 
 
 def _cdist_backward_of_nothing() -> Definition:
-    """Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches."""
+    """Empty sums: CPU then returns a zero gradient of x1's shape, without broadcast batches."""
 
     @template(
         "_cdist_backward _cdist_backward.out",
@@ -161,7 +161,7 @@ def _require_matrix(plan: Plan, self: SymTensor, p: SymFloat) -> None:
 
 
 def _shape_of_pairs(self: SymTensor) -> SymInts:
-    """Of the distances, one for each pair of rows."""
+    """The shape of the distances, one per pair of rows."""
     count = self.size(0)
     return ints((maximum(count * (count - 1) // 2, 0),))
 

@@ -1,5 +1,5 @@
-"""Products and convolutions by the driver's library: definitions for
-csrc/device_kernels/library, where the driver has the functions.
+"""Products and convolutions by functions of the driver's library, if the driver has them:
+definitions for csrc/device_kernels/library.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import torch
 from torch_outboard.ops.definition import FLOATS, Definition, dtype_bits
 from torch_outboard.ops.products import convolution, matrix_product
 
-# For libraries alone: no kernel of the kit computes on them.
+# Dtypes for libraries only: no kernel of the kit computes on them.
 FLOAT8 = (
     torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
     torch.float8_e8m0fnu,
 )  # fmt: skip
 
-# Of the kit's own kernels.
+# Keys of the sources of the kit's kernels.
 _TEXTS = {"source", "padded", "groups"}
 
-# Products that are none of matrices: nothing is summed over, or an operand is conjugated.
+# Not matrix products: addr sums over nothing, and vdot conjugates an operand.
 _NO_PRODUCTS = {"aten::addr", "aten::vdot"}
 
 
@@ -46,7 +46,7 @@ def _convolutions() -> list[Definition]:
 
 
 def definitions(functions: Collection[str]) -> list[Definition]:
-    """The definitions for the library functions that a driver has, by their names in its table."""
+    """Definitions for a driver's library functions; `functions` has their names in its table."""
     found = [
         *(_products() if "matrix_product" in functions else ()),
         *(_convolutions() if "convolution" in functions else ()),

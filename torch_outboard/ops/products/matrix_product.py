@@ -24,7 +24,7 @@ ALL = (*FLOATS, *INTEGERS, *COMPLEX)
 
 
 class ProductProperties(Properties, total=False):
-    """Properties that csrc/device_kernels/product/matrix_product.cpp describes."""
+    """Properties described in csrc/device_kernels/product/matrix_product.cpp."""
 
     integral_scalars: bool
     conjugates_left: bool
@@ -39,15 +39,15 @@ def product(
     dtypes: Iterable[torch.dtype] = ALL,
     **properties: Unpack[ProductProperties],
 ) -> Definition:
-    """A definition.
+    """Defines a matrix product.
 
     Args:
         overloads: names without namespace, separated by blanks.
         operands: names of the two arguments that are multiplied.
-        dimensions: of the operands and the result, in the letters of matrix_product.cpp, as in
-            `"mk,kn->mn"`.
+        dimensions: of the operands and the result, in the letters of matrix_product.cpp, for
+            example `"mk,kn->mn"`.
         added: name of the argument that is added.
-        dtypes: those that are served.
+        dtypes: served dtypes.
     """
     left, right = operands.split()
     factors, _, result = dimensions.partition("->")

@@ -1,4 +1,4 @@
-"""Texts that the kernels of products and of convolutions are made of, one behind the other."""
+"""Concatenated sources of the kernels of products and convolutions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch_outboard.ops.definition import kernel_source
 
 
 def warpgroup_operands(columns: int) -> str:
-    """Macros for the operands of wgmma, for a tile of so many columns, in matrix_units.cl."""
+    """Macros for the operands of wgmma with a tile of `columns` columns, in matrix_units.cl."""
     sums = columns // 2
     numbers = ", ".join(f"%{i}" for i in range(sums))
     operands = ", ".join(f'"+f"((s)[{i // 4}][{i % 4}])' for i in range(sums))
@@ -21,17 +21,17 @@ def warpgroup_operands(columns: int) -> str:
 
 
 def group_source() -> str:
-    """Of products and convolutions by groups of work items, for GPUs."""
+    """Source of per-work-group products and convolutions, for GPUs."""
     instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + kernel_source("matrix_units")
     units = f"#ifdef MATRIX_UNITS\n{instructions}{kernel_source('matrix_unit_tiles')}#endif\n"
     return kernel_source("group_tiles") + kernel_source("thin_products") + units
 
 
 def padded_source() -> str:
-    """Of convolutions over the padded layout, for CPUs."""
+    """Source of convolutions over the padded layout, for CPUs."""
     return kernel_source("padded_convolution") + kernel_source("winograd_convolution")
 
 
 def patch_source() -> str:
-    """Of convolutions that are products of packed patches."""
+    """Source of convolutions by products of packed patches."""
     return kernel_source("matrix_product") + kernel_source("convolution")

@@ -1,1 +1,1 @@
-"""Tables of random numbers."""
+"""Operator definitions of random numbers."""

@@ -1,7 +1,7 @@
-"""Random numbers that are made of other operators' random numbers, with the same draws as on the
-CPU: normal ones with means and deviations in tensors, and categories with weights.
+"""Decompositions of random operators, with the same draws as on the CPU: normal numbers with means
+and deviations in tensors, and categories with weights.
 
-What CPU checks in tensors is checked here, too, at the price of waiting for the device.
+As on CPU, values in tensors are checked, which synchronizes with the device.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _evaluates(self: SymTensor, noise: SymTensor, training: SymBool) -> SymBool:
 
 
 def _normal_(self: Tensor, mean: float, std: float, generator: torch.Generator | None) -> Tensor:
-    # Each part has half of the variance.
+    # The real and the imaginary part each have half of the variance.
     torch.view_as_real(self).normal_(mean, std / math.sqrt(2), generator=generator)
     return self
 
@@ -69,7 +69,7 @@ def _normal_of_both(mean: Tensor, std: Tensor, generator: torch.Generator | None
 
 
 def _normal_of_deviations(mean: float, std: Tensor, generator: torch.Generator | None) -> Tensor:
-    # The number is rounded to the dtype first.
+    # As on CPU, the mean is rounded to the dtype first.
     means = torch.full([], mean, dtype=std.dtype, device=std.device)
     return _normal_of_both(means, std, generator)
 
@@ -79,12 +79,12 @@ def _std_is_valid(std: SymFloat) -> SymBool:
 
 
 def _holds(out: SymTensor, operand: SymTensor) -> SymBool:
-    """Whether a result that was given has the dtype; what converts values is the host's."""
+    """Whether a given result has the dtype; the host serves calls that convert values."""
     return same_dtype(out, operand)
 
 
 def _holds_from_means(mean: SymTensor, std: SymFloat, out: SymTensor) -> SymBool:
-    # Means are repeated where the result is larger.
+    # Calls that broadcast the means to a larger result are not served.
     return _std_is_valid(std) & _holds(out, mean) & (out.shape == mean.shape)
 
 
@@ -132,7 +132,7 @@ def _require_weights(x: Tensor) -> None:
 
 
 def _draw_once(self: Tensor, num_samples: int, generator: torch.Generator | None) -> Tensor:
-    # Exponential numbers run a race, which weights make shorter.
+    # Exponential race: weights divided by exponential numbers; the largest quotients win.
     _require_weights(self)
     race = self / torch.empty_like(self).exponential_(1.0, generator=generator)
     if num_samples == 1:
@@ -146,7 +146,7 @@ def _draw_again(self: Tensor, num_samples: int, generator: torch.Generator | Non
     total = sums.narrow(-1, self.size(-1) - 1, 1)
     draws = torch.empty([*self.shape[:-1], num_samples], dtype=torch.float64, device=self.device)
     draws.uniform_(0.0, 1.0, generator=generator)
-    # Rounding must not make it the total itself.
+    # Rounding could give the total itself, which is behind the last category.
     below = torch.nextafter(total, torch.zeros_like(total))
     return torch.searchsorted(sums, torch.minimum(draws * total, below), right=True)
 
@@ -171,7 +171,7 @@ def _draws_again(self: SymTensor, num_samples: SymInt, replacement: SymBool) -> 
 
 
 def _keeps_its_shape(self: SymTensor, num_samples: SymInt, out: SymTensor) -> SymBool:
-    """The operator resizes without a warning, which is the host's."""
+    """Whether `out` needs no resizing, about which only the host's kernel warns."""
     shape = self.shape[:-1] + ints((num_samples,))
     return (out.numel() == 0) | (out.shape == shape)
 

@@ -1,7 +1,7 @@
-"""Random numbers: those of csrc/random on the CPU, by the same draws of Philox.
+"""Random numbers from the same draws of Philox as in csrc/random on the CPU.
 
-Calls whose arguments are wrong, and those with limits that a half type does not hold, are the
-host's. Probabilities in a tensor are not looked at: outside of [0, 1] they count as 0 or 1.
+The host serves calls with invalid arguments, and with limits that float16 or bfloat16 cannot
+represent. Probabilities in a tensor are not checked: outside of [0, 1] they count as 0 or 1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EVERY = (*FLOATS, *INTEGERS, *BOOL)
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        # Values are computed in float32, which has so many bits more than the half types.
+        # Values are computed in float32, which has `surplus` more bits than the half types.
         _uniform(torch.float16, surplus=13),
         _uniform(torch.bfloat16, surplus=16),
         _uniform(torch.float32),
@@ -69,14 +69,14 @@ def definitions() -> list[Definition]:
 
 
 def _items(plan: Plan, count: Int, per_block: Int = 4) -> SymInt:
-    """How many work-items, as in philox.cl: on a processor each takes eight blocks."""
+    """The number of work-items, as in philox.cl: on a CPU each computes eight blocks."""
     return ceil_div(count, per_block * where(plan.on_processor, 8, 1))
 
 
 def _draw(plan: Plan, kernel: str, count: SymInt, per_block: Int = 4) -> None:
-    """Launches the kernel for so many elements, of which a block of Philox makes `per_block`."""
+    """Launches the kernel for `count` elements, `per_block` per block of Philox."""
     plan.parameters(count=count)
-    # One offset of the generator serves an operator.
+    # A call advances the generator's offset by one.
     plan.random(where(count > 0, 1, 0))
     plan.launch(kernel, _items(plan, count, per_block))
 
@@ -85,7 +85,7 @@ def _draw(plan: Plan, kernel: str, count: SymInt, per_block: Int = 4) -> None:
 
 
 class _Distribution(NamedTuple):
-    """A definition that fills `self` by distributions.cl."""
+    """A definition that fills `self` from a distribution of distributions.cl."""
 
     overload: str
     number: int
@@ -97,7 +97,7 @@ class _Distribution(NamedTuple):
         return self.dtypes == _DOUBLE
 
     def define(self) -> Callable[[Body], Definition]:
-        """The decorator of a definition."""
+        """The decorator of the definition."""
         return template(
             self.overload,
             "philox distributions",
@@ -119,7 +119,7 @@ class _Distribution(NamedTuple):
 
 
 def _is_short(value: SymFloat) -> SymBool:
-    """Whether each of the half types holds the value: it has at most 8 bits."""
+    """Whether float16 and bfloat16 represent the value exactly: it has at most 8 bits."""
     return (value * 8 == floor(value * 8)) & (abs(value) <= 16)
 
 
@@ -187,7 +187,7 @@ def _geometric(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def _pass_threshold(plan: Plan, probability: SymFloat) -> None:
-    """The number below which a draw of 32 bits is with this probability, in two parts."""
+    """Passes, as two halves, the threshold below which a 32-bit draw is with this probability."""
     threshold = ceil(probability * 2**32)
     plan.parameters(threshold_high=threshold // 2**16, threshold_low=threshold % 2**16)
 
@@ -297,14 +297,14 @@ def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[
 
 
 def _draw_integers(plan: Plan, tensor: SymTensor, small: Bool) -> None:
-    """`small`: the range is, so that 32 bits suffice for a draw."""
+    """Launches the draws; `small`: the range is small, so that a draw needs only 32 bits."""
     plan.result("out", tensor.shape)
     plan.constants(SMALL=small)
     _draw(plan, "random_integers", tensor.numel(), per_block=where(small, 4, 2))
 
 
 def _largest(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
-    """The largest limit that is served: what the dtype holds, at most 2**53."""
+    """The largest served limit: the exact integers of the dtype, at most 2**53."""
     if dtypes == _UNSIGNED:
         return 256
     size = tensor.element_size()
@@ -350,7 +350,7 @@ def _integers(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def _digits(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
-    """How many bits of a draw the dtype holds."""
+    """The number of bits of a draw that the dtype represents."""
     if dtypes == SIGNED:
         return 8 * tensor.element_size() - 1
     if dtypes[0].is_floating_point:

@@ -1,7 +1,7 @@
-"""Random numbers that take an open number of draws: those of the CPU, bit by bit.
+"""Random numbers by rejection sampling, which takes an unknown number of draws.
 
-All compile one source, `torch_outboard/kernels/random_numbers/rejection.cl`. It computes in
-float64, also for narrower dtypes: devices without it leave these operators to the host.
+Results equal the CPU's bit by bit. `torch_outboard/kernels/random_numbers/rejection.cl` computes in
+float64, also for narrower dtypes: on devices without float64 the host runs these operators.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch_outboard.ops.template import Body, Plan, template
 
 _POISSON, _BINOMIAL, _GAMMA = range(3)
 
-# REJECTION_BLOCKS in rejection.cl.
+# Equals REJECTION_BLOCKS in rejection.cl.
 _BLOCKS = 64
 
-# Those of PyTorch's CPU kernels.
+# The dtypes of PyTorch's CPU kernels.
 _WIDE = (torch.float32, torch.float64)
 
 
@@ -51,7 +51,7 @@ def _reserve_draws(plan: Plan, tensor: SymTensor) -> None:
 
 
 def _draw(plan: Plan, distribution: int, parameter: SymTensor) -> None:
-    """A value for each element of the tensor, which is the first parameter of the distribution."""
+    """Draws a value for each element of `parameter`, the first parameter of the distribution."""
     plan.result("out")
     plan.constants(DISTRIBUTION=distribution)
     _reserve_draws(plan, parameter)
@@ -73,7 +73,7 @@ def _poisson() -> Definition:
 def _binomial() -> Definition:
     @_define("binomial", _WIDE)
     def binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
-        # The host knows what becomes of other sizes.
+        # The host serves other shapes.
         plan.require(count.shape == prob.shape)
         _draw(plan, _BINOMIAL, count)
 
@@ -104,7 +104,7 @@ def _dirichlet(dtype: torch.dtype) -> Definition:
         for name in ("factors", "exponents"):
             plan.temporary(name, self.numel(), torch.float64)
         plan.parameters(length=length)
-        # The largest share is the number below 1.
+        # The largest share is the largest number below 1.
         plan.parameters(smallest=limits.tiny, largest=1 - limits.eps / 2)
         _reserve_draws(plan, self)
         plan.launch("gamma_parts", self.numel())

@@ -1,1 +1,1 @@
-"""Tables of reductions and scans."""
+"""Operator definitions of reductions and scans."""

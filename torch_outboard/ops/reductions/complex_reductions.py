@@ -1,4 +1,4 @@
-"""Norms, variances and standard deviations of complex values, by those of real ones."""
+"""Norms, variances and standard deviations of complex values, computed from real ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def definitions() -> list[Definition]:
         "tanh_backward tanh_backward.grad_input": _tanh_backward,
     }
     return [
-        # The dtype is that of the elements; any other than a complex one is an error.
+        # `dtype` is the elements' dtype; PyTorch raises if it is not complex.
         decomposition(
             "linalg_vector_norm linalg_vector_norm.out",
             _norm,

@@ -1,4 +1,4 @@
-"""Reductions: a state that takes one element after the other (csrc/device_kernels/reduction)."""
+"""Reductions: a state that is updated element by element (csrc/device_kernels/reduction)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPLEX_PRODUCT = (
 
 
 class ReductionProperties(Properties, total=False):
-    """Properties that csrc/device_kernels/reduction/reduction.h describes."""
+    """Properties described in csrc/device_kernels/reduction/reduction.h."""
 
     types: Literal["same", "promote", "float", "test"]
     indices: list[str]
@@ -55,13 +55,13 @@ def reduction(
     results: str | list[str],
     **properties: Unpack[ReductionProperties],
 ) -> Definition:
-    """A definition.
+    """Defines a reduction.
 
     Args:
         overloads: names without namespace, separated by blanks.
-        dtypes: of the inputs that are served.
-        state: fields, separated by commas.
-        initial, step, merge, results: as in reduction.h.
+        dtypes: served dtypes of the input.
+        state: fields of the state, separated by commas.
+        initial, step, merge, results: see reduction.h.
     """
     return {
         "kind": "reduction",
@@ -84,7 +84,7 @@ def total(
     result: str = "s->total",
     **properties: Unpack[ReductionProperties],
 ) -> Definition:
-    """A sum of what `element` makes of `x`."""
+    """A sum over the expression `element` of `x`."""
     return reduction(
         overloads,
         dtypes,
@@ -140,7 +140,7 @@ def place(
     results: list[str],
     indices: list[str],
 ) -> Definition:
-    """The first place of the largest or smallest element, or of the first NaN."""
+    """The index of the first largest or smallest element, or of the first NaN."""
     limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
     take = (
         "const M earlier = OB_VALUE_MASK({1} < s->place); const M nan = {0} != {0}; "
@@ -162,7 +162,7 @@ def place(
 
 
 def spread(overloads: str, results: str | list[str]) -> Definition:
-    """Variance and what is made of it, by Welford's updates."""
+    """Variance and functions of it, by Welford's updates."""
     return reduction(
         overloads,
         FLOATS,
@@ -185,14 +185,14 @@ def spread(overloads: str, results: str | list[str]) -> Definition:
 
 
 def norm(order: float, row: Definition) -> Definition:
-    """The definition for norms of this order alone."""
+    """The definition restricted to norms of one order."""
     return {**row, "widens": True, **served_calls("aten::linalg_vector_norm", {"ord": order})}
 
 
 def _norms_one_by_one(
     self: list[torch.Tensor], ord: float, dtype: torch.dtype | None
 ) -> list[torch.Tensor]:
-    """Of other orders, and of lists with several dtypes."""
+    """Norms of other orders, and of lists with several dtypes."""
     require(all(x.numel() > 0 for x in self))
     return [torch.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
 

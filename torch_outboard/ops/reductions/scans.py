@@ -16,7 +16,7 @@ from torch_outboard.ops.template import Plan, template
 
 _REALS = (*FLOATS, *INTEGERS, *BOOL)
 
-# SCAN in scan_functions.cl.
+# Values of SCAN in scan_functions.cl.
 _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
 
 
@@ -30,7 +30,7 @@ def definitions() -> list[Definition]:
 
 
 def _scans(in_blocks: bool) -> list[Definition]:
-    # Complex numbers do not become real ones on the way, nor the other way round.
+    # Conversions between complex and real dtypes are not served.
     kinds = ((_REALS, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
     return [
         *(
@@ -48,11 +48,11 @@ def _scans(in_blocks: bool) -> list[Definition]:
 
 
 class _Rows(NamedTuple):
-    """The rows of a tensor along the dimension that is scanned."""
+    """The rows of a tensor along the scanned dimension."""
 
     dim: SymInt
     n: SymInt  # elements of a row
-    inner: SymInt  # how far apart they lie
+    inner: SymInt  # distance between neighbours, in elements
     total: SymInt
 
 
@@ -64,7 +64,7 @@ def _rows_of(self: SymTensor, dim: SymInt) -> _Rows:
 
 
 def _require_form(plan: Plan, rows: _Rows, in_blocks: bool) -> None:
-    """Many short rows are scanned by a work-item each, others in blocks."""
+    """Requires blocks, or else many short rows, which are scanned by a work-item each."""
     short = (rows.inner >= 64) | ((rows.n <= 64) & (rows.total >= 64))
     plan.require(~short if in_blocks else short)
 
@@ -152,7 +152,7 @@ def _complex_logcumsumexp() -> Definition:
 
 
 def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
-    """They go to arguments."""
+    """Running maxima or minima, written to the arguments `values` and `indices`."""
 
     @template(
         name,
@@ -174,7 +174,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
 
 
 def _other_dtypes() -> list[Definition]:
-    """Sums and products into another dtype, which the elements get first."""
+    """Sums and products with an `out` of another dtype, to which elements are converted first."""
     return [
         decomposition(
             f"{name}.out",

@@ -1,4 +1,4 @@
-"""Reductions of segments."""
+"""Reductions of segments (torch.segment_reduce), and the gradient."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         _segment_reduce(),
-        # Lengths that are to be checked are looked at first.
+        # If lengths have to be checked, a decomposition does so first.
         decomposition(
             "segment_reduce segment_reduce.out",
             _checked,
@@ -46,12 +46,12 @@ def definitions() -> list[Definition]:
 
 
 class _Segments(NamedTuple):
-    """The segments of a dimension of `data`, one list of them for all indices before it."""
+    """The segments of a dimension of `data`: a list for each index of the dimensions before it."""
 
     lists: SymInt
-    total: SymInt  # of each list
-    length: SymInt  # of the dimension
-    inner: SymInt  # elements behind each of its indices
+    total: SymInt  # segments per list
+    length: SymInt  # size of the dimension
+    inner: SymInt  # elements per index of the dimension
     reduced: SymInts  # shape of the result
 
 
@@ -60,7 +60,7 @@ def _segments_of(
 ) -> _Segments:
     dim = wrap(axis, data.dim())
     bounded = where(given(lengths), lengths, offsets)
-    # There is an offset more.
+    # There is one offset more than segments.
     count = bounded.size(-1) - where(given(lengths), 0, 1)
     outer, inner = bounded.shape[:dim], data.shape[dim + 1 :]
     plan.require(
@@ -121,7 +121,7 @@ def _segment_reduce() -> Definition:
         initial: SymFloat,
     ) -> None:
         segments = _segments_of(plan, data, lengths, offsets, axis)
-        # Lengths that are to be checked are read by the host.
+        # Checking lengths needs a copy to the host.
         plan.require(_kind(reduce) >= 0, given(offsets) | unsafe, ~given(indices))
         plan.result("out", segments.reduced)
         _launch(plan, segments, lengths, reduce, initial, backward=False)

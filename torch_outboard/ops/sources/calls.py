@@ -1,7 +1,7 @@
-"""Launches of many calls: each work-group finds its call in the argument `ob_calls`.
+"""Launch merging: each work-group of a launch finds its call in the argument `ob_calls`.
 
-`ob_calls` has the elements (`size`) of each call, and the index behind its last work-group (`end`).
-Unused calls have no work-groups.
+`ob_calls` has, for each call, the number of elements (`size`) and the index behind the last
+work-group (`end`). Unused calls have no work-groups.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def selected_call(calls: int, statements: Callable[[int], str]) -> str:
     within the call.
 
     Args:
-        calls: room for calls in a launch.
-        statements: of a call, before its elements are computed.
+        calls: the largest number of calls in a launch.
+        statements: returns the statements before the elements of a call are computed.
     """
     cases = []
     for call in range(calls):

@@ -1,4 +1,4 @@
-"""The source of Fourier transforms: types before a file of kernels."""
+"""The source of Fourier transforms: types in front of a file of kernels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch_outboard.ops.sources.value_types import value_type
 
 
 def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, kernels: str) -> str:
-    """The program of some kernels.
+    """The program source of kernels.
 
     Args:
-        real: the dtype of the parts of values.
-        lanes: complex values of a vector.
+        real: the dtype of real and imaginary parts.
+        lanes: complex values per vector.
         wide: whether indices have 64 bits.
-        dimensions: most dimensions of a tensor.
+        dimensions: the largest number of dimensions of a tensor.
         kernels: their source.
     """
     index, unsigned = ("long", "ulong") if wide else ("int", "uint")

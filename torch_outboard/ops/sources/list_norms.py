@@ -1,4 +1,4 @@
-"""Sources of norms of a list of tensors: macros before reductions/list_norms.cl."""
+"""Sources of norms of a list of tensors: macros in front of reductions/list_norms.cl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch_outboard.ops.sources.value_types import (
 if TYPE_CHECKING:
     from torch_outboard._C import ListNormsSource
 
-# By the order of the norm: a sum `a` and one more element, two sums, and the norm.
+# By the order of the norm: adds element x to sum a, merges sums a and b, computes the norm.
 _STEPS = {
     "1": ("a + x", "a + b", "sum"),
     "2": ("a + x * x", "a + b", "sqrt(sum)"),
@@ -28,7 +28,7 @@ _STEPS = {
 
 
 def list_norms(source: ListNormsSource) -> str:
-    """The program for one dtype."""
+    """The program source for one dtype."""
     dtype, calls = source.dtype, range(source.calls)
     value, storage = value_dtype(dtype), STORAGE_TYPES[dtype]
     step, both, norm = _STEPS[source.order]

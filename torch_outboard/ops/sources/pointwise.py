@@ -1,7 +1,7 @@
 """Sources of pointwise operators: functions of operands, macros, then pointwise/pointwise.cl.
 
-The macros read and write one vector of each operand. So the kernels of that file do not depend on
-the number of operands and their dtypes.
+The macros read and write one vector of each operand, so the kernels of pointwise.cl do not depend
+on the number of operands and their dtypes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch_outboard._C import PointwiseInput, PointwiseOutput, PointwiseSource
 
 _RESULT_TYPES = {"value": "T", "mask": "M", "real": "S"}
-# Up to `count` lanes. GPUs index arrays by constants, or they would lie in memory.
+# Loops over `count` lanes. On GPUs arrays indexed by variables would be in memory: unrolled loops.
 _FOR_COUNT = {
     False: "for (uint k = 0; k < count; ++k)",
     True: '_Pragma("unroll") for (uint k = 0; k < OB_WIDTH; ++k) if (k < count)',
@@ -96,7 +96,7 @@ static inline $operand ob_taken$i(const __local $element *tile) {
 
 
 def pointwise(source: PointwiseSource) -> str:
-    """The program of the kernels `contiguous` and `strided`, or of `crossed`, or of `many`."""
+    """The program source of the kernels `contiguous` and `strided`, of `crossed`, or of `many`."""
     return with_functions(_Program(source).text())
 
 
@@ -186,7 +186,7 @@ class _Program:
         if output.result == "real":
             return convert(real_dtype(compute), stored, self.lanes, "result")
         if compute == stored == torch.bool:
-            compute = torch.uint8  # arithmetic on bool leaves any number
+            compute = torch.uint8  # arithmetic on bool can give any number
         return convert(compute, stored, self.lanes, "result")
 
     def read(self, i: int, given: PointwiseInput) -> str:
@@ -203,7 +203,7 @@ class _Program:
             "aligned_load": load(dtype, self.lanes, "p", "at", aligned=True),
             "load_one": one,
             "load_each": load(dtype, 1, "p", "(at + k * stride)"),
-            # No element is divided by zero that is not there.
+            # Missing lanes of a divisor are 1, so that they do not report a division by zero.
             "padding": int(self.source.divisor == i),
             "converted": self.operand(given, self.lanes, "value" if self.lanes > 1 else one),
         }
@@ -236,7 +236,7 @@ class _Program:
         return defines({"OB_PARAMETERS": ", ".join(parameters), "OB_FLAG_PARAMETER": flag})
 
     def call_parameters(self) -> str:
-        """The same for many calls: arguments of single calls come before common ones."""
+        """OB_PARAMETERS of merged launches: arguments per call precede common arguments."""
         source, calls = self.source, range(self.source.calls)
         listed = [
             (f"out{i}", STORAGE_TYPES[x.dtype]) for i, x in self.outputs if x.in_place is None
@@ -372,7 +372,7 @@ class _Program:
         ]
 
     def checks(self) -> bool:
-        """Whether a kernel sets a flag."""
+        """Whether the kernels have a flag that they can set."""
         return self.source.divisor is not None or self.source.condition != ""
 
     def flag_type(self) -> str:

@@ -1,4 +1,4 @@
-"""Sources of matrix products and convolutions: macros of types, loads and stores, then a file."""
+"""Sources of matrix products and convolutions: type, load and store macros before the kernels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from torch_outboard.ops.sources.value_types import (
 def product(
     dtype: torch.dtype, compute: torch.dtype, width: int, wide: bool, definitions: str, kernels: str
 ) -> str:
-    """The program of kernels that use the macros of kernels/products/matrix_product.cl.
+    """The program source of kernels that use the macros of kernels/products/matrix_product.cl.
 
     Args:
-        dtype: of operands and results.
-        compute: of sums.
+        dtype: the dtype of operands and results.
+        compute: the dtype of sums.
         width: lanes of vectors.
         wide: whether indices have 64 bits.
         definitions: further macros.

@@ -1,4 +1,4 @@
-"""Sources of reductions: state and functions, then reductions/reduction.cl."""
+"""Sources of reductions: the state and its functions, then reductions/reduction.cl."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LIMITS = {torch.int32: ("INT_MIN", "INT_MAX"), torch.int64: ("LONG_MIN", "LONG_
 
 
 def reduction(source: ReductionSource) -> str:
-    """The program of all kernels of a reduction over one dtype."""
+    """The program source of all kernels of a reduction over one dtype."""
     compute = value_type(source.compute)
     lowest, highest = _LIMITS.get(source.compute, ("(-INFINITY)", "INFINITY"))
     outputs = range(len(source.outputs))
     types = [STORAGE_TYPES[dtype] for dtype in source.outputs]
-    # Two reals for a complex dtype: n is real, and so are all results of dividing by it.
+    # n, converted to the dtype of the sums, by which results divide.
     count = convert(torch.int64, source.compute, 1, "(long)n")
     head = defines(
         {
@@ -59,7 +59,7 @@ def reduction(source: ReductionSource) -> str:
             "OB_COUNT": f"const {compute} count_value = {count};",
         }
     )
-    # State and functions for vectors, then for scalars: results are expressions for these.
+    # State and functions for vectors, then for scalars: expressions of results are scalar.
     states = _state(source, source.width, "wide") + _state(source, 1, "one")
     writes = "".join(_write(source, k) for k in outputs)
     return with_functions(head + states + _lane(source) + writes + kernel_source("reduction"))

@@ -26,13 +26,13 @@ def scalar_functions(dtype: torch.dtype, lanes: int, source: str) -> str:
 
 
 def function_macros(element: str, value: str, mask: str, lanes: int) -> dict[str, str]:
-    """The macros of ops/functions/scalar_function.py, by names with their parameters.
+    """The macros of ops/functions/scalar_function.py, by name and parameters.
 
-    A replacement ends in the parameter and a parenthesis, where there is a parameter.
+    The replacement of a macro with a parameter ends in the parameter and a parenthesis.
 
     Args:
-        element: of values; a real type of OpenCL C.
-        value, mask: types of values, and of what comparisons give.
+        element: the element type of values; a real type of OpenCL C.
+        value, mask: the types of values and of comparisons.
     """
     macros = {
         "T": value,
@@ -51,5 +51,5 @@ def function_macros(element: str, value: str, mask: str, lanes: int) -> dict[str
 
 
 def defines(values: Mapping[str, str | int]) -> str:
-    """Macros."""
+    """Source that defines macros."""
     return "".join(f"#define {name} {value}".rstrip() + "\n" for name, value in values.items())

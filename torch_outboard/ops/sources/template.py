@@ -23,12 +23,12 @@ from torch_outboard.ops.sources.value_types import (
 if TYPE_CHECKING:
     from torch_outboard._C import TemplateSource, TemplateTensor
 
-# Of elements that are moved whole, by their bytes.
+# Types of elements that kernels only move, by size in bytes.
 _ITEM_TYPES = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
 
 
 def template(source: TemplateSource) -> str:
-    """The program of a template for the dtypes of one kind of call."""
+    """The program source of a kernel template for the dtypes of one kind of call."""
     index = "long" if source.wide else "int"
     head = (
         f"typedef {index} ob_index;\n"
@@ -72,7 +72,7 @@ def _storage(tensor: TemplateTensor) -> str:
 
 
 def _tensor(source: TemplateSource, tensor: TemplateTensor) -> str:
-    """How a template reads and writes a tensor."""
+    """The types and macros by which a template reads and writes a tensor."""
     name, storage, dtype = tensor.name, _storage(tensor), tensor.dtype
     text = f"#define HAS_{name} {int(dtype is not None)}\ntypedef {storage} {name}_t;\n"
     if dtype is None:

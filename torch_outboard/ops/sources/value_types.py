@@ -1,4 +1,4 @@
-"""dtypes in OpenCL C: storage types, value types, and expressions that load, convert and store.
+"""Dtypes in OpenCL C: storage types, value types, and expressions that load, convert and store.
 
 The value type of a dtype is its own type in OpenCL C, with these exceptions: float for float16 and
 bfloat16, uchar (0 or 1) for bool, float2 and double2 for complex dtypes. Only real value types have
@@ -18,47 +18,46 @@ _NUMBERS = {
     torch.float32: "float", torch.float64: "double",
 }  # fmt: skip
 _COMPLEX = {torch.complex64: "float2", torch.complex128: "double2"}
-# Behind a pointer.
+# Types of elements in memory.
 STORAGE_TYPES = {torch.bool: "uchar", **_NUMBERS, **_SMALL_FLOATS, **_COMPLEX}
 _VALUE_TYPES = {**STORAGE_TYPES, **dict.fromkeys(_SMALL_FLOATS, "float")}
-# Signed integers of a size in bytes.
+# Signed integer types by size in bytes.
 SIGNED_TYPES = {1: "char", 2: "short", 4: "int", 8: "long"}
 
 
 def value_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of values that kernels compute with."""
+    """The dtype in which kernels compute with values of a dtype."""
     return torch.float32 if dtype in _SMALL_FLOATS else dtype
 
 
 def value_type(dtype: torch.dtype, lanes: int = 1) -> str:
-    """`float` for bfloat16, `float2` for complex64, `int8` for 8 lanes of int32."""
+    """The value type: `float` for bfloat16, `float2` for complex64, `int8` for 8 lanes of int32."""
     return _VALUE_TYPES[dtype] + _suffix(lanes)
 
 
 def mask_type(dtype: torch.dtype, lanes: int = 1) -> str:
-    """The type of comparisons of such values.
+    """The type of comparisons of values of a dtype.
 
-    `int` for scalars, which is 1 for true; else the vector of signed integers of the same size,
-    with -1 for true.
+    Scalars: `int`, 1 for true. Vectors: signed integers of the elements' size, -1 for true.
     """
     return "int" if lanes == 1 else SIGNED_TYPES[value_dtype(dtype).itemsize] + _suffix(lanes)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """That of the parts of complex values; others are as they are."""
+    """The dtype of the parts of a complex dtype; other dtypes are returned unchanged."""
     return dtype.to_real() if dtype.is_complex else dtype
 
 
 def is_integer(dtype: torch.dtype) -> bool:
-    """Whether it is an integer type; bool is none."""
+    """Whether a dtype is an integer type; bool is not."""
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 def load(dtype: torch.dtype, lanes: int, pointer: str, index: str, *, aligned: bool = False) -> str:
-    """Expression: the values of so many elements from `pointer[index]` on.
+    """Expression: the values of `lanes` elements from `pointer[index]` on.
 
     Args:
-        aligned: the address is a multiple of the vector's size, so that one access does.
+        aligned: the address is a multiple of the vector's size, so that one access suffices.
     """
     if lanes == 1:
         if dtype == torch.float16:
@@ -85,7 +84,7 @@ def load(dtype: torch.dtype, lanes: int, pointer: str, index: str, *, aligned: b
 def store(
     dtype: torch.dtype, lanes: int, pointer: str, index: str, value: str, *, aligned: bool = False
 ) -> str:
-    """Expression that stores a value of the value type at `pointer[index]`; see `load`."""
+    """Expression: stores a value of the value type at `pointer[index]`; see `load`."""
     end = "" if lanes == 1 else str(lanes)
     if lanes == 1 and dtype == torch.float16:
         return f"vstore_half_rte({value}, {index}, {pointer})"
@@ -103,7 +102,7 @@ def store(
 
 
 def convert(source: torch.dtype, target: torch.dtype, lanes: int, value: str) -> str:
-    """Expression: a value of one value dtype in another, with PyTorch's rules for casts."""
+    """Expression: converts a value between value dtypes by PyTorch's rules for casts."""
     if source == target:
         return value
     if target == torch.bool:
@@ -118,17 +117,17 @@ def convert(source: torch.dtype, target: torch.dtype, lanes: int, value: str) ->
 
 
 def convert_number(source: torch.dtype, target: torch.dtype, lanes: str, value: str) -> str:
-    """The same from real values or bool to numbers; `lanes` is what stands behind types."""
+    """Like `convert`, from reals or bool to numbers; `lanes` is the suffix of vector types."""
     small = is_integer(target) and target.itemsize < 4
     if source.is_floating_point and (small or target == torch.uint32):
-        # Values in the range of a wide integer wrap, as they do on CPU.
+        # As on CPU, out-of-range values wrap if the wider integer type holds them.
         wide = "int" if small and lanes and source == torch.float32 else "long"
         value = f"convert_{wide}{lanes}({value})"
     return f"convert_{_VALUE_TYPES[target]}{lanes}({value})"
 
 
 def mask_to_value(compared: torch.dtype, target: torch.dtype, lanes: int, mask: str) -> str:
-    """Expression: what a comparison of values of `compared` gave, as a value."""
+    """Expression: converts the mask of a comparison of `compared` values to a value."""
     if lanes == 1:
         flag = f"((uchar)(({mask}) != 0))"
         return flag if target == torch.bool else convert(torch.uint8, target, 1, flag)
@@ -137,7 +136,7 @@ def mask_to_value(compared: torch.dtype, target: torch.dtype, lanes: int, mask: 
 
 
 def value_to_mask(source: torch.dtype, compared: torch.dtype, lanes: int, value: str) -> str:
-    """Expression: a value as a mask of the kind that comparisons of `compared` give."""
+    """Expression: converts a value to a mask as from comparisons of `compared` values."""
     mask = _nonzero(source, lanes, value)
     if lanes == 1 or mask_type(source, lanes) == mask_type(compared, lanes):
         return mask
@@ -158,8 +157,8 @@ def _suffix(lanes: int) -> str:
 
 _PACKED = ("half", "bfloat")
 _CALL = re.compile(rf"\bob_(pack|unpack|round)_({'|'.join(_PACKED)})(16|8|4|2)?\(")
-# `#` stands for the number of lanes. PoCL reads vectors of halves as if they were aligned, which
-# fails where the processor loads them without converting at once: they go by way of integers.
+# `#` is the number of lanes. PoCL loads vectors of halves as if they were aligned, which fails on
+# CPUs whose loads do not convert at once. So the functions load integers and unpack them.
 _FUNCTIONS = {
     ("pack", "half"): """\
 static inline ushort# ob_pack_half#(const float# value) {
@@ -189,7 +188,7 @@ static inline float# ob_unpack_bfloat#(const ushort# bits) {
 
 
 def with_functions(source: str) -> str:
-    """Puts the functions that a source calls before it. Unused ones would take compile time."""
+    """Prepends the functions that a source calls. Unused functions would cost compile time."""
     calls = {(m[1], m[2], m[3] or "") for m in _CALL.finditer(source)}
     rounded = {(name, lanes) for what, name, lanes in calls if what == "round"}
     calls |= {(what, *call) for call in rounded for what in ("pack", "unpack")}
