@@ -23,7 +23,8 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/runtime/", "shared:runtime shared:drivers shared:transfer separate:runtime "
      "faults:runtime ocl:device_kernels/programs"),
     ("csrc/tensors/", "shared:tensors shared:device separate:tensors shared:transfer"),
-    ("csrc/transfer/", "shared:transfer separate:transfer faults:transfer"),
+    ("csrc/transfer/",
+     "shared:transfer separate:transfer faults:transfer ocl:device_kernels/programs"),
     ("csrc/dispatch/", "shared:dispatch separate:dispatch shared:turn "
      "ocl:device_kernels/test_placement.py"),
     ("csrc/cpu_kernels/", "shared:cpu_kernels separate:cpu_kernels shared:turn"),

@@ -27,7 +27,7 @@ __kernel void vectors(OB_POINTER(float, x), OB_POINTER(long, y)) {
 }
 """
 _KINDS = (torch.float32, torch.int64)
-# Limit for the parameters of a kernel: OpenCL guarantees it, though some devices have less.
+# Limit for the parameters of a kernel: the least that OpenCL requires; some devices have less.
 _PARAMETER_BYTES = 1024
 
 
@@ -73,7 +73,7 @@ def _runs(device: torch.device, lanes: int) -> bool:
         kernel.build(device.index or 0)
     except RuntimeError:
         return False
-    # The disk cache keeps programs that ran. Graph passes may call this under FakeTensorMode, whose
+    # The disk cache has programs that ran. Graph passes may call this under FakeTensorMode, whose
     # tensors have no memory.
     with _disable_current_modes():
         kernel(*(torch.empty(lanes, dtype=kind, device=device) for kind in _KINDS), 1, 1)

@@ -28,7 +28,7 @@ from torch._inductor.codegen.simd_kernel_features import DisableReduction, Enabl
 
 from torch_outboard.inductor.opencl.value_types import LANES, MASK, at_lanes
 
-# Elements: longer reductions are split; a part has at most the second number.
+# Elements: reductions longer than _LEAST are split; a part has at most _MOST.
 _LEAST, _MOST = 1 << 13, 1 << 17
 # Parts per processor, to balance their load.
 _PARTS = 4

@@ -39,7 +39,7 @@ _BLOCK = 512
 _REDUCTION_BLOCKS = (128, 64, 32)
 # Vectors of accumulators that fit into registers.
 _COPIES = 8
-# Elements that are worth a work-item of a processor, for a body of one line; at least the second.
+# Elements that are worth a work-item of a processor: for a body of one line, and for any body.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
 # Cost of adding a vector to memory, in lines of a body: with atomic exchanges, without.

@@ -1,1 +1,1 @@
-"""The text of kernels: types, expressions, helpers, and the program that they become."""
+"""OpenCL C source of kernels: types, expressions, helper functions, and the program."""
