@@ -1,7 +1,7 @@
 """torch_outboard: a small driver in, a complete out-of-tree PyTorch device out.
 
-`import torch` is enough to use the device; this package holds what is not PyTorch's: paths to build
-against, the choice of a driver, and tensors that share memory with the host.
+`import torch` is enough to use the device. This package has the functions that PyTorch lacks: paths
+to build against, the choice of a driver, and tensors that share memory with the host.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# While PyTorch itself is being imported, its entry point calls `loading.autoload` next, and that
-# decides. In all other cases a program asked for this package.
+# While PyTorch itself is being imported, its entry point calls `loading.autoload` next, which
+# decides. In all other cases a program imported this package explicitly.
 if not getattr(torch.__spec__, "_initializing", False):
     _activation.activate()

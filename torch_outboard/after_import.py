@@ -15,7 +15,7 @@ _waiting: dict[str, list[Function]] = {}
 
 
 class _Finder:
-    """Finds modules as the finders behind it do, and notices the end of their execution."""
+    """Finds modules by the other finders, and calls functions after their execution."""
 
     @staticmethod
     def find_spec(
@@ -50,7 +50,7 @@ def _call_after(spec: ModuleSpec) -> None:
 
 
 def module_exists(name: str) -> bool:
-    """Whether a module can be imported, without importing the packages around it."""
+    """Whether a module can be imported; does not import its parent packages."""
     if name in sys.modules:
         return True
     parts = name.split(".")
@@ -76,7 +76,7 @@ def after_import(name: str, function: Function) -> None:
 
 
 def forget(name: str, function: Function) -> None:
-    """Does not wait for a module any more."""
+    """Cancels an `after_import` that waits for a module."""
     if function in _waiting.get(name, ()):
         _waiting[name].remove(function)
         if not _waiting[name]:

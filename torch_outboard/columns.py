@@ -1,4 +1,4 @@
-"""Tables of plain text, which stay whole in files and pipes."""
+"""Plain-text tables, which are not truncated in files and pipes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 
 
 def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> str:
-    """Rows as lines, each column as wide as its widest cell; those in `right` end there."""
+    """Table rows as lines, columns as wide as their widest cell; `right` ones are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -19,5 +19,5 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> str:
 
 
 def print_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
-    """Prints them."""
+    """Prints a table; see `columns`."""
     print(columns(rows, right))

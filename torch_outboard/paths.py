@@ -1,4 +1,4 @@
-"""Where the installed headers, the library and the CMake config are, to build against."""
+"""Paths of the installed headers, library and CMake config, to build against."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ class Setting(NamedTuple):
     """An environment variable.
 
     Attributes:
-        name: with the prefix.
+        name: the full name, with the prefix.
         kind: "flag" (0 or 1), "whole" or "number" (from `low` to `high`), "choice" (one of
             `choices`), "list" (words between commas, of `choices` if there are any) or "text".
-        meaning: what it does, as a part of a sentence in Markdown.
-        default: what holds where it is unset or empty, in the same way.
+        meaning: its effect, as a part of a sentence in Markdown.
+        default: the effect if it is unset or empty, also as a part of a sentence in Markdown.
         low: smallest number.
         high: largest number.
-        choices: words.
-        driver: the driver that alone reads it, "" if it is the kit's.
-        for_tests: whether users have no use for it.
+        choices: the allowed words.
+        driver: the only driver that reads it; "" for a setting of the kit.
+        for_tests: whether it is only for tests, not for users.
     """
 
     name: str

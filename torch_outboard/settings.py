@@ -1,11 +1,10 @@
 """Reading the environment variables of the kit and of its drivers, and a warning for others.
 
-`setting_table` holds all of them. A value that is not possible raises at the first use of the
-device.
+`setting_table` has all of them. An invalid value raises at the first use of the device.
 
-A variable that is misspelt would do nothing without a word. A driver that is installed apart says
-which are its own in its module, as `SETTINGS`, names such as `OUTBOARD_MYCHIP_SPEED`; where it says
-nothing, all that begin with its name in capitals are its.
+A misspelt variable would have no effect, so there is a warning. An external driver lists the names
+of its settings, such as `OUTBOARD_MYCHIP_SPEED`, in its module as `SETTINGS`; without that list,
+all variables that begin with its name in capitals are its settings.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PREFIX = "OUTBOARD_"
 
 KNOWN = frozenset(SETTINGS)
 
-# What C++ takes, too.
+# The numbers that C++ accepts, too.
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -31,7 +30,7 @@ def read(name: str) -> str | int | float | list[str] | None:
     """The value of a setting; None if it is unset or empty.
 
     Raises:
-        ValueError: if the value is not possible, with the range.
+        ValueError: if the value is invalid, with the range.
     """
     text = os.environ.get(name, "")
     if not text:
@@ -47,7 +46,7 @@ def read(name: str) -> str | int | float | list[str] | None:
 
 
 def problem_with(setting: Setting, text: str) -> str | None:
-    """Why a text is no value of a setting, as the end of a sentence."""
+    """The reason why a string is not a value of a setting, as the end of a sentence."""
     kind = setting.kind
     if kind == "flag":
         return None if text in ("0", "1") else "is neither 0 nor 1"
@@ -74,7 +73,7 @@ def range_of(setting: Setting) -> str:
 
 
 def first_problem(driver: str) -> str | None:
-    """A sentence about a setting of the environment that the kit or a driver cannot take."""
+    """A sentence about the first invalid setting of the kit or a driver in the environment."""
     for name in sorted(os.environ):
         if name in SETTINGS and SETTINGS[name].driver in ("", driver):
             try:
@@ -89,18 +88,18 @@ def _words(text: str) -> list[str]:
 
 
 def unknown(driver: str = "", module: str | None = None) -> list[str]:
-    """Variables of the environment that look like settings and are none, sorted.
+    """Environment variables that look like settings and are not, sorted.
 
     Args:
         driver: the name of the driver in use.
-        module: the driver's module, to ask it which settings are its; None: all that begin with
-            its name are.
+        module: the driver's module, which lists its settings; None: all variables that begin with
+            its name are settings.
     """
     found = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in KNOWN)
     if not found:
         return []
     own = settings_of(module)
-    # Drivers that are installed beside the one in use have settings, too.
+    # Other installed drivers have settings, too.
     others = set(_installed()) - {driver}
     if own is None:
         others.add(driver)
@@ -122,22 +121,22 @@ def _installed() -> Iterable[str]:
 
 
 def settings_of(module: str | None) -> frozenset[str] | None:
-    """The `SETTINGS` of a driver's module; None without them."""
+    """The `SETTINGS` of a driver's module; None if it declares none."""
     if module is None:
         return None
     try:
         declared: Iterable[str] | None = getattr(importlib.import_module(module), "SETTINGS", None)
-    except Exception:  # the first use of the driver says what is wrong with it
+    except Exception:  # the first use of the driver reports the error
         return None
     return frozenset(declared) if declared is not None else None
 
 
 def words_about(names: Iterable[str], module: str | None = None) -> str:
-    """A sentence about variables that are not read, each with the setting that it resembles.
+    """A sentence about ignored variables, each with the most similar setting.
 
     Args:
         names: the variables.
-        module: of the driver in use.
+        module: the module of the driver in use.
     """
     import difflib
 
@@ -153,7 +152,7 @@ def words_about(names: Iterable[str], module: str | None = None) -> str:
 
 
 def warn_of_unknown(driver: str) -> None:
-    """Warns of variables that look like settings and are none; those of a driver pass unseen.
+    """Warns of variables that look like settings and are not, except variables of a driver.
 
     Args:
         driver: the name of the driver in use.
@@ -163,7 +162,7 @@ def warn_of_unknown(driver: str) -> None:
 
 
 def warn_of_unknown_of_driver(driver: str, module: str) -> None:
-    """Warns of variables that begin with the driver's name and are none of its settings."""
+    """Warns of variables that begin with the driver's name and are not its settings."""
     prefix = _prefix(driver)
     if not any(name.startswith(prefix) for name in os.environ):
         return

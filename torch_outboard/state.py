@@ -1,6 +1,6 @@
-"""Whether the device is registered with PyTorch, and by which driver.
+"""State of the device's registration with PyTorch, and the chosen driver.
 
-Everything else may import this module, so it imports nothing of the package.
+Every module may import this module, so it imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """The state of the package in this process."""
+    """The state of the process."""
 
-    # The device's name in PyTorch; "" before activation and when it failed.
+    # The device's name in PyTorch; "" before activation and after a failed activation.
     name: str = ""
-    # Why the device is not registered with PyTorch; None when it is.
+    # The reason why the device is not registered with PyTorch; None if it is.
     inactive: str | None = "it was not activated: import torch_outboard after torch"
-    # Why the native code could not be loaded; None when it could.
+    # The reason why the native code could not be loaded; None if it is loaded.
     extension_error: str | None = None
-    # What is wrong with a setting in the environment; raised at the first use.
+    # The problem of an environment setting; raised at the first use.
     wrong_setting: str | None = None
     choice: DriverChoice | None = None
 

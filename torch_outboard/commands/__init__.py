@@ -1,1 +1,1 @@
-"""What `python -m torch_outboard <command>` offers: `main` lists the commands, one module each."""
+"""Commands of `python -m torch_outboard <command>`: `main` lists them, one module each."""

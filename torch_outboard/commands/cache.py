@@ -1,4 +1,4 @@
-"""The command `cache`: what is kept on disk between runs, and how to get rid of it."""
+"""The command `cache`: shows and clears the caches on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints what is kept, after removing what was asked for; 1 if the folder cannot be used."""
+    """Clears the chosen caches and prints the rest; 1 if the folder cannot be used."""
     try:
         limit, shared = program_cache.limit(), program_cache.shared()
     except ValueError as error:
@@ -61,12 +61,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def pocl_folder(folder: str) -> str:
-    """Where PoCL keeps what it compiles; "" if that goes at exit."""
+    """The folder of PoCL's kernel cache; "" if PoCL deletes it at exit."""
     return os.environ.get("POCL_CACHE_DIR") or (os.path.join(folder, "pocl") if folder else "")
 
 
 def _pocl(folder: str, clear: bool) -> int:
-    """Prints, or clears, what PoCL keeps; 1 if it could not be removed."""
+    """Prints or clears PoCL's kernel cache; 1 if it cannot be cleared."""
     pocl = pocl_folder(folder)
     if not os.path.isdir(pocl):
         return 0
@@ -95,7 +95,7 @@ def _pocl(folder: str, clear: bool) -> int:
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """Holds the lock of which each process that runs PoCL has a part (ocl/pocl/cache_limit.cpp)."""
+    """Holds exclusively the lock that processes with PoCL share (ocl/pocl/cache_limit.cpp)."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def _measure(folder: str) -> tuple[int, int]:
             try:
                 size += os.lstat(os.path.join(parent, name)).st_size
             except OSError:
-                continue  # gone meanwhile
+                continue  # the file was deleted meanwhile
             count += 1
     return count, size
 

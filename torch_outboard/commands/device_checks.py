@@ -1,7 +1,7 @@
-"""What `python -m torch_outboard doctor` tries on each device: copies both ways, and a kernel.
+"""Checks of `python -m torch_outboard doctor` on each device: copies both ways, and a kernel.
 
-A driver whose copies do nothing answers OK to every call, and a program trains on garbage; a
-compiler may refuse everything while all operators run on the host. So data is compared here.
+The checks compare data: a driver whose copies do nothing returns OK for every call, and a program
+trains on garbage. A compiler may reject every kernel while all operators run on the host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch_outboard import _C
 from torch_outboard.dispatch import placement
 
-# Bytes of the copies: one, more than a page and not a multiple of anything, more than a megabyte.
+# Sizes of the copies in bytes: one, an odd size above a page, an odd size above a megabyte.
 SIZES = (1, 4099, (1 << 20) + 5)
 KERNEL = """
 __kernel void outboard_check(OB_POINTER(int, x), int factor) {
@@ -35,7 +35,7 @@ class Check:
 
     device: str
     what: str
-    # None where the device promises nothing of the kind.
+    # None if the device does not support the function.
     passed: bool | None
     seconds: float
     problem: str = ""
@@ -46,11 +46,11 @@ class Check:
 
 
 class _Difference(Exception):
-    """Data is not what it has to be."""
+    """The compared data differs."""
 
 
 def check(device: torch.device) -> Iterator[Check]:
-    """Checks a device, with its index; never raises for what is wrong with it."""
+    """Checks a device with an index; failures are results, not exceptions."""
     checks: tuple[tuple[str, Callable[[torch.device], None]], ...] = (
         ("fill memory and copy to the host", _fill_and_read),
         ("copy to the device and back", _copy_both_ways),
@@ -68,10 +68,10 @@ def check(device: torch.device) -> Iterator[Check]:
 
 def _timed(device: torch.device, what: str, function: Callable[[torch.device], None]) -> Check:
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # seconds shall be the driver's
+    torch.set_num_threads(1)  # so that the measured time is the driver's
     start = time.perf_counter()
     try:
-        # Copies and fills by the driver, not by kernels whose compiler is another matter.
+        # The driver copies and fills, so that the compiler of kernels does not matter.
         with placement.use("host", device):
             function(device)
         problem = ""
@@ -86,7 +86,7 @@ def _timed(device: torch.device, what: str, function: Callable[[torch.device], N
 
 
 def _random(size: int) -> torch.Tensor:
-    """Bytes that were in no memory before."""
+    """Random bytes, which stale memory does not contain."""
     return torch.frombuffer(bytearray(os.urandom(size)), dtype=torch.uint8)
 
 
@@ -108,7 +108,7 @@ def _fill_and_read(device: torch.device) -> None:
 def _copy_both_ways(device: torch.device) -> None:
     synchronize = torch.get_device_module(device).synchronize
     for size in SIZES:
-        for start in (0, 3):  # bytes from the beginning of the memory
+        for start in (0, 3):  # offset in bytes in the allocation
             for pinned in (False, True):
                 data = _random(size)
                 sent = data.pin_memory(device.type) if pinned else data
@@ -123,7 +123,7 @@ def _copy_both_ways(device: torch.device) -> None:
 
 
 def _copy_rows(device: torch.device) -> None:
-    # Long enough that the kit leaves them to the driver.
+    # Long enough that the driver copies the rows, not the kit.
     rows, columns, width = 64, 8192, 5001
     for pinned in (False, True):
         data = _random(rows * columns).view(rows, columns)

@@ -13,7 +13,7 @@ from torch_outboard.state import state
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has none."""
+    """Adds no arguments."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The command `doctor`: what was found on this machine, and why something is not used."""
+"""The command `doctor`: drivers and devices of this machine, and reasons if one is not used."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from torch_outboard.state import state
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has none."""
+    """Adds no arguments."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints versions, drivers, devices and what they can do, and the reason if one cannot be used.
+    """Prints versions, drivers, devices, capabilities, and the reason if one cannot be used.
 
     Returns:
-        1 if no device can be used, or a check fails on one.
+        1 if no device can be used, or a check of a device fails.
     """
     _print_row("torch_outboard", torch_outboard.__version__)
     _print_row("PyTorch", torch.__version__)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_devices() -> int:
-    """Tries copies and a kernel on every device and prints what came of it; 1 if any failed."""
+    """Checks copies and a kernel on every device and prints the results; 1 if any failed."""
     from torch_outboard.commands import device_checks
 
     name = state.name
@@ -81,7 +81,7 @@ def _check_devices() -> int:
 
 
 def _print_placements() -> None:
-    """Where operators of each device run that compiles kernels."""
+    """Prints the placement of operators for each device that compiles kernels."""
     from torch_outboard import _C
     from torch_outboard.dispatch import placement
 
@@ -97,7 +97,7 @@ def _print_placements() -> None:
 
 
 def _print_libraries() -> None:
-    """The libraries that have to be told of the device, where any is installed."""
+    """Prints the installed libraries that need an integration."""
     from torch_outboard import integrations
 
     if found := integrations.report():
@@ -106,7 +106,7 @@ def _print_libraries() -> None:
 
 
 def _description(module_name: str | None) -> list[str]:
-    """The text of `describe() -> str` of a driver's module, if it has that function."""
+    """Lines from the function `describe() -> str` of a driver's module, if it has one."""
     if module_name is None:
         return []
     try:

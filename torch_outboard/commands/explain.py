@@ -1,4 +1,4 @@
-"""`python -m torch_outboard explain aten::add.Tensor`: what runs a call, where, and why.
+"""`python -m torch_outboard explain aten::add.Tensor`: the kernel of a call, where, and why.
 
 python -m torch_outboard explain aten::add.Tensor --dtype float16 --under autocast
 python -m torch_outboard explain aten::mm --layout csr --library libmykernels.so
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the explanation; 1 if there is no such operator or no such tensor."""
+    """Prints the explanation; 1 if the operator does not exist or the tensor is impossible."""
     name = options.operator if "::" in options.operator else f"aten::{options.operator}"
     dtype = getattr(torch, options.dtype.removeprefix("torch."), None)
     if not isinstance(dtype, torch.dtype):

@@ -1,4 +1,4 @@
-"""Extensions that a command loads before it looks at what is registered."""
+"""Extensions that a command loads before it reads the registrations."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import torch
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """The option `--library`."""
+    """Adds the option `--library`."""
     words = "load this first, for its kernels: a shared library, a Python file or a module"
     parser.add_argument("--library", action="append", default=[], metavar="EXTENSION", help=words)
 
 
 def load(names: list[str]) -> None:
-    """Loads what `--library` names.
+    """Loads the extensions named by `--library`.
 
     Raises:
-        RuntimeError: if something cannot be loaded.
+        RuntimeError: if one of them cannot be loaded.
     """
     for name in names:
         try:
             if name.endswith(".py"):
-                # As a module that stays: its kernels may use its globals.
+                # Under the name of a module, because kernels may use the file's globals.
                 runpy.run_path(name, run_name=Path(name).stem)
             elif ".so" in Path(name).suffixes or Path(name).is_file():
                 torch.ops.load_library(name)

@@ -11,7 +11,7 @@ from typing import Any
 from torch_outboard.commands.problems import device_problem, index_problem
 from torch_outboard.state import state
 
-# What each command is for. The module of its name in this folder has `add_arguments(parser)` and
+# Help by command. The module of the same name in this folder has `add_arguments(parser)` and
 # `run(options)`, which returns the exit status; it is imported only for its command.
 COMMANDS = {
     "doctor": "say what was found and what is wrong",
@@ -23,18 +23,18 @@ COMMANDS = {
     "trace": "run a program and show which operators it called, by which keys and where",
 }
 
-# Commands that run only where there is the device of their option `--device`.
+# Commands that need the device of their option `--device`.
 ON_DEVICE = ("prebuild", "operators", "explain")
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """The parser of a command, whose module it imports when that is the one asked for."""
+    """The parser of a command; it imports the command's module when the command is parsed."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         name = self.prog.rpartition(" ")[2]
         try:
             module = importlib.import_module(f"torch_outboard.commands.{name}")
-        except ImportError as error:  # the native part, whose absence has a better sentence
+        except ImportError as error:  # of the native part, for which `state` has a better message
             self.exit(1, f"{state.extension_error or error}\n")
         module.add_arguments(self)
         self.set_defaults(run=module.run)
@@ -42,7 +42,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status: 0 if it did what was asked for."""
+    """Runs a command and returns the exit status: 0 for success."""
     parser = argparse.ArgumentParser(
         prog="python -m torch_outboard", description="A small driver in, a PyTorch device out."
     )

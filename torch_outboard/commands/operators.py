@@ -1,4 +1,4 @@
-"""`python -m torch_outboard operators`: every overload of PyTorch, and what runs it here.
+"""`python -m torch_outboard operators`: every overload of PyTorch, and its kernel here.
 
 python -m torch_outboard operators relu                      # names with "relu" in them
 python -m torch_outboard operators --where needs=kernel --where runs=nothing --csv
@@ -21,7 +21,7 @@ from torch_outboard.commands import extensions
 from torch_outboard.inspection.drift import BREAKS, UNUSED, Drift, drift_against
 from torch_outboard.inspection.operator_list import Overload, overloads
 
-# Columns that a terminal leaves to --csv.
+# Columns of --csv only.
 _HIDDEN = ("stub", "schema", "here", "there")
 
 
@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the list or the differences; 1 if an option makes no sense, if something that an
-    extension brings will not be called by the other PyTorch, or if anything does not fit."""
+    """Prints the list or the differences; 1 if an option is invalid, if the other PyTorch will not
+    call an extension's registration, or if any registration does not fit."""
     names = [field.name for field in fields(Drift if options.against else Overload)]
     try:
         conditions = [_condition(text, names) for text in options.where]
@@ -93,11 +93,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _condition(text: str, names: Sequence[str]) -> Callable[[dict[str, str]], object]:
-    """Whether a line is wanted.
+    """A predicate of table lines from `COLUMN=PATTERN`.
 
     Raises:
-        ValueError: for a column that is none.
-        re.error: for a pattern that is none.
+        ValueError: for an unknown column.
+        re.error: for an invalid pattern.
     """
     column, separator, pattern = text.partition("=")
     if not separator or column not in names:

@@ -1,9 +1,8 @@
 """`python -m torch_outboard prebuild`: compiles kernels ahead of their use.
 
-Without `--record` every operator of the tables is called for each dtype, on contiguous and on
-strided tensors, until its device kernel has run; `out=` forms share the programs of the others.
-With it a program of the user's runs as it is, and everything that it compiles is kept: no more and
-no less than what that program needs.
+Without `--record` the command calls every operator of the tables for each dtype, on contiguous and
+on strided tensors, until its device kernel has run; `out=` forms share the programs of other forms.
+With `--record` it runs a user's program unchanged and caches exactly what that program compiles.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from torch_outboard.dispatch import fallback, placement
 from torch_outboard.ops import program_cache, tables
 from torch_outboard.variables import CACHE_FOLDER_VARIABLE
 
-# What an operator raises that got arguments it does not take; the next attempt may fit.
+# Exceptions of an operator for unsuitable arguments; the next attempt may fit.
 REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
-# Copies within a device have no definition in the tables: their family, and their overload.
+# Family and overload of copies within a device, which have no definition in the tables.
 COPY = "copy"
 COPIES = "aten::_copy_from"
-# Jobs between two moments at which everything is written: what a stopped run keeps.
+# Number of jobs after which all programs are written to disk, so that a stopped run keeps them.
 SAVED_TOGETHER = 32
 
 
 @dataclass(frozen=True)
 class Job:
-    """A call to make: an overload, or conversions if it is the copy family's."""
+    """A call of an overload, or conversions for the copy family."""
 
     family: str
     overload: str
@@ -49,7 +48,7 @@ class Job:
 @dataclass
 class Result:
     launched: int = 0
-    # Overloads whose device kernel ran for none of the dtypes.
+    # Overloads whose device kernel did not run for any of the dtypes.
     missed: list[str] = field(default_factory=list)
 
 
@@ -77,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compiles, prints how many programs were compiled and how many were there already."""
+    """Compiles, and prints the numbers of compiled and of already cached programs."""
     console = Console()
     device = torch.device(torch_outboard.device_name(), options.device)
     if not _C.runs_code(device.index):
@@ -123,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def record(command: list[str], where: str) -> int:
-    """Runs a Python program in this process, as `python command...` would; its exit status."""
+    """Runs a Python program in this process like `python command...`; returns its exit status."""
     if not command:
         raise SystemExit("prebuild --record needs a program: --record train.py --epochs 1")
     if where:
@@ -139,7 +138,7 @@ def record(command: list[str], where: str) -> int:
 
 
 def dtypes_of(names: list[str]) -> list[torch.dtype]:
-    """Dtypes by name, float32 if there is none; raises ValueError for what is no dtype."""
+    """Dtypes by name, float32 for an empty list; raises ValueError for an unknown dtype."""
     found = [getattr(torch, name.removeprefix("torch."), None) for name in names or ["float32"]]
     for name, dtype in zip(names, found, strict=False):
         if not isinstance(dtype, torch.dtype):
@@ -150,10 +149,10 @@ def dtypes_of(names: list[str]) -> list[torch.dtype]:
 def jobs_of(
     dtypes: list[torch.dtype], families: Collection[str] = (), operators: Collection[str] = ()
 ) -> list[Job]:
-    """The calls of all overloads of the tables, or of those that are named; each overload once.
+    """The calls of all overloads of the tables, or of the named ones; each overload once.
 
     Raises:
-        ValueError: if a family or an overload that is named is not in the tables.
+        ValueError: if a named family or overload is not in the tables.
     """
     overloads: dict[str, str] = {}
     for definition in tables.definitions():
@@ -185,7 +184,7 @@ def _check_names(kind: str, wanted: Collection[str], known: Iterable[str]) -> No
 
 
 def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
-    """Makes the calls, with a progress bar."""
+    """Runs the jobs, with a progress bar."""
     result = Result()
     launched: set[str] = set()
     start = _C.program_counts()
@@ -215,12 +214,12 @@ def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
 
 
 def _perform(job: Job, device: torch.device) -> bool:
-    """Does a job; whether a device kernel ran."""
+    """Runs a job; returns whether a device kernel ran."""
     return _convert(job, device) if job.family == COPY else _call(job, device)
 
 
 def _call(job: Job, device: torch.device) -> bool:
-    """Calls an overload until its device kernel has run; whether it has."""
+    """Calls an overload until its device kernel has run; returns whether it has."""
     operator = overload_of(job.overload)
     for positional, keywords in attempts(job.overload, job.dtype, device, job.strided):
         with fallback.report() as report:
@@ -234,7 +233,7 @@ def _call(job: Job, device: torch.device) -> bool:
 
 
 def _convert(job: Job, device: torch.device) -> bool:
-    """Converts a tensor to the dtypes that programs convert to."""
+    """Converts a tensor to common dtypes; returns whether a device kernel ran."""
     x = torch.ones(64, 64, dtype=job.dtype).to(device)
     x = x.t() if job.strided else x
     with fallback.report() as report:

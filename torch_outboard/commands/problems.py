@@ -1,4 +1,4 @@
-"""Why the device cannot be used, in a sentence for whoever gave a command."""
+"""Messages for command-line users: the reason why the device cannot be used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch_outboard.state import check_active, state
 
 
 def device_problem() -> str | None:
-    """Why the device cannot be used; None if it can."""
+    """The reason why the device cannot be used; None if it can."""
     try:
         check_active()
         torch.get_device_module(state.name).init()
@@ -18,7 +18,7 @@ def device_problem() -> str | None:
 
 
 def index_problem(index: int) -> str | None:
-    """Why there is no device of an index where the driver works; None if there is one."""
+    """The reason why a working driver has no device of an index; None if it has one."""
     name = state.name
     count = torch.get_device_module(name).device_count()
     if 0 <= index < count:

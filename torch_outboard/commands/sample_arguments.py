@@ -1,7 +1,7 @@
-"""Arguments that fit the schema of an operator, for calls whose results are ignored.
+"""Sample arguments that fit the schema of an operator, for calls whose results are ignored.
 
-Nothing is known of an operator but its schema, so several attempts are made; a caller takes the
-first that the operator accepts.
+Only the schema of an operator is known, so there are several attempts; a caller takes the first
+that the operator accepts.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-# Shapes of tensors, from usual to special: for matrices, batches of them, images and vectors.
+# Shapes of tensors, most common first: matrices, batches of matrices, images, vectors and others.
 SHAPES = ((64, 64), (2, 64, 64), (2, 8, 16, 16), (64,), (2, 8, 64), (2, 4, 8, 8, 8))
-# Parameters that are indices into a tensor, or choose among its elements.
+# Parameters that are indices into a tensor, and parameters that are masks.
 _INDICES = frozenset({"index", "indices", "idx", "target"})
 _MASKS = frozenset({"mask", "condition"})
-# Parameters whose number of dimensions is not that of the others.
+# Parameters with a fixed number of dimensions.
 _VECTORS = frozenset({"vec", "vec1", "vec2"})
 _BATCHES = frozenset({"batch1", "batch2"})
 
@@ -41,13 +41,13 @@ def attempts(
 
     Args:
         name: full name of an overload.
-        dtype: of all tensors that are neither indices nor masks.
-        device: of all tensors. Overloads with `out=` are not served.
-        strided: whether the first tensor is a transposed one.
+        dtype: dtype of all tensors except indices and masks.
+        device: device of all tensors. Overloads with `out=` are not supported.
+        strided: whether the first tensor is transposed.
     """
     schema = overload_of(name)._schema
     for shape in SHAPES:
-        for extents in (1, 2, 3):  # of lists of numbers without a length of their own
+        for extents in (1, 2, 3):  # length of lists of numbers without a fixed length
             sampler = _Sampler(dtype, device, shape, extents, strided)
             positional: list[Any] = []
             keywords: dict[str, Any] = {}
@@ -101,7 +101,7 @@ class _Sampler:
 
     def _tensor(self, name: str) -> torch.Tensor:
         if name in _INDICES:
-            # Built on the host: making them is not what is to be compiled.
+            # Built on the host, so that their creation compiles no kernels.
             return torch.zeros(self.shape, dtype=torch.int64).to(self.device)
         if name in _MASKS:
             return torch.ones(self.shape, dtype=torch.bool).to(self.device)

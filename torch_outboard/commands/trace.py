@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the program as `python program ...` would, and prints the trace; its exit status."""
+    """Runs the program like `python program ...` and prints the trace; returns its exit status."""
     if not options.program:
         print("trace needs a program: trace train.py --epochs 1", file=sys.stderr)
         return 2

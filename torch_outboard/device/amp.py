@@ -1,4 +1,4 @@
-"""Automatic mixed precision: what PyTorch asks a device module for, and short forms."""
+"""Automatic mixed precision: PyTorch's hooks in a device module, and short forms."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def set_autocast_enabled(enabled: bool) -> None:
 
 
 def get_autocast_dtype() -> torch.dtype:
-    """The dtype to which autocast lowers on this device."""
+    """The lower-precision dtype of autocast on this device."""
     return torch.get_autocast_dtype(state.name)
 
 
 def set_autocast_dtype(dtype: torch.dtype) -> None:
-    """Sets the dtype to which autocast lowers on this device."""
+    """Sets the lower-precision dtype of autocast on this device."""
     torch.set_autocast_dtype(state.name, dtype)
 
 
 def register_policy(op: str | torch._ops.OpOverload, policy: str) -> None:
-    """Tells autocast in which dtype an operator runs on this device.
+    """Registers the dtype in which an operator runs under autocast on this device.
 
-    PyTorch's own operators have their policies; this is for those of other libraries. Tensors of
-    floating-point numbers among the arguments are cast, float64 excepted; casts of weights are
-    kept until the outermost `torch.autocast` ends. A second call replaces the policy. For one
-    fixed dtype there is also `torch.library.register_autocast`.
+    It is for operators of other libraries: PyTorch's operators have policies. Floating-point
+    tensors among the arguments are cast, except float64; casts of weights are cached until the
+    outermost `torch.autocast` ends. A second call replaces the policy. For one fixed dtype there is
+    also `torch.library.register_autocast`.
 
     Args:
         op: the overload, `torch.ops.library.name.default`, or its name, "library::name".

@@ -1,4 +1,4 @@
-"""The device module, `torch.<name>`: the names of torch.cuda that make sense for any device."""
+"""The device module, `torch.<name>`: the names of torch.cuda that apply to any device."""
 
 from __future__ import annotations
 
@@ -204,14 +204,14 @@ __all__ = [
     "utilization",
 ]
 
-# Names under which programs written for torch.cuda look for graphs, generators and errors.
+# Names of torch.cuda for graphs, generators and errors.
 CUDAGraph = Graph
 random = generators
 AcceleratorError = torch.AcceleratorError
 OutOfMemoryError = torch.OutOfMemoryError
 has_half = True
 
-# Read by PyTorch, or by programs that know torch.cuda well; not for users.
+# Internal names that PyTorch, or programs that use internals of torch.cuda, read.
 _FOR_PYTORCH = (
     _exchange_device,
     _get_generator,
@@ -225,7 +225,7 @@ _FOR_PYTORCH = (
 
 
 def __getattr__(name: str) -> Any:
-    # Activation checkpointing keeps the state of the generators only if this is true.
+    # Activation checkpointing saves the state of the generators only if this is true.
     if name == "_initialized":
         return is_initialized()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

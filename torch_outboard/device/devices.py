@@ -1,4 +1,4 @@
-"""Devices: how many, what they are, and which one is current in this thread."""
+"""Devices: their number, their properties, and the current device of this thread."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch_outboard import _C
 from torch_outboard.device.lazy_init import _lazy_init
 from torch_outboard.state import state
 
-# How a device can be named: an index, "<name>:1", torch.device; None is the current one.
+# Specification of a device: an index, "<name>:1", torch.device; None is the current device.
 DeviceLike = int | str | torch.device | None
 
 # c10::DeviceIndex has eight bits.
 _MOST_DEVICES = 128
 
-# Bit i of the driver's dtypes.
+# By bit of the driver's mask of dtypes.
 _DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
     torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.uint16,
@@ -43,7 +43,7 @@ def device_index(device: DeviceLike) -> int:
             f"{type(device).__name__}"
         )
     if isinstance(device, int):
-        # torch.device would take the lowest bits of it.
+        # torch.device would truncate it to the lowest bits.
         if not -_MOST_DEVICES <= device < _MOST_DEVICES:
             raise RuntimeError(
                 f"device index {device} was asked for, and PyTorch knows no index above "
@@ -98,7 +98,7 @@ class device:
     """Context manager that changes the current device.
 
     Args:
-        device: what to make current; a negative index or None changes nothing.
+        device: the device to make current; a negative index or None changes nothing.
     """
 
     def __init__(self, device: DeviceLike) -> None:
@@ -130,7 +130,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> _C._DeviceProperties:
-    """What the driver says about a device: name, memory in bytes, limits.
+    """The driver's properties of a device: name, memory in bytes, limits.
 
     Raises:
         RuntimeError: if there is no such device.
@@ -140,10 +140,10 @@ def get_device_properties(device: DeviceLike = None) -> _C._DeviceProperties:
 
 
 class DeviceCapability(tuple[int, int]):
-    """A pair of numbers, as programs written for torch.cuda compare it, with facts by name.
+    """A pair of numbers, which programs for torch.cuda compare, and capabilities by name.
 
-    The pair is always (0, 0): no generation of GPUs that such programs ask for. What the device
-    really can do is read by name, `capability["kernel_dtypes"]`.
+    The pair is always (0, 0), which no generation of GPUs has. The capabilities of the device are
+    read by name, `capability["kernel_dtypes"]`.
     """
 
     facts: dict[str, Any]
@@ -157,7 +157,7 @@ class DeviceCapability(tuple[int, int]):
         return self.facts[key] if isinstance(key, str) else super().__getitem__(key)
 
     def keys(self) -> Iterable[str]:
-        """The names of the facts."""
+        """The names of the capabilities."""
         return self.facts.keys()
 
     def __repr__(self) -> str:
@@ -165,10 +165,10 @@ class DeviceCapability(tuple[int, int]):
 
 
 def get_device_capability(device: DeviceLike = None) -> DeviceCapability:
-    """What kernels of the device can do, and how the host reaches its memory.
+    """The capabilities of the device's kernels, and the host's access to its memory.
 
-    Any dtype can be stored and copied, and any operator runs; `kernel_dtypes` is what runs on the
-    device itself.
+    Any dtype can be stored and copied, and any operator runs; on `kernel_dtypes` operators run on
+    the device itself.
     """
     properties = get_device_properties(device)
     facts = {
@@ -189,7 +189,7 @@ def device_memory_used(device: DeviceLike = None) -> int:
 
 
 def _state(field: str, what: str, device: DeviceLike) -> float:
-    """A figure of the driver's; NotImplementedError if it does not know it."""
+    """A value reported by the driver; NotImplementedError if it does not report it."""
     _lazy_init()
     index = device_index(device)
     known = _C.device_state(index)
@@ -202,16 +202,16 @@ def _state(field: str, what: str, device: DeviceLike) -> float:
 
 
 def utilization(device: DeviceLike = None) -> int:
-    """Percent of a recent time in which the device worked.
+    """Percentage of the recent time in which the device was busy.
 
     Raises:
-        NotImplementedError: if the driver does not know; so do all functions of this kind.
+        NotImplementedError: if the driver does not report it, as for temperature, power and clock.
     """
     return round(_state("utilization", "utilization", device))
 
 
 def memory_usage(device: DeviceLike = None) -> int:
-    """Percent of a recent time in which memory of the device was read or written."""
+    """Percentage of the recent time in which device memory was read or written."""
     return round(_state("memory_utilization", "memory usage", device))
 
 
@@ -231,7 +231,7 @@ def clock_rate(device: DeviceLike = None) -> int:
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Accepts 0 or "default": waits of the host are not reported.
+    """Accepts 0 or "default" only: synchronizations are not reported.
 
     Raises:
         NotImplementedError: for the other modes of torch.cuda.
@@ -248,23 +248,23 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """Always 0: waits of the host are not reported."""
+    """Always 0: synchronizations are not reported."""
     return 0
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether copies between two devices go without memory of the host; all others work as well."""
+    """Whether copies between two devices bypass host memory; other copies go through it."""
     _lazy_init()
     return _C.peer_access(device_index(device), device_index(peer_device))
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be computed on; emulation is the host's kernels."""
+    """Whether operators compute in bfloat16; emulation means the host's kernels."""
     return including_emulation or _kernel_dtype(torch.bfloat16)
 
 
 def is_tf32_supported() -> bool:
-    """False: no driver has products in this form of float32."""
+    """False: no driver has matrix products in TF32."""
     return False
 
 
@@ -275,21 +275,21 @@ def _kernel_dtype(dtype: torch.dtype) -> bool:
 def synchronize(device: DeviceLike = None) -> None:
     """Waits until all work on all streams of a device is done.
 
-    Raises what failed since the last synchronization in places that could not raise.
+    Raises deferred errors since the last synchronization.
     """
     _lazy_init()
     _C.synchronize_device(device_index(device))
 
 
 def reset_device(device: DeviceLike = None) -> None:
-    """Makes a device usable again that its driver has lost.
+    """Makes a device usable again after its driver has lost it.
 
-    Streams and events stay. Work under way is dropped, with failures that were not raised yet, and
-    kernels are made again when they are needed. No other thread may use the device meanwhile.
+    Streams and events remain valid. Pending work and deferred errors are dropped, and kernels are
+    created again at their next use. No other thread may use the device meanwhile.
 
     Raises:
-        RuntimeError: while tensors or captured graphs of the device are alive, or if it is beyond
-            help.
+        RuntimeError: while tensors or captured graphs of the device are alive, or if the device
+            cannot be recovered.
         NotImplementedError: if the driver cannot reset devices; restart the process.
     """
     _lazy_init()

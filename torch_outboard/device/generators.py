@@ -27,7 +27,7 @@ __all__ = [
 
 
 class _DefaultGenerators(Sequence[torch.Generator]):
-    """The default generators by index; asking for one is a first use of the devices."""
+    """The default generators by index; reading one initializes the devices."""
 
     def __len__(self) -> int:
         return device_count()
@@ -78,7 +78,7 @@ def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
     """Sets the state of a device's default generator.
 
     Args:
-        new_state: what `get_rng_state` returned.
+        new_state: a result of `get_rng_state`.
         device: the device; the current one by default.
 
     Raises:
@@ -102,7 +102,7 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds the default generators of all devices. Before the first use it only keeps the seed."""
+    """Seeds the default generators of all devices; before the first use, at initialization."""
     _C.seed_default_generators(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
 
 

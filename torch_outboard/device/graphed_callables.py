@@ -1,4 +1,4 @@
-"""Functions and modules whose forward and backward are captured once and then replayed."""
+"""Functions and modules whose forward and backward pass are captured once and then replayed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class _Captured:
     """Graphs of one callable, and the tensors that they read and write.
 
     Args:
-        function: what is captured.
-        arguments: of it, flat; the graphs read what later calls copy into them.
-        structure: how `arguments` are nested.
-        parameters: of a module, which stay where they are.
-        allow_unused: whether an input may be without a gradient.
+        function: the captured function.
+        arguments: its flattened arguments; later calls copy into them, and the graphs read them.
+        structure: the nesting of `arguments`.
+        parameters: the parameters of a module, which the graphs read in place.
+        allow_unused: whether an input may have no gradient.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class _Captured:
         )
 
     def warm_up(self) -> None:
-        """Runs both directions once, so that nothing is compiled or chosen during the capture."""
+        """Runs forward and backward once, so that the capture neither compiles nor tunes."""
         outputs = self._call()
         self._make_gradients(outputs)
         self._differentiate(outputs)
@@ -94,7 +94,7 @@ class _Captured:
         self._make_gradients(self.outputs)
         with graph(self.backward_graph, pool=pool):
             self.input_gradients = self._differentiate(self.outputs)
-        # Or the parameters' places in the autograd graph would stay those of the capture.
+        # Otherwise the outputs would keep the capture's autograd nodes of the parameters alive.
         self.outputs = tuple(output.detach() for output in self.outputs)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -132,7 +132,7 @@ class _Replay(torch.autograd.Function):
             if mine.data_ptr() != theirs.data_ptr():
                 mine.copy_(theirs)
         captured.forward_graph.replay()
-        # Who kept the results of the call before for its backward is told that they are gone.
+        # Autograd raises for a backward that saved the outputs of the previous call.
         torch.autograd.graph.increment_version(captured.outputs)
         outputs = tuple(output.detach() for output in captured.outputs)
         gradients = captured.output_gradients
@@ -157,8 +157,8 @@ class _Replay(torch.autograd.Function):
             elif mine.data_ptr() != theirs.data_ptr():
                 mine.copy_(theirs)
         captured.backward_graph.replay()
-        # The captured tensors themselves: autograd copies what has another owner, too, where it
-        # would otherwise take it for `.grad`, which the next replay would overwrite.
+        # `captured` also owns these tensors, so autograd copies them into `.grad` instead of
+        # stealing them; the next replay overwrites them.
         return (None, *captured.input_gradients)
 
 
@@ -185,7 +185,7 @@ def _replaced_forward(module: torch.nn.Module, captured: _Captured) -> Callable[
     training, original = module.training, module.forward
 
     def forward(*arguments: Any) -> Any:
-        # A graph holds what dropout and batch norm do in the mode of the capture.
+        # A graph has the behaviour of dropout and batch norm in the mode of the capture.
         return captured(*arguments) if module.training == training else original(*arguments)
 
     return forward
@@ -200,23 +200,23 @@ def make_graphed_callables(
 ) -> Any:
     """Captures callables, with their derivatives, into graphs that calls replay.
 
-    The interface is that of torch.cuda.make_graphed_callables. Outputs lie in memory of the graphs,
-    and the next call overwrites them; a backward pass that needed them raises. Gradients of
-    parameters add up as always.
+    The interface is that of torch.cuda.make_graphed_callables. Outputs are in memory of the graphs,
+    and the next call overwrites them; a backward pass that needs them afterwards raises. Gradients
+    of parameters accumulate as usual.
 
     Args:
         callables: a function or module, or a tuple of them in the order in which they will run.
         sample_args: its arguments, a tuple of tensors of the device, or a tuple of such tuples;
-            shapes, dtypes and `requires_grad` are those of all later calls. The graphs read them
-            where they lie, so calls write over them.
-        num_warmup_iters: how often each runs before the capture.
-        allow_unused_input: whether an input may have no part in the outputs.
-        pool: where captured work takes its memory; one for each callable by default. With
-            one for all, backward passes run in the reverse order of `callables`.
+            later calls need the same shapes, dtypes and `requires_grad`. The graphs read these
+            tensors in place, and calls overwrite them.
+        num_warmup_iters: the number of runs of each callable before the capture.
+        allow_unused_input: whether an input may have no effect on the outputs.
+        pool: the memory pool of captured work; a pool per callable by default. With one pool for
+            all, backward passes must run in the reverse order of `callables`.
 
     Returns:
-        Callables for functions; modules as they were given, with another `forward` for the mode
-        (`training`) that they are in.
+        Callables for functions; the given modules, with their `forward` replaced for their current
+        mode (`training`).
 
     Raises:
         NotImplementedError: if the driver cannot capture graphs.
@@ -257,7 +257,7 @@ def make_graphed_callables(
                 part.warm_up()
     current_stream().wait_stream(side)
     torch.accelerator.synchronize()
-    # In a pool that they share, what a backward pass allocates may lie over what another one needs.
+    # In a shared pool, memory of one backward pass may overlap memory that another one needs.
     pools = [graph_pool_handle() if pool is None else pool for _ in parts]
     for part, own in zip(parts, pools, strict=True):
         part.capture_forward(own)

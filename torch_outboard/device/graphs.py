@@ -1,4 +1,4 @@
-"""Graphs of captured work under the names of torch.cuda, made of `torch.accelerator.Graph`."""
+"""Graphs of captured work under the names of torch.cuda, based on `torch.accelerator.Graph`."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Graph(_Base):  # type: ignore[misc]
     def capture_begin(
         self, pool: tuple[int, int] | None = None, capture_error_mode: str = "default"
     ) -> None:
-        """Captures what the current stream is given from now on.
+        """Captures the work submitted to the current stream from now on.
 
         Args:
-            pool: where captured work takes its memory; one of its own by default.
-            capture_error_mode: "default", "global", "thread_local" or "relaxed": all mean that only
-                what would have to wait for captured work raises.
+            pool: the memory pool of captured work; a pool of its own by default.
+            capture_error_mode: "default", "global", "thread_local" or "relaxed": with all of them
+                only calls raise that would have to wait for captured work.
         """
         self.graph_pool = pool
         self.capture_error_mode = capture_error_mode
@@ -72,8 +72,8 @@ class graph:
     """Context manager that captures the work of its body into a graph.
 
     Args:
-        graph: what to capture into.
-        pool: where captured work takes its memory; one of its own by default.
+        graph: the graph to capture into.
+        pool: the memory pool of captured work; a pool of its own by default.
         stream: the stream to capture on; one for all such contexts by default.
         capture_error_mode: as for `Graph.capture_begin`.
     """

@@ -1,4 +1,4 @@
-"""Tensors of host and device over the same memory, on devices that share memory with the host."""
+"""Host and device tensors that share memory, on devices that share memory with the host."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch_outboard.state import state
 
 
 def as_cpu(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor over the memory of a device tensor: nothing is copied.
+    """A CPU tensor that shares the memory of a device tensor, without a copy.
 
-    Waits for the current stream of the device. Work that is given to the device later has to be
-    synchronized before the host looks. The result keeps the memory alive and needs no gradient.
+    Synchronizes the current stream of the device. Later device work has to be synchronized before
+    the host reads its results. The result keeps the memory alive and does not require a gradient.
 
     Args:
-        tensor: a strided tensor of the device, any dtype and shape; CPU tensors are returned as
-            they are.
+        tensor: a strided tensor of the device, any dtype and shape; CPU tensors are returned
+            unchanged.
 
     Raises:
         NotImplementedError: if host and device do not share memory; copy with `tensor.cpu()`.
@@ -33,11 +33,11 @@ def as_cpu(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def from_cpu(tensor: torch.Tensor, device: DeviceLike = None) -> torch.Tensor:
-    """A device tensor over the memory of a CPU tensor: nothing is copied.
+    """A device tensor that shares the memory of a CPU tensor, without a copy.
 
     Args:
         tensor: a strided CPU tensor, any dtype and shape. It must not be resized afterwards. The
-            result keeps its memory alive and needs no gradient.
+            result keeps its memory alive and does not require a gradient.
         device: the device; the current one by default.
 
     Raises:

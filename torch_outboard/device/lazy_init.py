@@ -1,4 +1,4 @@
-"""First use of the device: what has to happen then, and what was put off until then."""
+"""Initialization at the first use of the device, and calls deferred until then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _queued: list[Callable[[], object]] = []
 
 
 def _is_in_bad_fork() -> bool:
-    """Whether this process was forked from one that had initialized the device."""
+    """Whether this process was forked from a process that had initialized the device."""
     return _C.in_bad_fork()
 
 
@@ -25,12 +25,12 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    """Initializes the driver; PyTorch does so by itself at the first use of the device.
+    """Initializes the driver; PyTorch does so automatically at the first use of the device.
 
     Raises:
         RuntimeError: if there is no usable driver or no device, with the reason, and in a forked
             child of a process that had used the device.
-        ValueError: if a setting in the environment has a value that is not possible.
+        ValueError: if a setting in the environment has an invalid value.
     """
     _lazy_init()
 
@@ -52,7 +52,7 @@ def _lazy_init() -> None:
 
 
 def _warn_of_unknown_settings() -> None:
-    """Asks a driver that is not of this package for its settings, and warns of others."""
+    """Warns of unknown settings of an external driver, whose module lists its settings."""
     choice = state.choice
     if choice is None or choice.module is None or choice.name in SHIPPED_DRIVERS:
         return
@@ -60,7 +60,7 @@ def _warn_of_unknown_settings() -> None:
 
 
 def _lazy_call(function: Callable[[], object]) -> None:
-    """Calls `function` now if the device is initialized, else as soon as it is."""
+    """Calls `function` now if the device is initialized, else at its initialization."""
     with _lock:
         if not is_initialized():
             _queued.append(function)

@@ -1,7 +1,7 @@
 """`torch.<name>.FloatTensor` and the like: the types that `tensor.type()` names.
 
-PyTorch makes such types for CPU and CUDA alone. Old programs call them, compare with them, and hand
-them to `tensor.type()`, which reads no more of a type than its name.
+PyTorch makes such types for CPU and CUDA only. Old programs call them, compare with them, and pass
+them to `tensor.type()`, which reads only the name of a type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DTYPES = {
 
 
 class _LegacyType(type):
-    """The type of such types. Their instances are tensors."""
+    """The metaclass of legacy tensor types. Their instances are tensors."""
 
     dtype: torch.dtype
     layout = torch.strided
@@ -45,13 +45,13 @@ class _LegacyType(type):
         )
 
     def __call__(cls, *arguments: Any, device: torch.types.Device = None) -> torch.Tensor:
-        """A tensor of sizes (its elements are whatever the memory held), or of elements.
+        """An uninitialized tensor of given sizes, or a tensor of given elements.
 
         Args:
             arguments: nothing, for a tensor without elements; sizes, or one `torch.Size`; a
                 sequence, whose elements are copied; a tensor or storage of this type, whose memory
                 is shared.
-            device: with an index, where not the current one is meant.
+            device: a device of this type; the current one by default.
 
         Raises:
             TypeError: if a tensor or storage is of another type.
@@ -95,5 +95,5 @@ def make_types(name: str) -> dict[str, type]:
 def _make_type(kind: str, dtype: torch.dtype, name: str) -> type:
     module = f"torch.{name}"
     namespace = {"__module__": module, "__qualname__": kind, "dtype": dtype, "_device": name}
-    # With the module: that is what `tensor.type()` reads.
+    # `tensor.type()` reads the name with its module.
     return _LegacyType(f"{module}.{kind}", (), namespace)

@@ -45,7 +45,7 @@ __all__ = [
     "use_mem_pool",
 ]
 
-# Names of torch.cuda.memory for programs that look at its history.
+# Internal names of torch.cuda.memory for programs that record the memory history.
 _FOR_PROGRAMS = (
     _dump_snapshot,
     _get_memory_metadata,
@@ -56,7 +56,7 @@ _FOR_PROGRAMS = (
 
 
 def empty_cache() -> None:
-    """Gives unused cached memory back to the driver. Does nothing before the first use."""
+    """Frees unused cached memory. Does nothing before the first use."""
     if is_initialized():
         torch.accelerator.empty_cache()
 
@@ -95,7 +95,7 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Makes the current values the peaks."""
+    """Resets the peaks to the current values."""
     torch.accelerator.reset_peak_memory_stats(_checked_index(device))
 
 
@@ -119,12 +119,12 @@ def host_memory_stats() -> OrderedDict[str, int]:
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """Those of `host_memory_stats` as nested dictionaries; empty before the first use."""
+    """The values of `host_memory_stats` as nested dictionaries; empty before the first use."""
     return _C.pinned_memory_stats() if is_initialized() else {}
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Makes the current values of the pinned memory the peaks."""
+    """Resets the peaks of the pinned memory to the current values."""
     _C.reset_peak_pinned_memory_stats()
 
 
@@ -134,23 +134,23 @@ def reset_accumulated_host_memory_stats() -> None:
 
 
 def ipc_collect() -> None:
-    """Forgets storages shared with other processes that are no longer used here."""
+    """Releases storages shared with other processes that this process no longer uses."""
     from torch_outboard.device import sharing
 
     sharing.forget_expired()
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """Free and total bytes of a device, as the driver says."""
+    """Free and total memory of a device in bytes, as the driver reports."""
     _lazy_init()
     free, total = torch.accelerator.get_memory_info(device_index(device))
     return free, total
 
 
 class MemPool:
-    """Memory of its own for the allocations made inside `use_mem_pool`.
+    """A private memory pool for the allocations inside `use_mem_pool`.
 
-    Its memory is given back by `empty_cache` when the pool and all its tensors are gone.
+    `empty_cache` frees its memory once the pool and all its tensors are deleted.
     """
 
     def __init__(self) -> None:
@@ -174,10 +174,10 @@ class MemPool:
 
 @contextmanager
 def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
-    """Takes this thread's memory on a device from a pool.
+    """Allocates this thread's memory on a device from a pool.
 
     Args:
-        pool: where allocations go until the context ends.
+        pool: the pool for allocations until the context ends.
         device: the device; the current one by default.
     """
     _lazy_init()
@@ -195,21 +195,21 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str,
     """The allocator's segments and their blocks, of all devices.
 
     Args:
-        mempool_id: only those of this private pool, such as that of a graph.
+        mempool_id: only segments of this private pool, such as the pool of a graph.
     """
     _lazy_init()
     return _C.memory_snapshot(mempool_id or (0, 0))
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Limits this process to a share of a device's memory; beyond it, allocation raises.
+    """Limits this process to a fraction of a device's memory; beyond it, allocation raises.
 
     Args:
         fraction: of the total memory, in [0, 1].
         device: the device; the current one by default.
 
     Raises:
-        TypeError: if the fraction is no float. As on CUDA, 1 is none: write 1.0.
+        TypeError: if the fraction is not a float. As on CUDA, an int is an error: write 1.0.
         ValueError: if it is not in [0, 1].
     """
     if not isinstance(fraction, float):
@@ -227,7 +227,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The limit set by `set_per_process_memory_fraction`: a share of the memory, in [0, 1]."""
+    """The limit set by `set_per_process_memory_fraction`: a fraction of the memory, in [0, 1]."""
     _lazy_init()
     return _C.memory_fraction(device_index(device))
 
@@ -241,7 +241,7 @@ def _readable_bytes(count: int) -> str:
     return f"{value:.1f} GiB"
 
 
-# Key in the statistics, title, and how to print a value.
+# Key in the statistics, title, and formatter of values.
 _SUMMARY_ROWS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
     ("allocated_bytes", "Allocated memory", _readable_bytes),
     ("active_bytes", "Active memory", _readable_bytes),

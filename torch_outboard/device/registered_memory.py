@@ -1,4 +1,4 @@
-"""Memory of CPU tensors that is pinned where it lies, so that transfers need no copy."""
+"""Memory of CPU tensors that is pinned in place, so that transfers need no staging copy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch_outboard.device.lazy_init import _lazy_init
 
 
 def register_host_memory(tensor: torch.Tensor) -> bool:
-    """Makes the memory of a CPU tensor pinned where it lies, as `cudaHostRegister` does.
+    """Pins the memory of a CPU tensor in place, as `cudaHostRegister` does.
 
-    Copies with `non_blocking=True` from and to it are asynchronous then, and `is_pinned()` is true
-    of every tensor on the same storage. The memory is kept until `unregister_host_memory`.
+    Afterwards copies with `non_blocking=True` from and to it are asynchronous, and `is_pinned()` is
+    true for every tensor on the same storage. The memory is alive until `unregister_host_memory`.
 
     Returns:
-        False if the driver cannot: copies stay correct, and `tensor.pin_memory()` makes pinned
-        memory to copy into.
+        False if the driver cannot pin it: copies stay correct, and `tensor.pin_memory()` makes
+        pinned memory to copy into.
 
     Raises:
         ValueError: if the tensor is not on the CPU, not strided, empty, or pinned already.
@@ -26,7 +26,7 @@ def register_host_memory(tensor: torch.Tensor) -> bool:
 
 
 def unregister_host_memory(tensor: torch.Tensor) -> None:
-    """Ends what `register_host_memory` began, after waiting for all devices.
+    """Unpins memory pinned by `register_host_memory`, after synchronizing all devices.
 
     Raises:
         ValueError: if the memory of the tensor was not registered.

@@ -14,12 +14,12 @@ import torch
 from torch_outboard.drivers.discovery import installed_drivers
 from torch_outboard.state import state
 
-# Drivers whose tags are understood although they may not be installed here.
+# Drivers whose tags are recognized even if they are not installed.
 KNOWN_DRIVERS = frozenset({"host", "ocl", "riscv"})
 
-# Behind all of PyTorch's own packages, which end at 26: only unknown tags get here.
+# After all of PyTorch's own packages, which end at 26: only unknown tags get here.
 _PRIORITY = 100
-# In front of them, where every storage passes.
+# Before all of them, so that every storage passes.
 _FIRST = 7
 
 
@@ -30,10 +30,10 @@ def set_tensor_metadata(tensor: torch.Tensor, metadata: Mapping[str, str]) -> No
 
     Args:
         tensor: a tensor of the device.
-        metadata: keys are not empty and have no "=".
+        metadata: strings by key; a key is not empty and has no "=".
 
     Raises:
-        ValueError: if the tensor is on another device, or a key is not possible.
+        ValueError: if the tensor is on another device, or a key is invalid.
     """
     from torch_outboard import _C
 
@@ -48,11 +48,11 @@ def tensor_metadata(tensor: torch.Tensor) -> dict[str, str]:
 
 
 def _no_tag(storage: object) -> None:
-    """Storages of the device get PyTorch's own tag."""
+    """No tag: storages of the device get PyTorch's tag."""
 
 
 def _expect_metadata(storage: object, location: str) -> None:
-    """Strings may come with a storage of the device that is about to be loaded."""
+    """Prepares for strings attached to a storage of the device that is about to be loaded."""
     if location.partition(":")[0] == state.name:
         from torch_outboard import _C
 

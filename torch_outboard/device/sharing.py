@@ -1,11 +1,10 @@
 """Device tensors in other processes.
 
-The first time a tensor is sent, its storage moves into memory that processes can share: that of the
-host, on devices that can use any host memory as their own, else memory of the device, where the
-driver can export it. Sender and receivers then work on the same bytes, as with CPU tensors, which
-live until the last of them has let go. A receiver must be a process that can use the device: start
-it with "spawn" or "forkserver". Nothing orders the work of two processes: synchronize before
-telling the other side to look.
+The first time a tensor is sent, its storage moves into memory that processes can share: host memory
+on devices that can adopt host memory, else device memory if the driver can export it. Sender and
+receivers then work on the same bytes, as with CPU tensors; the bytes are alive until the last
+process releases them. A receiver must be a process that can use the device: start it with "spawn"
+or "forkserver". The work of two processes is unordered: synchronize before notifying the receiver.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from torch_outboard import _C
 from torch_outboard.device.lazy_init import _lazy_init
 from torch_outboard.state import state
 
-# Device storages by the CPU storage or the file below, and the device, so that one storage sent
-# twice arrives as one.
+# Device storages by the underlying CPU storage or file, and the device, so that a storage sent
+# twice arrives as one storage.
 _device_storages: dict[tuple[int, ...], reductions.StorageWeakRef] = {}
 
 
 def reduce_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """How to pickle a device storage for another process.
+    """The function and arguments that rebuild a device storage in another process.
 
     Raises:
         RuntimeError: if the device can neither work on shared memory of the host nor export its
-            own, or this is a forked child that cannot use the device. A queue pickles in a thread
-            of its own, where errors are lost: there, the receiver raises.
+            own, or this is a forked child that cannot use the device. A queue pickles in its own
+            thread, where errors are lost: in that case the receiver raises.
     """
     try:
         return _share_storage(storage)
@@ -71,7 +70,7 @@ def _share_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object]
 def rebuild_storage(
     rebuild: Callable[..., torch.UntypedStorage], arguments: tuple[Any, ...], index: int
 ) -> torch.UntypedStorage:
-    """The receiving end of `reduce_storage`."""
+    """Rebuilds, in the receiver, a storage from `reduce_storage`."""
     _lazy_init()
     host = rebuild(*arguments)
     key = (host._cdata, index)
@@ -90,7 +89,7 @@ def _export_storage(
     descriptor, data = _C.export_storage(storage)
     try:
         _remember(_file_key(descriptor, index), storage)
-        # Keeps the memory on its way, also if this process lets go of it.
+        # Keeps the memory alive in transit, even if this process releases it.
         sent = reduction.DupFd(descriptor)
     finally:
         os.close(descriptor)
@@ -98,7 +97,7 @@ def _export_storage(
 
 
 def import_storage(sent: Any, size: int, data: bytes, index: int) -> torch.UntypedStorage:
-    """The receiving end of exported device memory of `size` bytes."""
+    """Imports, in the receiver, exported device memory of `size` bytes."""
     _lazy_init()
     descriptor = sent.detach()
     try:
@@ -123,7 +122,7 @@ def _file_key(descriptor: int, index: int) -> tuple[int, ...]:
 
 
 def forget_expired() -> None:
-    """Drops what is known about storages that are gone."""
+    """Removes the entries of deleted storages."""
     for key in [key for key, reference in _device_storages.items() if reference.expired()]:
         del _device_storages[key]
 

@@ -23,7 +23,7 @@ class Stream(torch.Stream):
     """A queue of work on a device; work on one stream runs in order.
 
     Args:
-        device: where; the current device by default.
+        device: the device; the current device by default.
         priority: lower numbers are more urgent; clamped to `priority_range()`.
     """
 
@@ -78,10 +78,10 @@ class Event(metaclass=_EventMeta):
     Makes a plain `torch.Event`, because `torch.Event.elapsed_time` refuses subclasses.
 
     Args:
-        enable_timing: whether `elapsed_time` may be asked; milliseconds.
-        blocking: accepted for torch.cuda's sake; the driver decides how to wait.
+        enable_timing: whether `elapsed_time`, in milliseconds, is available.
+        blocking: accepted for compatibility with torch.cuda; the driver decides how to wait.
         interprocess: not supported.
-        device: where; the current device by default.
+        device: the device; the current device by default.
     """
 
     def __new__(  # type: ignore[misc]

@@ -1,1 +1,1 @@
-"""Decisions of users about operators: policies, placement, and kernels of their own."""
+"""Control of how operators run: fallback policies, placement, and user kernels."""

@@ -1,6 +1,6 @@
-"""Registrations of PyTorch's dispatcher for operators, and the libraries that made them.
+"""Kernels registered with PyTorch's dispatcher, and their authors.
 
-Read from the dispatcher's descriptions of an operator, which name the file of each registration.
+They are read from the dispatcher's dumps of an operator, which name the file of each registration.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 
 from torch_outboard.paths import PACKAGE
 
-# The kit signs what it registers for dense tensors.
+# The prefix of the kit's registrations for dense tensors.
 _SIGNATURE = "torch_outboard, "
-# In place of a file, at the kit's fallback for all operators.
+# The kit's fallback for all operators has this instead of a file.
 _FALLBACK = "by torch_outboard"
 _REGISTRATION = re.compile(
     r"^(?P<key>\w+)(?P<alias>\[alias\])?(?P<inactive> \(inactive\))?: "
@@ -37,7 +37,7 @@ class Registration:
     place: str  # "<file>:<line>"
     boxed_only: bool
     fallthrough: bool
-    active: bool  # else a later registration for the key hides it
+    active: bool  # False if a later registration for the key overrides it
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def composite(self) -> bool:
-        """Whether it is PyTorch's implementation by other operators, for every device."""
+        """Whether it is PyTorch's decomposition into other operators, for every device."""
         return self.origin in ("math kernel", "default backend kernel", "nested kernel")
 
 
@@ -61,7 +61,7 @@ def overload_names() -> list[str]:
 
 
 def overloads_of(operator: str) -> list[str]:
-    """The overloads of an operator: `"aten::relu"` and `"aten::relu.out"` of `"aten::relu"`."""
+    """The overloads of an operator: `"aten::relu"` has `"aten::relu"` and `"aten::relu.out"`."""
     namespace, _, name = operator.partition("::")
     packet = getattr(getattr(torch.ops, namespace), name, None)
     if packet is None:
@@ -70,13 +70,13 @@ def overloads_of(operator: str) -> list[str]:
 
 
 def names_without_schema() -> list[str]:
-    """Overloads that have kernels and no definition; another PyTorch may define them."""
+    """Overloads with kernels but without a schema; another version of PyTorch may define them."""
     dumps = torch._C._dispatch_find_dangling_impls()
     return [dump.splitlines()[0].removeprefix("name: ") for dump in dumps]
 
 
 def schema_of(name: str) -> str | None:
-    """The schema of an overload; None if there is no such overload, or kernels alone."""
+    """The schema of an overload; None if there is no such overload, or it has only kernels."""
     for line in torch._C._dispatch_dump(name).splitlines():
         if line.startswith("schema: "):
             schema = line.removeprefix("schema: ")
@@ -85,7 +85,7 @@ def schema_of(name: str) -> str | None:
 
 
 def registrations(name: str) -> list[Registration]:
-    """The kernels of an overload in the order of their keys, those of alias keys last."""
+    """The kernels of an overload in the order of their keys, alias keys last."""
     found = []
     for line in torch._C._dispatch_dump(name).splitlines():
         if match := _REGISTRATION.match(line):
@@ -99,7 +99,7 @@ def registrations(name: str) -> list[Registration]:
 
 
 def entries(name: str) -> Mapping[str, Entry]:
-    """The kernels of an overload by dispatch key; keys without a kernel are left out."""
+    """The kernels of an overload by dispatch key; keys without a kernel are omitted."""
     found = {}
     for line in torch._C._dispatch_dump_table(name).splitlines():
         if match := _ENTRY.match(line):
@@ -110,7 +110,7 @@ def entries(name: str) -> Mapping[str, Entry]:
 
 @functools.cache
 def _folders() -> tuple[tuple[str, str, str], ...]:
-    """Folders of sources, whose sources they are, and how their paths are shown."""
+    """Folders of sources, the author of the sources, and the prefix of displayed paths."""
 
     def above(name: str, folder: str) -> str:
         places = (r.place for r in registrations(name))
@@ -121,14 +121,14 @@ def _folders() -> tuple[tuple[str, str, str], ...]:
         (above("aten::_copy_from", "/csrc/dispatch/") + "/csrc/", "kit", "csrc/"),
         (f"{PACKAGE}/", "kit", "torch_outboard/"),
         (above("aten::add.Tensor", "/build/aten/") + "/", "PyTorch", ""),
-        # Registers what a program decorates with torch.library.custom_op.
+        # This folder registers operators decorated with torch.library.custom_op.
         (f"{pytorch}/_library/", "extension", "torch/_library/"),
         (f"{pytorch}/", "PyTorch", "torch/"),
     )
 
 
 def origin(place: str) -> tuple[str, str]:
-    """The library that registered a kernel, and the file without the folders above the sources.
+    """The author of a kernel, and its location relative to the author's sources.
 
     Returns:
         `"kit"`, `"PyTorch"` or `"extension"`; `"csrc/dispatch/registration.cpp:71"`.

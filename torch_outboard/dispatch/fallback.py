@@ -1,4 +1,4 @@
-"""Which operators may run on the host, and what ran where.
+"""Policies for operators on the host, and reports of placements.
 
 An operator has one of three placements: `device` (a device kernel), `host` (a CPU kernel on memory
 that host and device share) or `copied` (a CPU kernel on copies). The policies of the last two are
@@ -58,7 +58,7 @@ def _deniable(name: str) -> str:
     """The full name of an operator that can be denied, or ValueError."""
     qualified = _qualified(name)
     namespace, _, rest = qualified.partition("::")
-    # Other libraries may bring their operators later.
+    # Libraries may register their operators later.
     if namespace != "aten":
         return qualified
     operator, _, overload = rest.partition(".")
@@ -92,8 +92,8 @@ def deny(*names: str) -> None:
     Names are as in `allow`.
 
     Raises:
-        ValueError: if there is no such operator, or it is never asked for on the device because
-            PyTorch composes it of others (`aten::linear`).
+        ValueError: if there is no such operator, or it never reaches the device because PyTorch
+            decomposes it (`aten::linear`).
     """
     notice()
     for name in [_deniable(name) for name in names]:
@@ -101,7 +101,7 @@ def deny(*names: str) -> None:
 
 
 def unlist(*names: str) -> None:
-    """Takes operators off the lists, so that the policies decide again."""
+    """Removes operators from both lists, so that the policies apply again."""
     for name in names:
         _C.set_fallback_listing(_qualified(name), "none")
 
@@ -134,7 +134,7 @@ def policy(
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a report: an operator on a dtype at a placement, and what its calls cost."""
+    """A line of a report: an operator on a dtype at a placement, and the cost of its calls."""
 
     op: str
     dtype: torch.dtype | None
@@ -147,7 +147,7 @@ class Row:
 
 @dataclass
 class Report:
-    """What ran inside a `with torch_outboard.fallback.report()` block; filled when it ends."""
+    """The operators run in a `with torch_outboard.fallback.report()` block; filled at its end."""
 
     rows: list[Row] = field(default_factory=list)
 
@@ -168,7 +168,7 @@ class Report:
         return columns(cells, right=(3, 4, 5))
 
 
-# c10's names of scalar types, as the report carries them.
+# c10's names of scalar types, which reports from C++ contain.
 DTYPES = {
     "Byte": torch.uint8,
     "Char": torch.int8,
@@ -197,8 +197,8 @@ DTYPES = {
 def report(*, call_sites: bool = False) -> Iterator[Report]:
     """Counts every routed operator of the process while the block runs.
 
-    With `call_sites` each row also tells the line of Python that called; that takes the interpreter
-    lock on every call. Blocks do not nest: an inner one starts the counting anew.
+    With `call_sites` each line also has the calling line of Python, which takes the interpreter
+    lock on every call. Blocks do not nest: an inner block restarts the counts.
     """
     result = Report()
     notice()

@@ -1,4 +1,4 @@
-"""Compiling what a model needs, ahead of its use."""
+"""Compilation of a model's device kernels ahead of its use."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ __all__ = ["Prebuilt", "prebuild"]
 
 
 class Prebuilt(NamedTuple):
-    """Programs that a model needs, each of several kernels."""
+    """Numbers of programs that a model needs; a program has several kernels."""
 
     built: int  # compiled from source
-    loaded: int  # which were on disk
+    loaded: int  # loaded from disk
 
 
 def prebuild(
     model: Callable[..., object], *inputs: object, backward: bool = True, **keywords: object
 ) -> Prebuilt:
-    """Compiles the device kernels of a model and keeps them on disk, by calling it once.
+    """Calls a model once, which compiles its device kernels and caches them on disk.
 
-    A module is called as a copy on the current device, so its parameters, buffers and gradients
-    stay as they are, and so do the states of the random generators. Another callable is called
-    itself.
+    For a module the call uses a copy on the current device, so parameters, buffers, gradients and
+    the states of the random generators stay unchanged. Another callable is called itself.
 
     Args:
         model: a module, or a function such as a whole training step.

@@ -27,16 +27,16 @@ def opcheck(
 ) -> dict[str, str | Exception]:
     """`torch.library.opcheck`, also for tensors of the device that require gradients.
 
-    PyTorch's own raises NotImplementedError for those: its test of the autograd registration has a
-    list of devices (torch/testing/_internal/optests/autograd_registration.py). That one test is
-    done here for the device's key; all others are PyTorch's.
+    For these PyTorch's function raises NotImplementedError: its test of the autograd registration
+    has a list of devices (torch/testing/_internal/optests/autograd_registration.py). This function
+    does that test for the device's key, and runs PyTorch's other tests.
 
     Args:
-        op: an overload, an operator with one overload, or what `torch.library.custom_op` returned.
+        op: an overload, an operator with one overload, or a result of `torch.library.custom_op`.
         args: arguments of a call; tensors of the device.
         kwargs: further arguments of the call.
         test_utils: names of PyTorch's tests, or "ALL".
-        raise_exception: raise at the first failure, rather than return it.
+        raise_exception: raises the first failure instead of returning it.
         rtol: relative tolerance of values; with `atol`, or not at all.
         atol: absolute tolerance of values.
 
@@ -45,7 +45,7 @@ def opcheck(
 
     Raises:
         torch.testing._internal.optests.OpCheckError: if a test fails.
-        ValueError: if `op` or `test_utils` is none.
+        ValueError: if `op` is no operator, or `test_utils` names no test.
     """
     options: dict[str, Any] = {"raise_exception": raise_exception, "rtol": rtol, "atol": atol}
     names = _ALL if test_utils == "ALL" else test_utils
@@ -102,7 +102,7 @@ def _find_misplaced_derivative(
     keys = ("AutogradPrivateUse1", "Autograd", "CompositeImplicitAutograd")
     if any(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key) for key in keys):
         return
-    # Results then require gradients only if a kernel below autograd called what records them.
+    # In this mode results require gradients only if a kernel below autograd recorded them.
     before = torch._C._get_autograd_fallback_mode()
     torch._C._set_autograd_fallback_mode("nothing")
     try:

@@ -1,7 +1,7 @@
-"""Where operators run that have a device kernel of torch_outboard: a setting per device.
+"""Placement of operators with a device kernel of torch_outboard: a setting per device.
 
 - `"auto"`: the CPU's kernels on a device that is a CPU and shares the host's memory, until
-  `torch.compile` has made device kernels of a graph for it; device kernels everywhere else.
+  `torch.compile` has compiled a graph to device kernels for it; otherwise device kernels.
 - `"device"`: device kernels, wherever one serves the call.
 - `"host"`: the CPU's kernels.
 

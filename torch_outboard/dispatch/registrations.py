@@ -1,4 +1,4 @@
-"""Kernels of an operator: the library that registered each, and the one that runs."""
+"""The registered kernels of an operator, their authors, and their precedence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_outboard.dispatch import dispatcher
 __all__ = ["Kernel", "notice", "registering", "registrations"]
 
 _PYTHON = re.compile(r"<|.*\.py:\d+$")
-# For the device; those of autograd and autocast run before them.
+# The device's keys; kernels of autocast and autograd run before the device's.
 _KEYS = ("AutocastPrivateUse1", "AutogradPrivateUse1", "PrivateUse1")
 
 
@@ -24,15 +24,15 @@ class Kernel:
     """A kernel of an overload.
 
     Attributes:
-        source: who brought it: `"user"`, `"vendor"`, `"library"` (a call of the driver's library)
+        source: the author: `"user"`, `"vendor"`, `"library"` (a call of the driver's library)
             or `"kit"`.
-        origin: where it was registered, "file:line"; a library's path for the kernel of a stub; ""
-            for the kit's own.
+        origin: location of the registration, "file:line"; a library's path for the kernel of a
+            stub; "" for the kit's kernels.
         key: the dispatch key: `"PrivateUse1"`, or one of autograd and autocast.
         raw: whether it was registered with PyTorch's dispatcher, and not with the kit.
         follows: whether it is PyTorch's implementation around a kernel of the `out=` form.
-        dtypes: for calls whose first tensor has one of these; None: every dtype.
-        device: index of the device that it is for; -1: every device.
+        dtypes: dtypes of the first tensor of served calls; None: every dtype.
+        device: index of the served device; -1: every device.
     """
 
     source: str
@@ -45,13 +45,13 @@ class Kernel:
 
 
 def notice() -> None:
-    """Tells the router of kernels that were registered with PyTorch's dispatcher meanwhile.
+    """Tells the router about kernels registered with PyTorch's dispatcher since the last call.
 
-    That happens by itself at the first use of the device, and where reports, policies and lists are
-    asked for. Until then such a kernel runs, but without them.
+    This is automatic at the first use of the device, and in functions for reports, policies and
+    lists. Until then such a kernel runs, but reports, policies and lists ignore it.
     """
     suffix = "/PrivateUse1"
-    # What Python code has registered; libraries are noticed by being loaded.
+    # Registrations by Python code; the router notices libraries when they are loaded.
     known = getattr(torch.library, "_impls", ())
     names = [key.removesuffix(suffix) for key in known if key.endswith(suffix)]
     _C.find_raw_kernels([name.replace("/", "::", 1) for name in names])
@@ -59,13 +59,14 @@ def notice() -> None:
 
 @contextmanager
 def registering() -> Iterator[None]:
-    """For registrations with PyTorch's dispatcher that come after the first use of the device.
+    """A block for registrations with PyTorch's dispatcher after the first use of the device.
 
-    Whatever libraries that are loaded in the block, and functions of `torch.library`, register for
-    operators of PyTorch has its rank when the block ends: in reports and policies, for the forms
-    that follow an `out=` form, and for calls that it declines. A library may also bring a fallback
-    for all operators, of which PyTorch has one: until the end of the block the kit gives its own
-    up, and other threads must not call operators of other libraries.
+    Libraries loaded in the block and functions of `torch.library` may register kernels for
+    operators of PyTorch. At the end of the block these kernels get their rank: in reports and
+    policies, for the forms that follow an `out=` form, and for calls that they decline. A library
+    may also register a fallback for all operators. PyTorch has room for only one, so the kit
+    removes its own fallback until the end of the block; until then other threads must not call
+    operators of other libraries.
     """
     _C.leave_fallback()
     try:
@@ -76,11 +77,11 @@ def registering() -> Iterator[None]:
 
 
 def registrations(name: str) -> list[Kernel]:
-    """The kernels of an overload, the one that is asked first at the beginning.
+    """The kernels of an overload in the order in which calls try them.
 
-    A call takes the first kernel for its device and dtype that does not decline it, and else runs
-    on the host. Kernels for autograd and autocast come first; they are no alternatives to the
-    others but run before them. Memory, views and copies have one kernel of the kit.
+    The first kernel for the device and dtype that does not decline a call runs it, or else the
+    host. Kernels for autograd and autocast are listed first: they run before the others, not
+    instead of them. Memory, views and copies have one kernel of the kit.
 
     Args:
         name: for example `"aten::add.Tensor"`; without a namespace it is of `aten`.
@@ -114,13 +115,13 @@ def registrations(name: str) -> list[Kernel]:
 
 
 def _dispatched(name: str) -> list[Kernel]:
-    """Kernels of PyTorch's dispatcher for the device, without those that later ones hide."""
+    """PyTorch's registrations for the device, without overridden ones."""
     kernels = []
     for found in dispatcher.registrations(name):
         if found.key not in _KEYS or not found.active:
             continue
         by, in_python = dispatcher.origin(found.place)[0], _PYTHON.match(found.place)
-        # Functions of PyTorch's Python, such as autograd.Function.apply, are a user's kernels.
+        # A kernel in a Python file of PyTorch, such as autograd.Function.apply, is a user's kernel.
         if by == "extension" or (by == "PyTorch" and in_python):
             source = "user" if in_python else "vendor"
             kernels.append(Kernel(source, found.place, found.key, raw=True))
@@ -130,5 +131,5 @@ def _dispatched(name: str) -> list[Kernel]:
 
 
 def _of_stubs(name: str) -> list[Kernel]:
-    """Kernels that vendors put into the stubs behind an operator."""
+    """Kernels that vendors registered in the stubs of an operator."""
     return [Kernel("vendor", _C.stub_state(stub)[3]) for stub in _C.brought_stubs(name)]

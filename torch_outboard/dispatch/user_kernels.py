@@ -1,5 +1,5 @@
-"""Kernels of users: a Python function, or an expression in OpenCL C, replaces how an operator runs
-on the device."""
+"""User kernels: a Python function, an expression or kernels in OpenCL C that run an operator on
+the device."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Expression", "Registration", "kernel", "registrations"]
 
 @dataclass(frozen=True)
 class Expression:
-    """A kernel that is an expression; see `kernel`.
+    """A kernel given by an expression; see `kernel`.
 
     Attributes:
         text: the expression.
-        operands: names of tensor arguments, which the text calls a, b, c and so on.
-        scalars: names of numbers that it mentions.
+        operands: names of tensor arguments, called a, b, c and so on in the expression.
+        scalars: names of numbers in the expression.
         types, result, requires: as for `kernel`.
     """
 
@@ -41,7 +41,7 @@ class Expression:
 
 
 class Registration:
-    """A registered kernel. `remove()`, or leaving a `with` block, takes it back."""
+    """A registered kernel. `remove()`, or the end of a `with` block, unregisters it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Registration:
         return self.function(*args, **kwargs)
 
     def remove(self) -> None:
-        """The operator runs as before, from the next call on. Doing it twice does nothing."""
+        """Unregisters the kernel, from the next call on. Does nothing the second time."""
         if self._token is not None:
             _C.remove_kernel(self.name, self._token)
             self._token = None
@@ -84,7 +84,7 @@ class Registration:
         self.remove()
 
 
-# Kernels of users by the names of overloads, the latest last.
+# User kernels by overload, the latest last.
 registrations: dict[str, list[Registration]] = {}
 
 
@@ -138,25 +138,24 @@ def kernel(
     A function (this is then a decorator) takes and returns device tensors, with the arguments of
     the operator's schema. An expression in OpenCL C computes one element of a pointwise operator:
     its tensor arguments are called `a`, `b`, `c` and so on in their order, numbers and flags have
-    their names in the schema, `C(0.5)` is a constant of the type at hand, and what it gives becomes
-    an element of the result; broadcasting, type promotion, layouts and `out=` are done around it.
-    It is compiled for vectors, too: write `condition ? x : y` instead of `if`, and `&` and `|`
+    their names in the schema, `C(0.5)` is a constant of the type of computation, and its value is
+    an element of the result. The kit does broadcasting, type promotion, layouts and `out=`. It also
+    compiles the expression for vectors: write `condition ? x : y` instead of `if`, and `&` and `|`
     between conditions.
 
-    With `source`, kernels in OpenCL C are launched as the function below says (this is then a
-    decorator, too). The function runs once: it gets a `torch_outboard.Plan` and symbols in place of
-    the operator's arguments, and states what a call needs, makes and launches. Its tensor
-    parameters are the operands: kernels have `x_load(i)` and `x_store(i, value)` for each, and for
-    the results (torch_outboard/kernels/template.cl says what else). `properties` are those of
+    With `source` this is a decorator, too: the function plans the launches of kernels in OpenCL C.
+    The function runs once, with a `torch_outboard.Plan` and symbols in place of the operator's
+    arguments, and states the conditions, tensors and launches of a call. Its tensor parameters are
+    the operands: kernels have `x_load(i)` and `x_store(i, value)` for operands and results
+    (torch_outboard/kernels/template.cl lists all macros). `properties` are parameters of
     `torch_outboard.ops.template.template`: `strided`, `moves`, `accepts`, `reports` and so on.
 
-    Kernels run below autograd, and the operator's own derivative stays in force; an operator whose
-    only derivative is that of its parts runs in parts, without the kernel, where autograd records.
-    They win over the kit's and the vendor's kernels from the next call on; among users' kernels the
-    latest wins. An expression leaves calls that it does not serve to those, and so does a function
-    that raises `torch_outboard.Declined` before it has written to a tensor. A kernel of an `out=`
-    form is taken for the functional and the in-place form of a structured operator, too, where
-    those have none of their own.
+    Kernels run below autograd, so the operator keeps its derivative. An operator without its own
+    derivative is decomposed where autograd records, and the kernel does not run. From the next call
+    on, users' kernels precede the vendor's and the kit's; the latest user's kernel is first. The
+    next kernel runs calls that an expression does not serve, or for which a function raises
+    `torch_outboard.Declined` before it writes to a tensor. A kernel of an `out=` form also serves
+    the functional and the in-place form of a structured operator, if these have no kernel.
 
     Args:
         name: the overload, for example `"aten::relu"` or `"aten::add.Tensor"`; without a namespace
@@ -168,16 +167,15 @@ def kernel(
             returns bool.
         requires: of an expression: arguments with the only values that it serves, for example
             `{"approximate": "none"}`.
-        source: text of kernels.
-        dtypes: serve only calls whose first tensor argument (or `dtype` argument) has one of these;
-            with `source`, whose first operand, or else first result, has one.
-        device: serve only calls on this device.
+        source: OpenCL C of the kernels.
+        dtypes: served dtypes of the first tensor argument (or of the `dtype` argument); with
+            `source`, of the first operand, or else of the first result.
+        device: the only served device.
 
     Raises:
-        ValueError: if there is no such operator, or it is one of memory, views and copies, which
-            the kit does itself; or if the description of kernels has a property that does not
-            exist. At a call: if a function returns a tensor of another device, dtype or shape than
-            the operator does.
+        ValueError: if there is no such operator, or if only the kit may implement it (memory, views
+            and copies), or if a property does not exist. At a call: if a function returns a tensor
+            of another device, dtype or shape than the operator does.
 
     Examples::
 
@@ -260,7 +258,7 @@ def _template_kernel(
     def register(body: Body) -> Registration:
         row = template([name], source=source, dtypes=dtypes or EVERY, **properties)(body)
         _C.load_device_kernels()
-        # The definition itself checks the dtypes of the first operand.
+        # None: the definition itself checks the dtypes of the first operand.
         token = _C.add_definition(name, row, None, device)
         return Registration(name, None, token, None, dtypes, device)
 

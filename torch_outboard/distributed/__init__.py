@@ -1,7 +1,7 @@
-"""The communication of the device in torch.distributed: the backend `outboard`.
+"""The backend `outboard` of torch.distributed, for communication of the device.
 
-It is registered when PyTorch is imported, so `init_process_group()` finds it by the device. What it
-does between processes is Gloo's, which PyTorch brings; csrc/distributed says how.
+It is registered when PyTorch is imported, so `init_process_group()` finds it by the device. Without
+communication by the driver it uses PyTorch's Gloo; csrc/distributed describes how.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def register(device: str) -> bool:
 
 
 def ways(group: Any = None) -> dict[str, dict[str, int]]:
-    """How a group's operations on the device were done, and how often.
+    """Counts of a group's operations on the device, by implementation.
 
     Args:
         group: a process group; None: the default one.
 
     Returns:
-        By operation, counts by "driver", for communication of the driver's own, and "gloo".
+        By operation: the numbers of calls by "driver", the driver's communication, and "gloo".
     """
     taken: dict[str, dict[str, int]] = _backend(group)._taken()
     return taken
 
 
 def why_not_by_driver(group: Any = None) -> str:
-    """Why the driver does not communicate for a group; empty if it does."""
+    """The reason why the driver does not communicate for a group; empty if it does."""
     reason: str = _backend(group)._reason
     return reason
 
@@ -57,19 +57,19 @@ def _backend(group: Any) -> Any:
 
 
 def _create(options: Any, backend_options: Any = None) -> Backend:
-    """A group's backend, from what torch.distributed says of the group."""
+    """Makes a group's backend from torch.distributed's options of the group."""
     from torch._C._distributed_c10d import PrefixStore
     from torch.distributed import ProcessGroupGloo
 
     from torch_outboard import _C
 
-    # The store of an agent that starts workers again holds the addresses of those before.
+    # After a restart by an elastic agent its store still has the addresses of the old workers.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = PrefixStore(f"attempt{attempt}", options.store)
     cpu_backend = ProcessGroupGloo(
         store, options.group_rank, options.group_size, timeout=options.timeout
     )
-    # Groups that are split off look there for the ranks of theirs.
+    # Split groups read their ranks from these options.
     ranks = options.global_ranks_in_group or list(range(options.group_size))
     cpu_backend.options.global_ranks_in_group = ranks
     return _C.ProcessGroup(cpu_backend, store, options.group_id, options.timeout)

@@ -1,1 +1,1 @@
-"""Drivers that come with the package, and what driver authors need to test theirs."""
+"""Drivers that come with the package, and tools for driver authors to test a driver."""

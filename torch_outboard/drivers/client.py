@@ -1,4 +1,4 @@
-"""Calls a driver from Python without PyTorch: for the tests of drivers and for trying one out."""
+"""A client that calls a driver from Python without PyTorch, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DriverError(RuntimeError):
     """A call of a driver failed.
 
     Attributes:
-        status: what the call answered.
+        status: the status that the call returned.
     """
 
     def __init__(self, call: str, status: Status, message: str) -> None:
@@ -57,7 +57,7 @@ class Client:
         self.call("initialize")
 
     def status(self, name: str, *arguments: Any) -> Status:
-        """Calls a function of the table and returns its status, whatever that is."""
+        """Calls a function of the table and returns its status, without raising."""
         return Status(getattr(self.driver, name)(self.driver.context, *arguments))
 
     def last_error(self) -> str:
@@ -66,7 +66,7 @@ class Client:
         return (message or b"no message").decode(errors="replace")
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function of the table and raises unless it answers OK."""
+        """Calls a function of the table and raises unless it returns OK."""
         status = self.status(name, *arguments)
         if status != Status.OK:
             raise DriverError(name, status, self.last_error())
@@ -99,13 +99,13 @@ class Client:
         return properties
 
     def device_state(self, device: int) -> contract.DeviceState:
-        """How a device is doing."""
+        """The state of a device, such as its temperature."""
         state = contract.described(contract.DeviceState)
         self.call("device_state", device, ctypes.byref(state))
         return state
 
     def peer_access(self, device: int, peer: int) -> bool:
-        """Whether copies between two devices go without memory of the host."""
+        """Whether copies between two devices bypass host memory."""
         return bool(self._result(ctypes.c_int32, "peer_access", device, peer))
 
     def kernel_attributes(self, kernel: int) -> contract.KernelAttributes:
@@ -121,13 +121,13 @@ class Client:
         return self._result(contract.Address, "allocate", wanted)
 
     def memory_export(self, device: int, address: int) -> contract.MemoryHandle:
-        """The handle for another process to open this memory; the caller closes its descriptor."""
+        """A handle by which another process imports this memory; close its descriptor."""
         handle = contract.described(contract.MemoryHandle, descriptor=-1)
         self.call("memory_export", device, address, ctypes.byref(handle))
         return handle
 
     def memory_import(self, device: int, handle: contract.MemoryHandle) -> int:
-        """Address of memory that was exported, until `memory_close`."""
+        """Address of imported memory, valid until `memory_close`."""
         return self._result(contract.Address, "memory_import", device, ctypes.byref(handle))
 
     def memory_info(self, device: int) -> tuple[int, int]:
@@ -157,7 +157,7 @@ class Client:
         return self._handle(contract.Event, "event_create", wanted)
 
     def event_query(self, event: int) -> bool:
-        """Whether the event has happened."""
+        """Whether the event has completed."""
         return self._ready("event_query", event)
 
     def event_elapsed(self, start: int, end: int) -> float:
@@ -165,7 +165,7 @@ class Client:
         return self._result(ctypes.c_double, "event_elapsed", start, end)
 
     def event_time(self, event: int) -> int:
-        """When an event happened, in nanoseconds of `time.monotonic_ns`."""
+        """Time of an event, in nanoseconds of `time.monotonic_ns`."""
         return self._result(ctypes.c_uint64, "event_time", event)
 
     def graph_end(self, queue: int) -> int:
@@ -194,7 +194,7 @@ class Client:
     def communicate(
         self, queue: int, communicator: int, kind: contract.CommunicationKind, **fields: int
     ) -> None:
-        """Enqueues a piece of communication; `fields` are those of `contract.Communication`."""
+        """Enqueues a communication; `fields` are those of `contract.Communication`."""
         wanted = contract.described(contract.Communication, **fields)
         wanted.kind = kind
         self.call("communicate", queue, communicator, ctypes.byref(wanted))
@@ -207,7 +207,7 @@ class Client:
         return self._handle(contract.Program, "program_build", described)
 
     def program_binary(self, program: int) -> bytes:
-        """The binary from which `program_load` makes the program again."""
+        """The binary of a program, which `program_load` loads."""
         size = ctypes.c_uint64()
         self.call("program_binary", program, None, ctypes.byref(size))
         data = ctypes.create_string_buffer(size.value)
@@ -239,13 +239,13 @@ class Client:
         """Enqueues a kernel.
 
         Args:
-            queue: where to.
-            kernel: what to run.
-            global_size: work items in each of 1 to 3 dimensions.
-            local_size: work items of a group; divides `global_size`.
+            queue: the queue to enqueue to.
+            kernel: the kernel to run.
+            global_size: work-items in each of 1 to 3 dimensions.
+            local_size: work-items of a work-group; divides `global_size`.
             arguments: integers are addresses; values are given with their `ctypes` type.
-            start: an event for the time when the kernel began to run.
-            end: an event for the time when it had ended.
+            start: an event for the start time of the kernel.
+            end: an event for its end time.
         """
         array = (contract.Argument * len(arguments))()
         for entry, argument in zip(array, arguments, strict=True):

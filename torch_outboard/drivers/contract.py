@@ -30,7 +30,7 @@ ENTRY_POINT = "ob_driver_table"
 
 
 class Status(enum.IntEnum):
-    """Answers of driver functions; on anything but the first two, `last_error` has a message."""
+    """Statuses of driver functions; for all but the first two, `last_error` has a message."""
 
     OK = 0
     NOT_READY = 1
@@ -43,21 +43,21 @@ class Status(enum.IntEnum):
 
 
 class Addressing(enum.IntEnum):
-    """How kernels receive memory."""
+    """The form in which kernels receive memory."""
 
     POINTER = 0
     HANDLE = 1
 
 
 class HostAccess(enum.IntEnum):
-    """What the host may do with a device address."""
+    """Access of the host to memory at a device address."""
 
     NONE = 0
     COHERENT = 1
 
 
 class DeviceKind(enum.IntEnum):
-    """What a device is; informative."""
+    """The kind of a device; informative."""
 
     OTHER = 0
     CPU = 1
@@ -66,7 +66,7 @@ class DeviceKind(enum.IntEnum):
 
 
 class DType(enum.IntFlag):
-    """What kernels of a device can compute on, and its library may be offered."""
+    """Dtypes that kernels of a device can compute with, or its library may be offered."""
 
     BOOL = 1 << 0
     UINT8 = 1 << 1
@@ -91,7 +91,7 @@ class DType(enum.IntFlag):
 
 
 class Feature(enum.IntFlag):
-    """What a device can do beyond the necessary."""
+    """Optional capabilities of a device."""
 
     HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
     LAUNCH_EVENTS = 1 << 1
@@ -107,7 +107,7 @@ class AllocationFlag(enum.IntFlag):
 
 
 class DeviceStateField(enum.IntFlag):
-    """What a driver knows of how a device is doing."""
+    """Fields of `DeviceState` that a driver reports."""
 
     UTILIZATION = 1 << 0
     MEMORY_UTILIZATION = 1 << 1
@@ -131,7 +131,7 @@ class ArgumentKind(enum.IntEnum):
 
 
 class Activation(enum.IntEnum):
-    """What a library call does to the elements of its result."""
+    """The function that a library call applies to the elements of its result."""
 
     NONE = 0
     RELU = 1
@@ -148,7 +148,7 @@ class LibraryFlag(enum.IntFlag):
 
 
 class ConvolutionPass(enum.IntEnum):
-    """Which operand a convolution writes."""
+    """The operand that a convolution writes."""
 
     FORWARD = 0
     BACKWARD_INPUT = 1
@@ -156,7 +156,7 @@ class ConvolutionPass(enum.IntEnum):
 
 
 class CommunicationKind(enum.IntEnum):
-    """What ranks do together."""
+    """The operation of ranks together."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -168,7 +168,7 @@ class CommunicationKind(enum.IntEnum):
 
 
 class Reduction(enum.IntEnum):
-    """How ranks reduce."""
+    """The reduction operation of ranks."""
 
     SUM = 0
     PRODUCT = 1
@@ -497,7 +497,7 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "communication_end": (),
 }
 
-# Functions that a table may leave NULL; the header says what happens then.
+# Functions that may be NULL in a table; the header describes the consequences.
 OPTIONAL = frozenset(
     (
         "finalize", "device_state", "peer_access", "kernel_attributes", "memory_info",
@@ -513,12 +513,12 @@ OPTIONAL = frozenset(
     )
 )  # fmt: skip
 
-# The type to wrap a Python function in, by its name in the table.
+# The ctypes type that wraps a Python function, by its name in the table.
 FUNCTIONS = {name: CFUNCTYPE(c_int32, c_void_p, *types) for name, types in _SIGNATURES.items()}
 
 
 class Driver(ctypes.Structure):
-    """`ob_driver`: the table. A function that is not implemented is false."""
+    """`ob_driver`: the table. The value of an unimplemented function is false."""
 
     _fields_ = (
         ("major", c_uint32),

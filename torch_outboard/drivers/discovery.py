@@ -1,4 +1,4 @@
-"""Which driver to use and where its library is, from installed metadata alone.
+"""Choice of the driver and location of its library, from installed metadata only.
 
 A driver is announced by an entry point of group `torch_outboard.drivers`: its name is the device's
 name, its value a module. If a file `libob_<name>.so` lies in the folder of that module, it is the
@@ -31,7 +31,7 @@ SHIPPED_DRIVERS = {
 
 @dataclass(frozen=True)
 class DriverChoice:
-    """A driver by name, where it comes from, or why there is none."""
+    """A driver by name, with its location, or the reason why there is none."""
 
     name: str
     library: Path | None = None
@@ -41,7 +41,7 @@ class DriverChoice:
 
     @property
     def must_ask(self) -> bool:
-        """Whether only importing `module` can tell where the driver is."""
+        """Whether `module` has to be imported to locate the driver."""
         return self.library is None and self.table is None and self.problem is None
 
 
@@ -93,7 +93,7 @@ def ask_module(choice: DriverChoice) -> Path | int:
     """Imports a driver's module and returns its library, or the address of its table.
 
     Raises:
-        RuntimeError: if the module cannot be imported or has neither.
+        RuntimeError: if the module cannot be imported or provides neither.
     """
     if choice.module is None:
         raise RuntimeError(f"the driver '{choice.name}' names no module to ask")

@@ -1,1 +1,1 @@
-"""Facts of PyTorch's dispatcher and of the kit about operators, for commands and users."""
+"""Inspection of operators: their kernels, dispatch keys, placements and schemas."""

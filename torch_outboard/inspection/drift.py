@@ -1,4 +1,4 @@
-"""Whether what is registered for the device fits another version of PyTorch."""
+"""Comparison of the device's registrations with the schemas of another version of PyTorch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch_outboard.dispatch import dispatcher
 from torch_outboard.dispatch.registrations import notice
 from torch_outboard.inspection.kernels import definitions
 
-# Overloads whose schemas differ between the versions of PyTorch that the kit supports, one schema
-# a line behind the first and the last minor version of PyTorch 2 that has it. Overloads that are
-# not there are the same in all of them. Written by tools/schema_changes.py.
+# Overloads whose schemas differ between the supported versions of PyTorch. A line has the first and
+# the last minor version of PyTorch 2 with a schema, and the schema. Overloads that are not in the
+# file have the same schema in all versions. Written by tools/schema_changes.py.
 CHANGES = Path(__file__).with_name("schema_changes.tsv")
-# An operator definition may ask for an argument by its name, so a changed name is to be looked at.
+# An operator definition may name an argument, so a changed name needs a review.
 FITS, UNUSED, NAMES, BREAKS = "fits", "never called", "names changed", "does not fit"
 
 Changes = dict[str, dict[tuple[int, int], str]]
@@ -38,11 +38,11 @@ class Registered(NamedTuple):
 
 @dataclass(frozen=True)
 class Drift:
-    """A difference for one overload, and what it means for what is registered."""
+    """A difference for one overload, and its effect on a registration."""
 
     operator: str
     change: str  # "added", "removed", "signature", "extended" or "renamed"
-    by: str  # "" where nothing is registered
+    by: str  # "" if nothing is registered
     form: str
     verdict: str
     here: str  # the schemas; "" for none
@@ -50,20 +50,20 @@ class Drift:
 
 
 def drift_against(source: str) -> list[Drift]:
-    """How the operators of another PyTorch differ, for all that is registered.
+    """Differences of another PyTorch's schemas, for all registrations of this process.
 
     Args:
         source: a supported version, `"2.14"` or `"2.14.1"`, or a file of comma-separated values
             with the columns `operator` and `schema`, as `operators --csv` writes it.
 
     Raises:
-        ValueError: if it is neither.
+        ValueError: if `source` is neither.
     """
     return drift(registered(), installed_schemas(), schemas_of(source))
 
 
 def registered() -> list[Registered]:
-    """Everything registered for the device now that depends on schemas, by name."""
+    """All current registrations for the device that depend on schemas, sorted by name."""
     _C.finish_registrations()
     notice()
     found = set()
@@ -85,12 +85,12 @@ def registered() -> list[Registered]:
 def drift(
     kernels: Collection[Registered], here: Mapping[str, str], there: Mapping[str, str]
 ) -> list[Drift]:
-    """Differences for registered kernels, and overloads of `aten` that are new there.
+    """Differences for registered kernels, and overloads of `aten` that are new in `there`.
 
     Args:
         here: schemas of this version by overload.
-        there: those of the other version. Operators of namespaces that it lacks are extensions',
-            and are not compared.
+        there: schemas of the other version by overload. Operators in namespaces that it lacks
+            belong to extensions and are not compared.
     """
     namespaces = {name.partition("::")[0] for name in there}
     known = {kernel.name for kernel in kernels}
@@ -116,11 +116,11 @@ def _verdict(form: str, change: str) -> str:
 
 
 def change_between(before: str, after: str) -> str:
-    """The kind of change of a schema; "" for none.
+    """The kind of difference between two schemas; "" for none.
 
     Returns:
         `"added"`, `"removed"`; `"signature"`: other types of arguments or results; `"extended"`:
-        more arguments, which calls can leave out; `"renamed"`: other names or defaults alone.
+        more arguments, which calls can omit; `"renamed"`: only other names or defaults.
     """
     if before == after:
         return ""
@@ -144,7 +144,7 @@ def _types(schema: torch.FunctionSchema) -> tuple[list[str], list[str]]:
 
 
 def installed_schemas() -> dict[str, str]:
-    """The schemas of this process by overload, those of loaded extensions included."""
+    """The schemas of this process by overload, including loaded extensions."""
     found = ((name, dispatcher.schema_of(name)) for name in dispatcher.overload_names())
     return {name: schema for name, schema in found if schema is not None}
 
@@ -153,7 +153,7 @@ def schemas_of(source: str) -> dict[str, str]:
     """The schemas of another PyTorch by overload; see `drift_against`.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: if the source has no schemas.
     """
     if re.fullmatch(r"\d+\.\d+(\.\d+)?(\+\w+)?", source):
         return _of_version(source)
@@ -169,7 +169,7 @@ def schemas_of(source: str) -> dict[str, str]:
 
 
 def _of_version(version: str) -> dict[str, str]:
-    """The schemas of a supported version: this one's, and those that are known to differ."""
+    """The schemas of a supported version: installed schemas, replaced where CHANGES differs."""
     minor, own = minor_of(version), minor_of(str(torch.__version__))
     first, last, changes = read_changes(CHANGES.read_text(encoding="utf-8"))
     if minor is None or own is None or not first <= min(minor, own) <= max(minor, own) <= last:
@@ -186,18 +186,18 @@ def _of_version(version: str) -> dict[str, str]:
 
 
 def name_of(schema: str) -> str:
-    """The overload that a schema is of: `"aten::add.Tensor"`."""
+    """The name of a schema's overload: `"aten::add.Tensor"`."""
     return schema.partition("(")[0]
 
 
 def minor_of(version: str) -> int | None:
-    """14 of `"2.14.1+cpu"`; None where the major version is not 2."""
+    """The minor version, 14 for `"2.14.1+cpu"`; None if the major version is not 2."""
     match = re.match(r"2\.(\d+)", version)
     return int(match[1]) if match else None
 
 
 def read_changes(text: str) -> tuple[int, int, Changes]:
-    """The first and the last minor version, and by overload its schemas in ranges of versions."""
+    """The first and last minor version, and the schemas by overload and range of versions."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     first, last = map(int, lines[0].split())
     found: Changes = {}

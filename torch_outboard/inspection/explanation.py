@@ -1,4 +1,4 @@
-"""The path of a call of an operator: dispatch keys, the router's kernels, stubs, placement."""
+"""Explanation of which kernel runs a call, where and why: dispatch keys, router, stubs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels, stu
 from torch_outboard.inspection.operator_list import out_form
 from torch_outboard.state import state
 
-# Layouts of the first argument, made of a dense tensor.
+# Layouts of the first argument, with the conversion of a dense tensor.
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "strided": lambda x: x,
     "coo": lambda x: x.to_sparse(),
@@ -25,7 +25,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "bsr": lambda x: x.to_sparse_bsr((1, 1)),
     "nested": lambda x: torch.nested.nested_tensor(list(x), layout=torch.strided),
 }
-# What a call may run under: functions that take a function of a tensor and return another.
+# Modes around a call: each wraps a function of a tensor.
 MODES: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "autocast": lambda call: torch.autocast(state.name)(call),
     "no_grad": lambda call: torch.no_grad()(call),
@@ -34,7 +34,7 @@ MODES: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "grad": lambda call: torch.func.grad(lambda x: call(x).sum()),
     "functionalize": torch.func.functionalize,
 }
-# What kernels do at keys that are not a device's, by the start of the key's name.
+# Purpose of kernels at keys that are not a device's, by prefix of the key's name.
 _AT_KEYS = {
     "Autocast": "casts arguments",
     "Autograd": "records the derivative",
@@ -47,11 +47,11 @@ _AT_KEYS = {
 
 
 def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
-    """Tables of what a call of an overload meets whose first tensor is `x`; the call is not made.
+    """Tables of the keys, kernels and stubs of a call with first tensor `x`; nothing is called.
 
     Args:
         name: `"aten::add.Tensor"`.
-        modes: of MODES, the outer ones first.
+        modes: names of MODES, outermost first.
 
     Raises:
         ValueError: if there is no such overload.
@@ -110,7 +110,7 @@ def _what(entry: dispatcher.Entry) -> str:
 
 
 def _answers(asked: Sequence[Kernel]) -> Iterator[tuple[str, str, str, str]]:
-    """A line for each kernel that says whether it runs the call."""
+    """Table rows, one per kernel: whether and why it runs the call."""
     answer = "yes"
     for k in asked:
         what = f"{k.what} {k.family}".strip()
@@ -121,7 +121,7 @@ def _answers(asked: Sequence[Kernel]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _stub(name: str) -> tuple[str, str, str]:
-    """A stub, whose kernel is in it for the device, and the header that declares its type."""
+    """A stub, the source of its kernel for the device, and the header that declares its type."""
     _, filled, by_kit, library = _C.stub_state(name)
     by = "torch_outboard: the CPU's" if by_kit else library or "unknown" if filled else "none"
     folder = Path(torch.__file__).parent / "include"

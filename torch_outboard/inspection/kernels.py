@@ -1,4 +1,4 @@
-"""The kernels that a call of an overload asks, best first, and why one of them runs it."""
+"""The kernels that the router tries for a call, in order, and why it skips some."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from torch_outboard.ops.definition import dtype_number
 class Kernel:
     """A kernel that runs calls of an overload on a device."""
 
-    # "device kernel", "library call", "typed host kernel", "host kernel", "own code" (of its
-    # author, or the kit's memory, views and copies) or "composite"
+    # "device kernel", "library call", "typed host kernel", "host kernel", "own code" (code of its
+    # author, or the kit's for memory, views and copies) or "composite".
     what: str
-    family: str  # of device kernels; "" for others
+    family: str  # of a device kernel; "" for other kernels
     by: str  # "user", "vendor", "library", "kit", "extension" or "PyTorch"
     file: str
-    skipped: str = ""  # why calls go on to the next kernel; "" where it runs them
+    skipped: str = ""  # why calls go on to the next kernel; "" if this kernel runs them
 
 
 @functools.cache
 def definitions() -> Mapping[str, tuple[tuple[str, int], ...]]:
-    """The kit's operator definitions of each overload that has some, the first tried first.
+    """The kit's operator definitions by overload, in the order in which calls try them.
 
     Returns:
-        The file, `"torch_outboard/ops/pointwise/operators.py"`, and bits as in
+        The file, `"torch_outboard/ops/pointwise/operators.py"`, and a mask of dtypes as from
         torch_outboard.ops.definition.dtype_bits; 0: the dtypes of the kernel.
     """
     found: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -60,8 +60,8 @@ def stubs() -> Mapping[str, tuple[str, ...]]:
 
 
 def load_kernels() -> None:
-    """Makes the router know all kernels: the kit's, and those registered with PyTorch since."""
-    definitions()  # some of their modules define operators
+    """Makes the router know all kernels: the kit's, and later registrations with PyTorch."""
+    definitions()  # imports modules, some of which define operators
     _C.finish_registrations()
     notice()
     _C.load_device_kernels()
@@ -70,16 +70,16 @@ def load_kernels() -> None:
 def kernels(
     name: str, device: int = 0, dtype: torch.dtype | None = None, key: str = "PrivateUse1"
 ) -> list[Kernel]:
-    """The kernels of an overload in the order in which a call asks them, after `load_kernels`.
+    """The kernels of an overload in the order in which a call tries them, after `load_kernels`.
 
-    The first that is not skipped runs a call; the next one does if that declines it.
+    The first kernel that is not skipped runs a call. If it declines the call, the next one does.
 
     Args:
-        dtype: of the first tensor argument; None: any.
-        key: of the device's tensors: `"SparsePrivateUse1"` for sparse ones.
+        dtype: dtype of the first tensor argument; None: any.
+        key: dispatch key of the device's tensors: `"SparsePrivateUse1"` for sparse tensors.
 
     Raises:
-        RuntimeError: if the device is to run device kernels and its compiler does not work.
+        RuntimeError: if the device has to run device kernels and its compiler does not work.
     """
     entry = dispatcher.entries(name).get(key)
     if entry is None:
@@ -120,10 +120,10 @@ def kernels(
 
 
 def why_on_host(device: int) -> str:
-    """Why the kit's device kernels do not run operators of a device; "" if they do.
+    """The reason why the kit's device kernels do not run on a device; "" if they do.
 
     Raises:
-        RuntimeError: if they are to run and the device's compiler does not work.
+        RuntimeError: if they have to run and the device's compiler does not work.
     """
     if not _C.runs_code(device):
         return "the device runs no code"
@@ -138,7 +138,7 @@ def why_on_host(device: int) -> str:
 
 
 def _host_kernel(name: str, entry: Entry) -> list[Kernel]:
-    """The CPU's kernel, which the router asks last; none if there is none."""
+    """The CPU's kernel, which the router tries last; an empty list if there is none."""
     if any(
         r.key == entry.key and r.active and not r.boxed_only for r in dispatcher.registrations(name)
     ):

@@ -1,4 +1,4 @@
-"""The dispatch keys that a call meets, and where each of them leads."""
+"""The dispatch keys of a call, in order, and the kernels at them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 
 from torch_outboard.dispatch.dispatcher import Entry
 
-# At these a call arrives at a kernel that computes, and goes no further.
+# Backends and layouts whose keys have kernels that compute, where dispatch ends.
 _BACKENDS = ("CPU", "CUDA", "Meta", "PrivateUse1", "XPU", "MPS", "HPU", "MTIA", "Undefined")
 _LAYOUTS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 
 
 def keys_of(tensor: torch.Tensor) -> list[str]:
-    """The keys of a call with such a tensor under the thread's modes, in the order of the call."""
+    """The dispatch keys of a call with a tensor under the thread's modes, in dispatch order."""
     included = torch._C._dispatch_tls_local_include_set()
     excluded = torch._C._dispatch_tls_local_exclude_set()
     keys = (torch._C._dispatch_keys(tensor) | included) - excluded
@@ -31,7 +31,7 @@ def is_backend(key: str) -> bool:
 
 
 def stops(entry: Entry) -> bool:
-    """Whether a call that comes here goes on by calls of other operators, or not at all.
+    """Whether dispatch ends at an entry: its kernel computes, or calls other operators.
 
     Kernels of autograd, autocast and other modes call the next key.
     """
@@ -39,7 +39,7 @@ def stops(entry: Entry) -> bool:
 
 
 def path(keys: Iterable[str], entries: Mapping[str, Entry]) -> list[Entry]:
-    """The kernels that a call with these keys passes in turn, with those that fall through."""
+    """The entries that a call with these keys visits, in order, fallthroughs included."""
     met = []
     for key in keys:
         if entry := entries.get(key):

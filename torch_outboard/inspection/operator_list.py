@@ -1,4 +1,4 @@
-"""Every overload of the installed PyTorch: whether a device needs a kernel for it, and has one."""
+"""A list of every overload of PyTorch: whether a device needs a kernel for it, and has one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from torch_outboard.dispatch import dispatcher
 from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels, stubs
 
-# What PyTorch calls on accelerators alone, so that CPU has no kernel to go by.
+# Overloads that PyTorch calls only on accelerators, so a missing CPU kernel proves nothing.
 _OF_ACCELERATORS = ("aten::_copy_from", "aten::_copy_from_and_resize", "aten::_resize_output_",
                     "aten::record_stream")  # fmt: skip
-# The first of them that an overload has runs.
+# In the order of precedence in the dispatcher.
 _COMPOSITES = {
     "CompositeExplicitAutogradNonFunctional": "nonfunctional",
     "CompositeExplicitAutograd": "explicit",
     "CompositeImplicitAutograd": "implicit",
 }
-# Has such a kernel and is no structured operator: that kernel does not call the out= form.
+# Has a nonfunctional kernel, but is not structured: that kernel does not call the out= form.
 _NOT_STRUCTURED = "aten::narrow_copy"
 
 
@@ -30,17 +30,17 @@ class Overload:
 
     Attributes:
         operator: the overload.
-        needs: what a new device must bring: "kernel", "out" (that of the group's out= form), "no",
-            or "other" (not even CPU has one: for other layouts, or for the library of a vendor).
-        composite: PyTorch's own kernel for every device: "implicit" (with the derivative of its
-            parts), "explicit", or "nonfunctional" (the structured form around out=).
+        needs: the kernel that a new device must register: "kernel", "out" (that of the group's out=
+            form), "no", or "other" (CPU has none: for other layouts, or for a vendor's library).
+        composite: PyTorch's kernel for every device: "implicit" (with the derivative of its parts),
+            "explicit", or "nonfunctional" (the structured form around out=).
         structured: the form whose kernel serves the whole group.
         stub: the stubs that its implementation in PyTorch calls for the tensors' device.
-        runs: what runs it on the device now: "device kernel", "typed host kernel", "host kernel",
-            "own code", "library call", "composite" or "nothing".
+        runs: the kernel that runs it on the device now: "device kernel", "typed host kernel", "host
+            kernel", "own code", "library call", "composite" or "nothing".
         family: the family of the device kernel.
-        by: who brought what runs: "kit", "library", "vendor", "user", "extension" or "PyTorch".
-        file: where that stands.
+        by: the author of that kernel: "kit", "library", "vendor", "user", "extension" or "PyTorch".
+        file: the source file of that kernel.
         schema: the schema.
     """
 
@@ -57,10 +57,10 @@ class Overload:
 
 
 def overloads(pattern: str | re.Pattern[str] = "", device: int = 0) -> list[Overload]:
-    """The overloads with names in which a regular expression is found; starts the device.
+    """The overloads whose names match a regular expression anywhere; initializes the device.
 
     Raises:
-        RuntimeError: if the device is to run device kernels and its compiler does not work.
+        RuntimeError: if the device has to run device kernels and its compiler does not work.
     """
     load_kernels()
     names = [name for name in dispatcher.overload_names() if re.search(pattern, name)]
@@ -85,7 +85,7 @@ def _overload(name: str, device: int) -> Overload:
 
 
 def _needs(name: str) -> str:
-    """What a device must bring; composite kernels call other operators and run on any device."""
+    """The kernel that a device must register; composite kernels run on any device."""
     if composite := _composite(name):
         return "out" if composite == "nonfunctional" and structured_form(name) else "no"
     keys = {r.key for r in dispatcher.registrations(name) if r.active}
@@ -99,7 +99,7 @@ def _composite(name: str) -> str:
 
 
 def structured_form(name: str) -> str:
-    """The form of a structured operator whose kernel serves all of its forms; "" for others.
+    """The form whose kernel serves all forms of a structured operator; "" for other operators.
 
     `"aten::add.Tensor"`, `"aten::add_.Tensor"` and `"aten::add.out"` have `"aten::add.out"`:
     PyTorch's kernels of the first two allocate the result and call the third.
@@ -113,7 +113,7 @@ def structured_form(name: str) -> str:
 
 
 def out_form(name: str) -> str:
-    """The form of an overload that writes to given tensors and is not composite; "" for none."""
+    """The out= form of an overload, if it is not composite; "" for none."""
     return next((form for form in _forms(name) if _inputs(form)[1] and not _composite(form)), "")
 
 
@@ -130,7 +130,7 @@ def _inputs(name: str) -> tuple[tuple[tuple[str, str], ...], bool]:
     """Names and types of an overload's inputs, and whether it has out= arguments."""
     try:
         arguments = torch._C.parse_schema(dispatcher.schema_of(name) or f"{name}() -> ()").arguments
-    except RuntimeError:  # types such as PyObject, which schemas from text do not have
+    except RuntimeError:  # the parser of schemas does not know types such as PyObject
         return (), False
     inputs = tuple((a.name, str(a.type)) for a in arguments if not a.is_out)
     return inputs, len(inputs) < len(arguments)

@@ -1,7 +1,7 @@
-"""A trace of dispatch: which operators a program calls, by which keys, and what they call.
+"""A trace of dispatch: the operators that a program calls, their keys, and their nested calls.
 
-PyTorch's own needs a debug build. This one records what PyTorch tells any observer of operators,
-on all threads, those of backward passes included, and adds where the router ran them.
+PyTorch's own trace needs a debug build. This one records the events of PyTorch's observers
+(RecordFunction) on all threads, those of backward passes included, and adds the router's placement.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["Call", "Trace", "trace"]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an operator, or a range of time that PyTorch or the program has named."""
+    """A call of an operator, or a time range named by PyTorch or the program."""
 
     name: str
-    # With kernels, in the order in which the call met them; empty for what is no operator. The last
-    # one computed, or called the parts.
+    # Dispatch keys with kernels, in the order of the call; empty for a time range. The kernel of
+    # the last key computed, or called the parts.
     keys: tuple[str, ...]
-    placement: str | None  # "device", "host" or "copied"; None where the router was not asked
+    placement: str | None  # "device", "host" or "copied"; None if the call was not routed
     dtype: torch.dtype | None  # of the first tensor argument
-    device: str  # of the same; "" if there is none
+    device: str  # of the first tensor argument; "" if there is none
     thread: int  # from 0, in the order of their first calls
     seconds: float  # in the calling thread; 0 if it had not ended
     raised: bool  # it ended with an exception
     parts: list[Call] = field(default_factory=list, repr=False)
 
     def walk(self) -> Iterator[Call]:
-        """This call and all that it is made of, outer ones first."""
+        """This call and all nested calls, outer ones first."""
         yield self
         for part in self.parts:
             yield from part.walk()
@@ -46,14 +46,14 @@ class Call:
 
 @dataclass
 class Trace:
-    """What ran inside a `with torch_outboard.trace()` block; filled when it ends.
+    """The calls inside a `with torch_outboard.trace()` block; filled when it ends.
 
-    `str(trace)` is a table in which parts stand below what they are parts of, further in.
+    `str(trace)` is a table in which nested calls are indented below their caller.
     """
 
-    # Those that are part of no other, in the order in which they began.
+    # Outermost calls, in the order in which they began.
     calls: list[Call] = field(default_factory=list)
-    # How many calls came after the million that is kept.
+    # Number of calls beyond the million that is recorded.
     dropped: int = 0
 
     def walk(self) -> Iterator[Call]:
@@ -83,8 +83,8 @@ def _lines(call: Call, depth: int, thread: str) -> Iterator[tuple[str, ...]]:
 def trace() -> Iterator[Trace]:
     """Records the calls of all operators in the process while the block runs.
 
-    Operators run as they do where a report is on: each is asked of the router, so that typed host
-    kernels are slower than without. Traces do not nest.
+    As with a report, every operator goes through the router, which makes typed host kernels slower.
+    Traces do not nest.
 
     Raises:
         RuntimeError: if another trace runs.

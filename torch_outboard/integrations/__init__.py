@@ -1,14 +1,14 @@
-"""Tells other libraries of the device, where they know only the names of certain devices.
+"""Adds the device to libraries that have a fixed list of device names.
 
-Libraries that ask PyTorch for its accelerator find the device by themselves. Others go on with the
-CPU where none of the devices that they know is there:
+Libraries that ask PyTorch for its accelerator find the device without help. Other libraries use the
+CPU if none of the devices in their list is available:
 
     import torch_outboard.integrations
 
     print(torch_outboard.integrations.enable())
 
-extends their lists and functions, each when its library is imported, and `disable()` takes that
-back. One file for each library says which. README.md has a table of what works with what.
+extends their lists and functions, each when its library is imported, and `disable()` undoes that.
+One file for each library describes the changes. README.md has a table of libraries and features.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Row", "disable", "enable", "report"]
 
 @dataclass(frozen=True)
 class Row:
-    """One library.
+    """A library in a report.
 
     Attributes:
-        name: as it is imported.
-        version: that is installed, or empty.
-        tried: the versions that its changes were tried with.
+        name: its import name.
+        version: the installed version, or empty.
+        tried: the versions that the changes were tested with.
         state: "told", "told when imported", "unchanged", "place has changed" or "not installed".
     """
 
@@ -40,7 +40,7 @@ class Row:
 
 
 class Report(tuple[Row, ...]):
-    """Rows, which print as a table."""
+    """Rows; `str(report)` is a table."""
 
     def __str__(self) -> str:
         title = ("library", "version", "tried with", "state")
@@ -48,19 +48,19 @@ class Report(tuple[Row, ...]):
 
 
 def enable(*names: str) -> Report:
-    """Tells libraries of the device in use. Imports none of them.
+    """Adds the device in use to libraries, without importing them.
 
-    A library that does not look as expected gets one warning, and stays as it is there.
+    Code of a library that differs from the expected code is not changed, with one warning.
 
     Args:
-        names: of the libraries as they are imported; all by default. What they choose their device
-            by is told, too.
+        names: import names of the libraries; all by default. Libraries by which they choose their
+            device are included.
 
     Returns:
-        What became of each, which prints as a table.
+        The state of each library, which prints as a table.
 
     Raises:
-        ValueError: for another name.
+        ValueError: for an unknown name.
         RuntimeError: if there is no device.
     """
     chosen = _chosen(names)
@@ -73,15 +73,15 @@ def enable(*names: str) -> Report:
 
 
 def disable(*names: str) -> Report:
-    """Takes back what `enable` changed; of all libraries by default.
+    """Undoes the changes of `enable`, for all libraries by default.
 
-    What has chosen its device by then keeps it.
+    Objects that have chosen their device keep it.
 
     Returns:
         As `enable` does.
 
     Raises:
-        ValueError: for another name.
+        ValueError: for an unknown name.
     """
     chosen = list(names) or list(LIBRARIES)
     _check(chosen)
@@ -92,7 +92,7 @@ def disable(*names: str) -> Report:
 
 
 def report() -> Report:
-    """The state of each library that is installed."""
+    """The state of each installed library."""
     return Report(row for row in _report(list(LIBRARIES)) if row.state != ABSENT)
 
 

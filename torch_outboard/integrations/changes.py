@@ -1,4 +1,4 @@
-"""Changes of a library by an integration: checked, recorded, and undone as a whole."""
+"""Changes of an integration to a library: checked, recorded, and undone as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch_outboard import device_name
 
 
 class PlaceChanged(Exception):
-    """A library does not look as it did in the version that an integration was written for."""
+    """A library differs from the version that an integration was written for."""
 
 
 def expect(condition: object, what: str) -> None:
@@ -26,7 +26,7 @@ def expect(condition: object, what: str) -> None:
 
 
 class Changes:
-    """Changes that `undo` takes back, the last one first."""
+    """Recorded changes; `undo` reverts them in reverse order."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
@@ -39,10 +39,10 @@ class Changes:
         self._undo.append(lambda: setattr(owner, name, before))
 
     def replace_function(self, module: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replaces a function by `make(function)` in its module and wherever it was imported to.
+        """Replaces a function by `make(function)` in its module and in all importing modules.
 
-        A module that does `from library import function` has a name of its own for it, so every
-        module's names are looked at, here and when the change is undone.
+        A module with `from library import function` has its own name for it, so this searches the
+        names of every module, here and when the change is undone.
         """
         before = vars(module).get(name)
         expect(callable(before), f"{module.__name__} has no function {name}")
@@ -51,12 +51,12 @@ class Changes:
         self._undo.append(lambda: _rename(after, before))
 
     def replace_cpu(self, module: Any, name: str, only_for: object = None) -> None:
-        """Replaces a function that chooses a device by one that returns ours instead of the CPU.
+        """Makes a function that chooses a device return the device in use instead of the CPU.
 
         Args:
-            module: of the function, which returns a name or a `torch.device`.
-            name: of the function.
-            only_for: its first argument in calls that leave the choice to it, if it has one.
+            module: the module of the function, which returns a name or a `torch.device`.
+            name: the name of the function.
+            only_for: the first argument of calls that let the function choose, if it has one.
         """
 
         def make(before: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +74,7 @@ class Changes:
     def extend_constant(self, function: Any, expected: tuple[str, ...], name: str) -> None:
         """Adds a name to the one constant tuple of a function that holds all expected names.
 
-        Of `if device.type in ("cuda", "xpu")`, the tuple is part of the function's code.
+        For `if device.type in ("cuda", "xpu")`, the tuple is a constant of the function's code.
         """
         function = inspect.unwrap(function)
         code = getattr(function, "__code__", None)
@@ -91,14 +91,14 @@ class Changes:
         self._undo.append(lambda: setattr(function, "__code__", code))
 
     def set(self, owner: Any, name: str, value: object) -> None:
-        """Sets an attribute that there is."""
+        """Sets an existing attribute."""
         expect(name in vars(owner), f"{owner.__name__} has no {name}")
         before = getattr(owner, name)
         setattr(owner, name, value)
         self._undo.append(lambda: setattr(owner, name, before))
 
     def insert(self, mapping: MutableMapping[Any, Any], key: Any, value: Any) -> None:
-        """Adds an entry to a dictionary, or a registry that is one, unless there is one."""
+        """Adds an entry to a dictionary or registry, unless the key exists."""
         if key not in mapping:
             mapping[key] = value
             self._undo.append(lambda: mapping.pop(key, None))
@@ -110,7 +110,7 @@ class Changes:
             self._undo.append(lambda: os.environ.pop(name, None))
 
     def undo(self) -> None:
-        """Takes every change back."""
+        """Reverts all changes."""
         while self._undo:
             self._undo.pop()()
 

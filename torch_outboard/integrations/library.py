@@ -1,4 +1,4 @@
-"""A library, the places in it that name devices, and what is changed there."""
+"""A library, the places in it that name devices, and their changes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CHANGED = "place has changed"
 
 @dataclass(eq=False)
 class Place:
-    """Where a library names devices.
+    """A place where a library names devices.
 
     Attributes:
-        what: what the user asks for there, for the warning if the place has changed.
-        module: whose import is waited for; without one, the change is made at once.
-        change: makes all changes of this place, or raises and leaves the rest to `Changes.undo`.
+        what: the feature that users need it for, for the warning if the place has changed.
+        module: the module after whose import the change is made; None: immediately.
+        change: makes all changes of this place, or raises, after which `Changes.undo` reverts them.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Place:
             self._give_up(f"there is no module {self.module}")
 
     def current_state(self) -> str:
-        """The state, which for a module that is not there any more is known before its import."""
+        """The state; CHANGED if the module does not exist, even before its import."""
         gone = self.module is not None and not module_exists(self.module)
         return CHANGED if gone else self.state
 
@@ -84,11 +84,11 @@ class Library:
     """A library that names devices.
 
     Attributes:
-        name: as it is imported.
-        distribution: as it is installed.
-        tried: the versions that the changes were tried with.
+        name: its import name.
+        distribution: its name in package metadata.
+        tried: the versions that the changes were tested with.
         places: where it names devices.
-        needs: other libraries that have to be told, too.
+        needs: other libraries to change, too.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Library:
     needs: tuple[str, ...] = ()
 
     def version(self) -> str:
-        """Of what is installed; empty if nothing is."""
+        """The installed version; empty if the library is not installed."""
         if importlib.util.find_spec(self.name) is None:
             return ""
         try:
@@ -107,7 +107,7 @@ class Library:
             return "?"
 
     def state(self) -> str:
-        """The state of the place that is furthest from what was asked for."""
+        """The state of the place that is furthest from being enabled."""
         if not self.version():
             return ABSENT
         states = {place.current_state() for place in self.places}

@@ -1,1 +1,1 @@
-"""How the device comes into PyTorch: entry point, registration, driver, native code."""
+"""Registration of the device with PyTorch: entry point, driver, native code."""

@@ -1,7 +1,6 @@
 """Registers the device with PyTorch: name, device module, generated methods and native code.
 
-Nothing here calls the driver, and nothing raises: what goes wrong is kept and becomes the error of
-the first use.
+Nothing here calls the driver or raises: errors are deferred to the first use.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from torch_outboard.variables import (
     PLACEMENT_VARIABLE,
 )
 
-# What PyTorch calls the slot while it is free.
+# PyTorch's name of the free slot for out-of-tree devices.
 _FREE_SLOT = "privateuseone"
 _FALLBACK_PREFIX = "OUTBOARD_FALLBACK_"
-# Modules below that of the device, and those of `torch_outboard.device` that they are.
+# Submodules of the device module, by name, as modules of `torch_outboard.device`.
 _PARTS = {
     "amp": "amp",
     "graphs": "graphs",
@@ -56,7 +55,7 @@ def activate() -> None:
     try:
         choice = choose_driver(os.environ.get(DRIVER_VARIABLE) or DEFAULT_DRIVER)
         if problem := _name_problem(choice.name):
-            # PyTorch refuses this name before anybody asks the device that stands in.
+            # A warning, because a device string with this name fails in PyTorch's parser.
             warnings.warn(problem, stacklevel=2)
             choice = DriverChoice(DEFAULT_DRIVER, problem=problem)
         _register(choice)
@@ -65,8 +64,8 @@ def activate() -> None:
 
 
 def _name_problem(name: str) -> str | None:
-    """Why a driver's name cannot be the name of a device in PyTorch."""
-    # PyTorch's parser of "name:index" takes letters and underscores only.
+    """The reason why a driver's name cannot be a device name in PyTorch; None if it can."""
+    # PyTorch's parser of "name:index" accepts only letters and underscores.
     if not re.fullmatch(r"[a-z_]*[a-z][a-z_]*", name):
         why = "PyTorch takes lower-case letters and underscores only, no digits"
     elif hasattr(torch, name) or hasattr(torch.Tensor, name) or name in ("opencl", "opengl"):
@@ -118,7 +117,7 @@ def _register(choice: DriverChoice) -> None:
         serialization.register()
         _C.register_graphs()
         _C.register_packaged_models()
-        # Registered now, so that it runs after what programs register.
+        # Registered first, so that it runs after the functions that programs register.
         atexit.register(_C.finalize_driver)
         _make_importable(name)
         pytorch_workarounds.install()
@@ -158,12 +157,12 @@ def _warn_of_unknown_settings() -> None:
 
     try:
         settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
-    except Warning as error:  # warnings are errors, and `import torch` does not fail because of us
+    except Warning as error:  # warnings may be errors, but `import torch` must not fail
         state.wrong_setting = str(error)
 
 
 def _load_device_kernels() -> None:
-    """Hands the operator tables over; the router calls this at the first use of a device."""
+    """Loads the operator tables; the router calls this at the first use of a device."""
     from torch_outboard import _C
     from torch_outboard.ops import program_cache, tables
 

@@ -1,8 +1,8 @@
-"""What PyTorch calls at the end of `import torch` (entry point group `torch.backends`).
+"""Entry point that PyTorch calls at the end of `import torch` (group `torch.backends`).
 
-It registers the device, unless another backend may want PyTorch's one slot for out-of-tree devices
-or another accelerator is present and this one was not asked for: PyTorch prefers the out-of-tree
-device as *the* accelerator, so merely being installed would change what such a machine does.
+It registers the device. Without an explicit request it does not if another backend may need
+PyTorch's one slot for out-of-tree devices, or if another accelerator is present: PyTorch prefers
+the out-of-tree device, so a mere installation would change the accelerator of such a machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch_outboard.variables import DRIVER_VARIABLE
 
 
 def autoload() -> None:
-    """Registers the device with PyTorch. Starts nothing and never raises."""
+    """Registers the device with PyTorch. Does not initialize it and never raises."""
     package = sys.modules.get("torch_outboard")
     if package is None or getattr(package.__spec__, "_initializing", False):
         return  # `import torch_outboard` came first; it activates when PyTorch is complete
@@ -28,13 +28,13 @@ def autoload() -> None:
     if not stay_away:
         activation.activate()
         return
-    # A later `import torch_outboard` shall run the package again and activate it.
+    # Removed, so that a later `import torch_outboard` runs the package again and activates it.
     for name in [n for n in sys.modules if n.partition(".")[0] == "torch_outboard"]:
         del sys.modules[name]
 
 
 def reason_to_stay_away() -> str | None:
-    """Why the device must not register itself unless it is asked for; None if it may."""
+    """The reason why the device needs an explicit request to register; None if it needs none."""
     if os.environ.get(DRIVER_VARIABLE):
         return None
     if other := _accelerator_present():
@@ -51,7 +51,7 @@ def reason_to_stay_away() -> str | None:
     return None
 
 
-# Device files by which an accelerator shows without calling its driver.
+# Device files that reveal an accelerator without a call of its driver.
 _CUDA_FILES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 _XPU_FILES = ("/dev/dri", "/dev/dxg")
 

@@ -1,7 +1,6 @@
 """A module that Python imports at the first access to one of its names.
 
-`import torch` registers the device module, and most programs import PyTorch long before they ask
-for a device, or never do.
+`import torch` registers the device module. Most programs use a device much later, or never.
 """
 
 from __future__ import annotations
@@ -12,17 +11,17 @@ from typing import Any
 
 
 class DeferredModule(types.ModuleType):
-    """Stands for a module until one of its names is read; then it has all of them.
+    """A placeholder for a module; the first read of a name loads all names of the module.
 
-    What was set before stays. Threads may read at the same time: the import system lets one of them
-    import.
+    Attributes set before stay. Threads may read concurrently: the import system lets only one of
+    them import.
 
     Args:
-        name: of the module, as it is imported.
+        name: the full name of the module.
     """
 
     def __getattr__(self, name: str) -> Any:
-        # `inspect` asks every module for its file.
+        # `inspect` reads the file of every module.
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         self._become()
@@ -36,6 +35,6 @@ class DeferredModule(types.ModuleType):
         module = importlib.import_module(self.__name__)
         own = self.__dict__
         for name, value in vars(module).items():
-            if own.get(name) is None:  # as `__doc__` and `__spec__` are until now
+            if own.get(name) is None:  # `__doc__` and `__spec__` are None until here
                 own[name] = value
         self.__class__ = types.ModuleType  # type: ignore[assignment]

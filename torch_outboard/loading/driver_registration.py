@@ -10,7 +10,7 @@ from torch_outboard.state import state
 
 
 def register_driver(choice: DriverChoice) -> None:
-    """Tells the runtime where the driver is; nothing is loaded yet.
+    """Registers the location of the driver with the runtime; nothing is loaded yet.
 
     Raises:
         RuntimeError: if a driver is in use already.
@@ -33,9 +33,9 @@ _module_lock = threading.RLock()
 
 
 def _ask_driver_module() -> None:
-    """Imports the driver's module and asks it; the runtime calls this at the first use.
+    """Imports the driver's module and registers its driver; called by the runtime at the first use.
 
-    If it has no driver to give, the reason becomes the error of every use.
+    If the module provides no driver, every use raises the reason.
     """
     choice = state.choice
     if choice is None or not choice.must_ask:

@@ -1,4 +1,4 @@
-"""The native part of the package: whether it can be loaded with the PyTorch at hand."""
+"""Import of the native part of the package, with a check of the installed PyTorch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch_outboard.paths import PACKAGE
 
 
 def load_extension(device: str) -> str | None:
-    """Imports the native part; returns why it cannot be used, None if it can."""
-    # One that was built for another PyTorch may load all the same, and crash later.
+    """Imports the native part; returns the reason why it cannot be used, or None."""
+    # A native part built for another PyTorch may load without an error and crash later.
     built_for = _built_for()
     if built_for not in (None, ".".join(torch.__version__.split(".")[:2])):
         return (
@@ -31,7 +31,7 @@ def load_extension(device: str) -> str | None:
 
 
 def _built_for() -> str | None:
-    """Major and minor version of the PyTorch that the native part was built with, where noted."""
+    """Major and minor version of PyTorch that the native part was built with, if recorded."""
     try:
         return (PACKAGE / "lib" / "torch_version.txt").read_text().strip()
     except OSError:

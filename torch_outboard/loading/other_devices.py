@@ -1,8 +1,8 @@
-"""`torch.<name>` for a driver that exists and is not the one in use.
+"""Modules `torch.<name>` of drivers that exist but are not in use.
 
-PyTorch has one slot for devices like ours, so with OUTBOARD_DRIVER=host there is no device "ocl".
-`torch.cuda` exists in a PyTorch without CUDA and says that it is not available, and so do these.
-What PyTorch's parser of device strings says (`torch.device("ocl")`, `x.to("ocl")`) cannot be
+PyTorch has one slot for out-of-tree devices, so with OUTBOARD_DRIVER=host there is no device "ocl".
+As `torch.cuda` in a PyTorch without CUDA, these modules report that they are not available. The
+messages of PyTorch's parser of device strings (`torch.device("ocl")`, `x.to("ocl")`) cannot be
 changed from outside.
 """
 
@@ -20,8 +20,8 @@ class OtherDevice(types.ModuleType):
     """A device module without a device.
 
     Args:
-        name: of the driver that is not in use.
-        used: of the driver that is.
+        name: the name of the driver that is not in use.
+        used: the name of the driver in use.
     """
 
     def __init__(self, name: str, used: str) -> None:

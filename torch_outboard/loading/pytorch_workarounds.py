@@ -1,4 +1,4 @@
-"""The one place that changes PyTorch itself, each entry with its reason and when it can go."""
+"""All changes to PyTorch itself, each with its reason and the condition for its removal."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _end_profile() -> None:
 
 
 def install() -> None:
-    """Installs all of them, once."""
+    """Installs all workarounds, once."""
     share_storages_between_processes()
     name_the_device_in_dlpack()
     name_the_device_in_profiles()

@@ -1,4 +1,4 @@
-"""How programs are traced that call composite operators of which the kit has kernels of its own."""
+"""Tracing of programs that call composite operators for which the kit has kernels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _KEYS = torch._C.DispatchKey
 
 
 def trace_decomposition() -> None:
-    """Keeps `aten::lstm.input` composed for whoever traces it, as on devices without a kernel.
+    """Decomposes `aten::lstm.input` in traces, as on devices without a kernel.
 
-    Tracing asks the dispatcher's keys, and takes what has a kernel for an operator to be kept.
-    Where layers run is not known before the traced program does.
+    Tracing reads the dispatcher's keys and does not decompose an operator with a kernel. The
+    placement of layers is not known until the traced program runs.
     """
     lstm = torch.ops.aten.lstm.input
 
     def as_without_kernel(*arguments: Any, **rest: Any) -> Any:
-        # Exporting puts functions of its own at the keys of devices that have none, such as this.
+        # Export registers functions for the keys of devices without kernels, such as this key.
         other = lstm.py_kernels.get(_KEYS.AutogradPrivateUse2)
         return (other or lstm.decompose)(*arguments, **rest)
 

@@ -1,7 +1,7 @@
-"""The device module when the native code does not load: every use raises one clear sentence.
+"""The device module when the native code does not load: every use raises a message.
 
-It takes the place of `torch_outboard.device.device_module`, so it offers what PyTorch asks every
-device module at any time and nothing else.
+It replaces `torch_outboard.device.device_module`, so it has only the functions that PyTorch may
+call in every device module at any time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def raise_from_every_operator(message: str) -> None:
 
 
 class _Extension(types.ModuleType):
-    """Stands where `torch_outboard._C` would: what is taken from it raises RuntimeError."""
+    """A replacement of `torch_outboard._C`: reading a name raises RuntimeError."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):  # what Python itself looks for
+        if name.startswith("__"):  # names that Python itself reads
             raise AttributeError(name)
         raise RuntimeError(self.__doc__)
 

@@ -40,7 +40,7 @@ def decomposition(
     results: str = "",
     **properties: Unpack[DecompositionProperties],
 ) -> Definition:
-    """Defines an operator by a function that calls other operators.
+    """Defines a decomposition.
 
     Args:
         overloads: names without namespace, separated by blanks.

@@ -33,9 +33,9 @@ class PointwiseProperties(Properties, total=False):
     """Properties described in csrc/device_kernels/pointwise/pointwise.h.
 
     Attributes:
-        scalars: names of further arguments that are numbers or flags, separated by blanks.
-        types: the dtype in which the expressions compute.
-        result: the kind of value that the expressions return.
+        scalars: names of numbers and flags, separated by blanks.
+        types: the dtype of the computation.
+        result: the kind of results.
     """
 
     scalars: Names
@@ -65,7 +65,7 @@ def pointwise(
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> Definition:
-    """Defines an operator by one expression per result.
+    """Defines a pointwise operator.
 
     Args:
         overloads: names without namespace, separated by blanks.

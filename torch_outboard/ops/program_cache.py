@@ -61,7 +61,7 @@ def remedy(problem: str) -> str:
 def configure() -> None:
     """Configures the runtime; called at the first use of a device that can run code.
 
-    Warns if the runtime rejects the folder, for example because other users can write to it.
+    Warns if the runtime rejects the folder, as when other users can write to it.
     """
     if problem := _C.configure_disk_cache(folder(), limit(), shared()):
         warnings.warn(remedy(problem), stacklevel=2)

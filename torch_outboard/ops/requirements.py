@@ -1,7 +1,7 @@
 """Requirements on the arguments of a call, which an operator definition needs to serve it.
 
-A definition's `requires` is a dictionary from names of arguments to the only served value (None, a
-flag, a number, a string, an empty list) or to one of the predicates below.
+`requires` of a definition maps names of arguments to the only served value (None, a flag, a number,
+a string, an empty list) or to a predicate below.
 """
 
 from __future__ import annotations
@@ -35,15 +35,12 @@ Requirement: TypeAlias = Predicate | bool | float | str | Sequence[int] | None
 
 
 def of_dtype(*dtypes: torch.dtype) -> Predicate:
-    """The argument has one of these dtypes: each tensor of a list, a number, or a dtype itself.
-
-    An argument that is not given fulfils all predicates of dtypes.
-    """
+    """The tensor, all tensors of a list, the number or the dtype is of these, if it is given."""
     return lambda argument, _: has_dtype(argument, *dtypes)
 
 
 def not_of_dtype(*dtypes: torch.dtype) -> Predicate:
-    """The argument has another dtype than these."""
+    """Like `of_dtype`, for all other dtypes."""
     return lambda argument, _: has_other_dtype(argument, *dtypes)
 
 

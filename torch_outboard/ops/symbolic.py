@@ -172,12 +172,12 @@ def ceil_div(a: Int, b: Int) -> SymInt:
 
 
 def floor(value: Float) -> SymInt:
-    """The largest integer that is not greater than the number."""
+    """The number rounded down."""
     return SymInt(node_of("floor", number_of(value)))
 
 
 def ceil(value: Float) -> SymInt:
-    """The smallest integer that is not less than the number."""
+    """The number rounded up."""
     return SymInt(node_of("ceil", number_of(value)))
 
 
@@ -237,10 +237,7 @@ def broadcast_shapes(a: Ints, b: Ints) -> SymInts:
 
 
 def has_dtype(value: Symbol, *dtypes: torch.dtype) -> SymBool:
-    """Whether a tensor, all tensors of a list, a number or a dtype has one of the dtypes.
-
-    True for a value that is not given.
-    """
+    """Whether a tensor, all of a list, a number or a dtype has one of these, or is not given."""
     return _has_dtype(value, _C.dtype_bits(list(dtypes)))
 
 

@@ -54,8 +54,8 @@ class Symbol:
     """A value that is known only at a call of the operator.
 
     Attributes:
-        node: the graph node that computes the value.
-        optional: whether the symbol is an argument that may be None.
+        node: the node that computes it.
+        optional: whether it is an argument that may be None.
     """
 
     def __init__(self, node: Node) -> None:
@@ -242,7 +242,7 @@ class SymList(Symbol, Generic[Element]):
     def sum(self) -> Element: ...
 
     def sum(self) -> Any:
-        """The sum of the elements; for flags, the number of true ones."""
+        """The sum; of flags, the number of true ones."""
         return (SymInt if self._element is SymBool else self._element)(node_of("sum", self))
 
     def min(self) -> Element:
@@ -311,7 +311,7 @@ class SymTensor(Symbol):
 
 
 class SymTensors(Symbol):
-    """A list of tensors, some of which may be None."""
+    """A list of tensors, which may contain None."""
 
     def __getitem__(self, index: Int) -> SymTensor:
         """The tensor at an index; a tensor that is not given if the list is shorter."""
@@ -393,12 +393,12 @@ def symbol(value: Value) -> Symbol:
 
 
 def as_tensor(value: Symbol) -> SymTensor:
-    """Casts a symbol to a tensor, for type checkers; raises TypeError for other symbols."""
+    """Casts a symbol to a tensor, for type checkers."""
     return as_kind(SymTensor, value)
 
 
 def as_flag(value: Symbol | bool) -> SymBool:
-    """A flag as a symbol; raises TypeError for other values. `~` of a `bool` is an integer."""
+    """A flag as a symbol, because `~` of a `bool` is an integer."""
     return as_kind(SymBool, value)
 
 
@@ -427,7 +427,7 @@ def integer_of(operation: str, *values: Int | Symbol) -> SymInt:
 
 
 def as_kind(kind: type[Any_], value: object) -> Any_:
-    """A value as a symbol of a kind; raises TypeError if it is of another kind."""
+    """A value as a symbol of a kind, or TypeError."""
     known = symbol(cast("Value", value))
     if isinstance(known, kind):
         return known

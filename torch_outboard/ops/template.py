@@ -83,8 +83,8 @@ def template(
     """Decorator that makes a function the definition of an operator.
 
     The function gets a `Plan` and arguments of the operator by their names in the schema, as
-    symbols; it takes those that it declares. Tensors among them are the operands of the kernels, in
-    the order of the function's parameters.
+    symbols, as far as it declares them. Tensors among them are the operands of the kernels, in the
+    order of the function's parameters.
 
     Args:
         overloads: names, those of `aten` without namespace, separated by blanks.
@@ -370,12 +370,12 @@ class Plan:
     # ---- Recording
 
     def trace(self) -> None:
-        """Calls the function with this plan, which records the call."""
+        """Calls the function, which records the plan."""
         call_with_arguments(self._body, self._overload, self)
 
     @property
     def definition(self) -> Definition:
-        """The recorded definition, as C++ expects it."""
+        """The recorded definition for C++."""
         return {
             **self._lists,
             **{key: dict(value) for key, value in self._nodes.items()},

@@ -1,1 +1,1 @@
-"""Functions of the device for PyTorch's profilers, beside those of the device module."""
+"""Support for PyTorch's profilers beyond the device module."""

@@ -1,7 +1,7 @@
-"""The allocator's history in the form of PyTorch's viewer of memory.
+"""The allocator's history in the format of PyTorch's memory viewer.
 
-The functions have the names and arguments of those of `torch.cuda.memory`, and what they return
-goes to https://pytorch.org/memory_viz and to the functions of `torch.cuda._memory_viz`.
+The functions have the names and arguments of `torch.cuda.memory`. Their results are input for
+https://pytorch.org/memory_viz and for the functions of `torch.cuda._memory_viz`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def _record_memory_history(
     global_record_annotations: bool = False,
     skip_actions: Sequence[str] | None = None,
 ) -> None:
-    """Begins to keep what the allocator does on all devices and where it was asked to, or ends it.
+    """Starts or stops recording the allocator's events on all devices, with their stacks.
 
     Args:
-        enabled: `"all"` keeps every event, `"state"` only where the memory in use comes from,
-            `None` ends it. Events are kept until the next start with `clear_history`.
-        context: the stacks that are kept: none, of memory in use (`"state"`), of events that take
-            memory, too (`"alloc"`), or of all.
-        stacks: `"all"` has frames of C++, too.
-        max_entries: events that are kept at most; the oldest go first.
+        enabled: `"all"` records every event, `"state"` only the origin of the memory in use, `None`
+            stops. Events are kept until the next start with `clear_history`.
+        context: the recorded stacks: none, of memory in use (`"state"`), also of events that
+            allocate memory (`"alloc"`), or of all events.
+        stacks: `"all"` includes C++ frames.
+        max_entries: the largest number of recorded events; the oldest are dropped first.
         device: for programs written for CUDA; all devices are recorded.
-        clear_history: forgets earlier events.
+        clear_history: drops earlier events.
         compile_context: for programs written for CUDA; nothing is added.
         global_record_annotations: for programs written for CUDA; nothing is added.
-        skip_actions: events that are not kept, such as `["free_requested"]`.
+        skip_actions: events that are not recorded, such as `["free_requested"]`.
 
     Raises:
         ValueError: for another value of `enabled`, `context` or `stacks`, a negative number of
@@ -77,11 +77,11 @@ def _record_memory_history(
 
 
 def _snapshot(device: object = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """The memory of all devices now, and what was recorded of its history.
+    """The current memory of all devices, and its recorded history.
 
     Args:
         device: for programs written for CUDA; the snapshot has all devices.
-        augment_with_fx_traces: adds to frames of generated code where the model says so.
+        augment_with_fx_traces: adds the location in the model to frames of generated code.
 
     Returns:
         `segments`, as `memory_snapshot()` gives them, with the frames of blocks in use, and
@@ -113,10 +113,10 @@ def _dump_snapshot(
 
 
 def _set_memory_metadata(metadata: str) -> None:
-    """Adds a text to all later events, under `user_metadata`; an empty one ends that."""
+    """Adds a string to all later events, as `user_metadata`; an empty string ends that."""
     _C.set_memory_metadata(metadata)
 
 
 def _get_memory_metadata() -> str:
-    """The text that `_set_memory_metadata` set."""
+    """The string set by `_set_memory_metadata`."""
     return _C.memory_metadata()

@@ -1,8 +1,8 @@
-"""Fault injection: puts faults between the kit and any driver, and watches for misuse.
+"""Fault injection: injects faults between the kit and any driver, and detects misuse.
 
-It is active in a process started with `OUTBOARD_FAULTS` set (`count` for watching alone). The
-comment at the top of `wrapper.c` beside this file describes the settings. The functions here change
-and read the same state at run time; `torch` is not needed for them.
+It is active in a process started with `OUTBOARD_FAULTS` set (`count` only counts calls and checks
+their use). The comment at the top of `wrapper.c` beside this file describes the settings. The
+functions here change and read the same state at run time, without importing `torch`.
 """
 
 import ctypes
@@ -58,15 +58,15 @@ class FaultInjection:
         limit: int | None = None,
         slow: Mapping[str, int] | None = None,
     ) -> None:
-        """Changes the settings that are given and leaves the others.
+        """Changes the given settings only.
 
         Args:
-            delay_us: microseconds by which each piece of work on a queue starts late.
+            delay_us: delay of each piece of work on a queue, in microseconds.
             limit: bytes that can be allocated on each device; 0 for no limit.
-            slow: microseconds that calls take longer, by name of the function; `"*"` for all.
+            slow: additional time of a call in microseconds, by function name; `"*"` for all.
 
         Raises:
-            ValueError: for an unknown function, or a number that is none.
+            ValueError: for an unknown function, or an invalid number.
         """
         settings = [f"slow={function}:{us}" for function, us in (slow or {}).items()]
         settings += [f"delay_us={delay_us}"] if delay_us is not None else []
@@ -76,12 +76,12 @@ class FaultInjection:
     def fail(
         self, function: str, nth: int = 1, status: str | int = "error", repeat: bool | str = False
     ) -> None:
-        """Lets the `nth` call from now of a driver's function fail.
+        """Makes the `nth` call from now of a driver's function fail.
 
         Args:
             function: a name of the driver's table, such as `"allocate"`, or `"*"` for any.
             nth: 1 for the next call.
-            status: what it answers: a name such as `"out_of_memory"`, or the number in `driver.h`.
+            status: the returned status: a name, `"out_of_memory"`, or its number in `driver.h`.
             repeat: `False`: once; `True`: all calls from then on; `"every"`: each `nth` one.
 
         Raises:
@@ -91,7 +91,7 @@ class FaultInjection:
         self._apply(f"fail={function}:{nth}:{status}:{how}")
 
     def lie(self, function: str, nth: int = 1, repeat: bool | str = False) -> None:
-        """Lets the `nth` call from now of a driver's function answer OK and do nothing.
+        """Makes the `nth` call from now of a driver's function return OK and do nothing.
 
         Args:
             function: a name of the driver's table, or `"*"` for any.
@@ -105,14 +105,14 @@ class FaultInjection:
         self._apply(f"lie={function}:{nth}:{how}")
 
     def lose(self, device: int, nth: int = 1) -> None:
-        """Lets the `nth` use from now of a device's queues find the device lost.
+        """Makes the `nth` use from now of a device's queues report the device as lost.
 
         Args:
             device: an index.
             nth: 1 for the next use.
 
         Raises:
-            ValueError: for a number that is none.
+            ValueError: for an invalid number.
         """
         self._apply(f"lose={device}:{nth}")
 
@@ -122,12 +122,12 @@ class FaultInjection:
         return {name: self.library.ob_faults_calls(i) for i, name in enumerate(names)}
 
     def live(self) -> dict[str, int]:
-        """Number of objects that exist in the driver, by kind: allocations, queues, events, ..."""
+        """Number of live objects of the driver by kind: allocations, queues, events, ..."""
         kinds = _enumerate(self.library.ob_faults_object_kind)
         return {kind: self.library.ob_faults_live(i) for i, kind in enumerate(kinds)}
 
     def leaks(self) -> list[str]:
-        """A line for each object that exists: kind, handle, device, bytes."""
+        """A line for each live object: kind, handle, device, bytes."""
         size = self.library.ob_faults_describe_live(None, 0) + 1
         text = ctypes.create_string_buffer(size)
         self.library.ob_faults_describe_live(text, size)
@@ -142,7 +142,7 @@ class FaultInjection:
         return int(self.library.ob_faults_injected())
 
     def reset(self) -> None:
-        """Forgets all settings and counts of calls; what is alive stays known."""
+        """Resets all settings and counts of calls; live objects stay recorded."""
         self.library.ob_faults_reset()
 
 

@@ -1,7 +1,7 @@
-"""The host driver: devices made of the host's own memory and threads, for tests and as an example.
+"""The host driver: devices on memory and threads of the host, for tests and as an example.
 
-Its source is `host.c` beside this file, plain C against `outboard/driver.h`; the comment at its top
-names the environment variables that configure it.
+Its source is `host.c` beside this file, plain C against `outboard/driver.h`; the comment at the top
+of `host.c` lists the environment variables that configure it.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ def library_path() -> str:
 
 
 def describe() -> str:
-    """Which compiler makes kernels for the device, or why there are none; a line of text.
+    """A line that names the compiler of kernels for the device, or the reason why there is none.
 
     Raises:
         OSError: if the driver's library cannot be loaded.

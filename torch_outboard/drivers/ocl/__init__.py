@@ -1,6 +1,6 @@
 """The OpenCL driver: GPUs through the system's OpenCL loader, and a CPU through PoCL.
 
-Its source lies beside this file, C++ against `outboard/driver.h`; `ocl.h` lists the parts and
+Its source is beside this file, C++ against `outboard/driver.h`; `ocl.h` lists the parts and
 `settings.cpp` the environment variables that configure it.
 """
 
@@ -14,7 +14,7 @@ def library_path() -> str:
 
 
 def describe() -> str:
-    """What OpenCL was found on this machine, and why something is not used; lines of text.
+    """Lines about the OpenCL found on this machine, and the reasons why a part is not used.
 
     Looks for devices if the driver is not in use yet.
 

@@ -1,6 +1,6 @@
-"""The RISC-V driver: kernels on another instruction set, with memory of its own, in an emulator.
+"""The RISC-V driver: an emulator that runs kernels on another instruction set in its own memory.
 
-Its source lies beside this file, C++ against `outboard/driver.h`; `riscv.h` lists the parts and
+Its source is beside this file, C++ against `outboard/driver.h`; `riscv.h` lists the parts and
 `settings.cpp` the environment variables that configure it.
 """
 

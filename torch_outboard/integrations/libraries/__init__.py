@@ -1,4 +1,4 @@
-"""One file for each library: the places that name devices, and what is changed there."""
+"""One file for each library: the code that names devices, and its changes."""
 
 from __future__ import annotations
 

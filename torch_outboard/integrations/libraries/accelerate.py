@@ -1,4 +1,4 @@
-"""accelerate, and what chooses its device by it: `transformers.Trainer`, trl and others.
+"""accelerate, and the libraries that choose their device by it: `transformers.Trainer`, trl, ...
 
 Upstream, and what is changed:
 
@@ -38,7 +38,7 @@ def _set_variable(_: Any, changes: Changes) -> None:
 
 
 def _allow_float16(module: Any, changes: Changes) -> None:
-    # One without the other would train without a scaler.
+    # Both are needed: the list alone would allow training without a scaler.
     changes.extend_constant(module.Accelerator.__init__, ("xpu", "cuda", "npu"), device_name())
     changes.replace_function(module, "get_grad_scaler", _with_scaler)
 
@@ -46,7 +46,7 @@ def _allow_float16(module: Any, changes: Changes) -> None:
 def _with_scaler(before: Any) -> Any:
     def get_grad_scaler(distributed_type: Any = None, **options: Any) -> Any:
         scaler = before(distributed_type, **options)
-        # CUDA's, which a machine without CUDA disables.
+        # The scaler is CUDA's, which is disabled on a machine without CUDA.
         if type(scaler) is torch.amp.GradScaler and not scaler.is_enabled():
             return torch.amp.GradScaler(device_name(), **options)
         return scaler
@@ -69,7 +69,7 @@ def _with_device_memory(before: Any) -> Any:
             for index in range(torch.accelerator.device_count())
         }
         if all(device_module.get_device_properties(i).host_access == "coherent" for i in free):
-            found.pop("cpu", None)  # the same memory: it would count twice
+            found.pop("cpu", None)  # host and device share memory, which would count twice
         return free | found
 
     return get_max_memory

@@ -1,4 +1,4 @@
-"""keras with the backend "torch": where its variables and results are.
+"""keras with the backend "torch": the device of its variables and results.
 
 Upstream, and what is changed:
 

@@ -134,5 +134,5 @@ def _library(name: str, pytorch: str, fabric: str) -> Library:
 
 
 LIBRARY = _library("lightning", "lightning.pytorch", "lightning.fabric")
-# The same under its older name, as a package of its own.
+# The same library under its older name, as a separate package.
 OLDER = _library("pytorch_lightning", "pytorch_lightning", "lightning_fabric")

@@ -45,7 +45,7 @@ def polynomial(argument: str, coefficients: Sequence[float]) -> str:
 
 
 def constant(value: float) -> str:
-    """A floating-point constant of type `T`."""
+    """A constant of type `T`."""
     return f"C({float(value)!r})"
 
 

@@ -17,7 +17,7 @@ _HALF_PI = "(S)(1.5707963267948966)"
 # Squares of smaller numbers are finite, and adding 1 to larger ones changes nothing.
 _HUGE = "(S)(1e17)"
 
-# The angle of an infinite value cannot be computed.
+# An infinite value without an angle.
 _INFINITE = """
     if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (T)(0, 0) : (T)(a.x, (S)NAN);
 """

@@ -31,7 +31,7 @@ def _recurrence(first: str, step: str) -> str:
 
 
 def _chebyshev(first: str, right: str, left: str, most: int, inside: str) -> str:
-    """Source of a Chebyshev polynomial of degree n.
+    """A Chebyshev polynomial of degree n.
 
     Args:
         first: the value of degree 1.

@@ -207,7 +207,7 @@ SCALAR: Functions = {
         return sign * factorial * sum;
         """,
     ),
-    # The multivariate gamma function of p dimensions (DLMF 35.3.4).
+    # Multivariate log gamma of p dimensions (DLMF 35.3.4).
     "mvlgamma": ScalarFunction(
         "T a, T p",
         """

@@ -247,7 +247,7 @@ def _fractional_max_pool(dimensions: int) -> Definition:
     def fractional_max_pool(
         plan: Plan, self: SymTensor, random_samples: SymTensor, kernel_size: SymInts
     ) -> None:
-        # PyTorch checks these conditions in the CPU kernel, not in the meta function.
+        # PyTorch checks these conditions only in the CPU kernel.
         plan.require(
             (random_samples.dim() == 3) & (random_samples.size(2) == dimensions),
             random_samples.size(1) == self.size(-dimensions - 1),
@@ -297,7 +297,7 @@ def _fractional_max_pool_backward(dimensions: int) -> Definition:
 
 
 def _unpooling(name: str) -> Callable[[Body], Definition]:
-    # With duplicate indices the result is not deterministic; PyTorch raises if that is forbidden.
+    # Duplicate indices are not deterministic, for which PyTorch may raise.
     alert = name.replace("unpool", "unpooling") + "_forward_out"
     return plane_scatter(f"{name} {name}.out", "self", alert=alert)
 

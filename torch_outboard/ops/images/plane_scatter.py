@@ -1,4 +1,4 @@
-"""Scatter within planes: values are written to the indices that pooling read them from."""
+"""Scatter within planes: values return to the indices that pooling read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Windows(NamedTuple):
 
 
 def per_axis(values: SymInts, dimensions: int, otherwise: int) -> Sequence[SymInt | int]:
-    """The last elements of a list as depth, height, width; `otherwise` for missing dimensions."""
+    """The last elements of a list as depth, height, width; missing ones are `otherwise`."""
     missing: list[SymInt | int] = [otherwise] * (3 - dimensions)
     return [*missing, *(values[axis] for axis in range(-dimensions, 0))]
 

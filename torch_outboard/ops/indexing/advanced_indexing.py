@@ -51,7 +51,7 @@ class _Selection(NamedTuple):
     n: SymInt  # size of the indexed dimension
     shape: SymInts
     before: SymInt  # elements of the dimensions before the indexed one
-    after: SymInt  # elements of the dimensions behind it
+    after: SymInt  # elements of the dimensions after it
 
 
 def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTensor) -> _Selection:

@@ -65,7 +65,7 @@ def launch_select(plan: Plan, out: SymTensor, after: SymInt) -> None:
 
 
 def index_select() -> Definition:
-    """Slices of a tensor at the indices along a dimension."""
+    """Slices at indices along a dimension."""
 
     @template(
         "index_select index_select.out",
@@ -222,7 +222,7 @@ def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Li
 
 
 def _result_of_lines(plan: Plan, lines: _Lines, self: SymTensor, index: SymTensor) -> None:
-    """Makes the result, and passes the parameters and constants of all scatter kernels."""
+    """Makes the result, and passes the common parameters of the kernels."""
     d = lines.dim
     out = plan.result("out", initial=self)
     plan.parameters(
@@ -359,7 +359,7 @@ def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
-    """`scatter` of a number with `reduce="add"` or `"multiply"`."""
+    """`scatter_src_reduce` with a number."""
 
     @_scattering(
         "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
@@ -429,7 +429,7 @@ def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def assertions() -> list[Definition]:
-    """Assertions on the device; the next synchronization raises their error."""
+    """Assertions, which the next synchronization raises."""
 
     @_asserting("_assert_async")
     def asserted(plan: Plan, self: SymTensor) -> None:

@@ -1,4 +1,4 @@
-"""Tensors computed from numbers only: linspace, logspace, arange, eye."""
+"""Tensors computed from numbers only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _define(
 
 
 def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
-    """The result's shape: that of an `out` with `count` elements, else one dimension.
+    """The shape of an `out` with `count` elements, else `[count]`.
 
     Launches take `count` and not `out.numel()`: a call evaluates a node once, here for the argument
     before it is resized.
@@ -149,10 +149,7 @@ def _some_have_fractions(start: SymFloat, end: SymFloat, step: SymFloat) -> SymB
 
 
 def _arange_int64() -> list[Definition]:
-    """Definitions for int64, where the count is exact for integers.
-
-    PyTorch truncates arguments with fractions: before 2.15 before counting, since 2.15 afterwards.
-    """
+    """Counts integers exactly. PyTorch truncates other numbers, since 2.15 only after counting."""
     int64 = (torch.int64,)
     if torch.arange(1, 2.5, dtype=torch.int64, device="cpu").numel() == 1:
         return [arange(int64, _truncated_count, served=_truncated_step_counts)]

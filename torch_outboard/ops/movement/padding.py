@@ -81,7 +81,7 @@ def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) ->
         yield (n > 0) & (n + left + right > 0)
         if reflects:
             yield (left < n) & (right < n)
-    # Without a batch dimension the first dimension is channels, which must not be empty.
+    # Without a batch there must be a channel.
     yield (self.dim() == dims + 2) | (self.size(0) > 0)
 
 

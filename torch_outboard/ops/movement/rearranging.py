@@ -59,7 +59,7 @@ def _rolls_all(shifts: SymInts, dims: SymInts) -> SymBool:
 
 
 def remapped() -> list[Definition]:
-    """Definitions of roll and flip."""
+    """roll and flip."""
     rolled_whole = decomposition(
         "roll",
         lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
@@ -176,7 +176,7 @@ class _Blocks(NamedTuple):
 
 
 def columns_of_images() -> list[Definition]:
-    """Definitions of im2col (unfold of images) and col2im (fold)."""
+    """im2col (unfold of images) and col2im (fold)."""
 
     @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL), family="movement")
     def im2col(
@@ -374,7 +374,7 @@ def _narrow_copy_out() -> Definition:
 
 
 def rearranged() -> list[Definition]:
-    """Decompositions into views and copies: shuffles, narrow_copy, trace, triangle indices."""
+    """Decompositions into views and copies."""
     return [
         *(
             decomposition(name, _channel_shuffle, condition=_channels_divide, family="movement")
@@ -466,7 +466,7 @@ def _aminmax(self: Tensor, dim: int | None, keepdim: bool, min_: Tensor, max_: T
 
 
 def halves() -> list[Definition]:
-    """Decompositions into slices, reductions and pointwise operators, such as glu and renorm."""
+    """Decompositions into slices, reductions and pointwise operators."""
     differentiable = (*FLOATS, *COMPLEX)
     return [
         decomposition(

@@ -258,7 +258,7 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
             else:
                 plan.require(trains)
             for tensor in running:
-                # Kernels write running statistics in place, so a contiguous copy would be useless.
+                # Kernels write running statistics in place, so no copy can replace them.
                 dense = (tensor.size(0) == 1) | (tensor.stride(0) == 1)
                 plan.require(where(given(tensor), dense, True))
             plan.require(_some_float32(mixed, weight, bias, *running))

@@ -11,7 +11,7 @@ from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
 
 def _other_dims(x: Tensor, dim: int) -> list[int]:
-    # All dimensions except `dim`, which is the first or the last one.
+    # All dimensions except the first or the last one.
     first = 1 if dim == 0 else 0
     return [first + d for d in range(x.dim() - 1)]
 

@@ -27,7 +27,7 @@ DTYPES = (torch.float32, torch.float64)
 def _outer_edges(
     points: Tensor, bins: int, given: list[float] | None
 ) -> Iterator[tuple[float, float]]:
-    """The outer edges of each dimension of points of shape (..., bins), `bins` dimensions."""
+    """The outer edges of each dimension of points of shape (..., bins)."""
     lows, highs = [0.0] * bins, [1.0] * bins
     if given is not None:
         lows, highs = given[::2], given[1::2]

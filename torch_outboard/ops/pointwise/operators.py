@@ -161,7 +161,7 @@ def _powers() -> list[Definition]:
 def _ternary() -> list[Definition]:
     numbers = (*REALS, *COMPLEX)
     fractions = (*FLOATS, *COMPLEX)
-    # If zeros are equal, minimum and maximum return the second operand, so self keeps its sign.
+    # For zeros minimum and maximum return the second operand, so self keeps its sign.
     clamp = "minimum(high, maximum(low, self))"
     bounds = {"low": "lowest", "high": "highest"}
     return [

@@ -49,7 +49,7 @@ def _binary() -> list[Definition]:
             pointwise(" ".join(overloads), "x n", f"{name}(x, n)", WIDE, types="float", scalar=True)
         )
     for name in ("igamma", "igammac"):
-        # CPU does not promote integers to floating point for these operators.
+        # CPU does not promote integers for these operators.
         rows.append(
             pointwise(
                 f"{name} {name}_ {name}.out",

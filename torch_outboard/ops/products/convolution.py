@@ -15,7 +15,7 @@ def convolution(overloads: str, *, backward: bool) -> Definition:
         "overloads": qualified(overloads),
         "backward": backward,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
-        # As on CPU, integers except int64 are served only without transposition and dilation.
+        # As on CPU, only int64 is served with transposition or dilation.
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
         "source": patch_source(),
         "padded": padded_source(),

@@ -46,7 +46,7 @@ def _evaluates(self: SymTensor, noise: SymTensor, training: SymBool) -> SymBool:
 
 
 def _normal_(self: Tensor, mean: float, std: float, generator: torch.Generator | None) -> Tensor:
-    # The real and the imaginary part each have half of the variance.
+    # Real and imaginary part have half of the variance each.
     torch.view_as_real(self).normal_(mean, std / math.sqrt(2), generator=generator)
     return self
 
@@ -132,7 +132,7 @@ def _require_weights(x: Tensor) -> None:
 
 
 def _draw_once(self: Tensor, num_samples: int, generator: torch.Generator | None) -> Tensor:
-    # Exponential race: weights divided by exponential numbers; the largest quotients win.
+    # Exponential race: the largest weight / exponential number wins.
     _require_weights(self)
     race = self / torch.empty_like(self).exponential_(1.0, generator=generator)
     if num_samples == 1:
@@ -146,7 +146,7 @@ def _draw_again(self: Tensor, num_samples: int, generator: torch.Generator | Non
     total = sums.narrow(-1, self.size(-1) - 1, 1)
     draws = torch.empty([*self.shape[:-1], num_samples], dtype=torch.float64, device=self.device)
     draws.uniform_(0.0, 1.0, generator=generator)
-    # Rounding could give the total itself, which is behind the last category.
+    # Rounding must not give the total itself.
     below = torch.nextafter(total, torch.zeros_like(total))
     return torch.searchsorted(sums, torch.minimum(draws * total, below), right=True)
 

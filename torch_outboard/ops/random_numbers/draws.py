@@ -297,7 +297,7 @@ def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[
 
 
 def _draw_integers(plan: Plan, tensor: SymTensor, small: Bool) -> None:
-    """Launches the draws; `small`: the range is small, so that a draw needs only 32 bits."""
+    """Launches the draws; `small`: the range needs only 32 bits per draw."""
     plan.result("out", tensor.shape)
     plan.constants(SMALL=small)
     _draw(plan, "random_integers", tensor.numel(), per_block=where(small, 4, 2))

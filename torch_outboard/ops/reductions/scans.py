@@ -152,7 +152,7 @@ def _complex_logcumsumexp() -> Definition:
 
 
 def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
-    """Running maxima or minima, written to the arguments `values` and `indices`."""
+    """Running maxima or minima, into given `values` and `indices`."""
 
     @template(
         name,

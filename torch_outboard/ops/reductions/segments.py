@@ -1,4 +1,4 @@
-"""Reductions of segments (torch.segment_reduce), and the gradient."""
+"""Reductions of segments, and the gradient."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ def selected_call(calls: int, statements: Callable[[int], str]) -> str:
     within the call.
 
     Args:
-        calls: the largest number of calls in a launch.
-        statements: returns the statements before the elements of a call are computed.
+        calls: the most calls of a launch.
+        statements: statements before the elements of a call are computed.
     """
     cases = []
     for call in range(calls):

@@ -203,7 +203,7 @@ class _Program:
             "aligned_load": load(dtype, self.lanes, "p", "at", aligned=True),
             "load_one": one,
             "load_each": load(dtype, 1, "p", "(at + k * stride)"),
-            # Missing lanes of a divisor are 1, so that they do not report a division by zero.
+            # Missing lanes of a divisor are 1, not a division by zero.
             "padding": int(self.source.divisor == i),
             "converted": self.operand(given, self.lanes, "value" if self.lanes > 1 else one),
         }

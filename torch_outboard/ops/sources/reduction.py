@@ -32,7 +32,7 @@ def reduction(source: ReductionSource) -> str:
     lowest, highest = _LIMITS.get(source.compute, ("(-INFINITY)", "INFINITY"))
     outputs = range(len(source.outputs))
     types = [STORAGE_TYPES[dtype] for dtype in source.outputs]
-    # n, converted to the dtype of the sums, by which results divide.
+    # n in the dtype of the sums. For a complex dtype it is (n, 0), and results divide by n.x.
     count = convert(torch.int64, source.compute, 1, "(long)n")
     head = defines(
         {

@@ -72,7 +72,7 @@ def _storage(tensor: TemplateTensor) -> str:
 
 
 def _tensor(source: TemplateSource, tensor: TemplateTensor) -> str:
-    """The types and macros by which a template reads and writes a tensor."""
+    """Types and macros of a tensor in a template."""
     name, storage, dtype = tensor.name, _storage(tensor), tensor.dtype
     text = f"#define HAS_{name} {int(dtype is not None)}\ntypedef {storage} {name}_t;\n"
     if dtype is None:
