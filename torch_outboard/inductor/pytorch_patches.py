@@ -24,7 +24,8 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     if not hasattr(original, "outboard"):
         changed = functools.wraps(original)(make(original))
         changed.outboard = True
-        setattr(owner, name, changed)
+        static = isinstance(vars(owner)[name], staticmethod)
+        setattr(owner, name, staticmethod(changed) if static else changed)
 
 
 def be_a_gpu() -> None:
@@ -169,19 +170,18 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.target import placement_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
 
-    original = module.compile_fx
-    if hasattr(original, "__wrapped__"):
-        return
+    def make(original: Any) -> Any:
+        def compile_fx(model_: Any, example_inputs_: Any, *arguments: Any, **rest: Any) -> Any:
+            devices = _devices(model_, example_inputs_)
+            if not devices:
+                return original(model_, example_inputs_, *arguments, **rest)
+            with being_the_gpu():
+                return compile_for(original, devices, model_, example_inputs_, *arguments, **rest)
 
-    @functools.wraps(original)
-    def compile_fx(model_: Any, example_inputs_: Any, *arguments: Any, **rest: Any) -> Any:
-        devices = _devices(model_, example_inputs_)
-        if not devices:
-            return original(model_, example_inputs_, *arguments, **rest)
-        with being_the_gpu():
-            return compile_for(devices, model_, example_inputs_, *arguments, **rest)
+        return compile_fx
 
     def compile_for(
+        original: Any,
         devices: set[int],
         model_: Any,
         example_inputs_: Any,
@@ -226,7 +226,7 @@ def set_options_of_graphs() -> None:
             return original(model_, example_inputs_, *arguments, **rest)
         return original(model_, example_inputs_, *arguments, config_patches=patches, **rest)
 
-    module.compile_fx = compile_fx
+    _replace(module, "compile_fx", make)
 
 
 def _capture_graphs(patches: dict[str, Any]) -> None:
@@ -403,27 +403,24 @@ def split_for_processors() -> None:
     from torch_outboard.inductor.kernel.loops import parts_of_reduction
     from torch_outboard.inductor.target import target_of
 
-    original = InductorChoices.reduction_split_factor
-    if hasattr(original, "__wrapped__"):
-        return
-    signature = inspect.signature(original)
-    static = isinstance(vars(InductorChoices)["reduction_split_factor"], staticmethod)
+    signature = inspect.signature(InductorChoices.reduction_split_factor)
 
-    # From PyTorch 2.14 on it is a method, whose first argument is the object.
-    @functools.wraps(original)
-    def reduction_split_factor(*arguments: Any, **rest: Any) -> int:
-        given = signature.bind(*arguments, **rest).arguments
-        device = given["device"]
-        if device.type == state.name and given["inner_reduction"]:
-            target = target_of(device)
-            if target.group == 1:
-                return parts_of_reduction(
-                    given["reduction_numel_hint"], given["numel_hint"], target.processors
-                )
-        return original(*arguments, **rest)
+    def make(original: Any) -> Any:
+        # From PyTorch 2.14 on it is a method, whose first argument is the object.
+        def reduction_split_factor(*arguments: Any, **rest: Any) -> int:
+            given = signature.bind(*arguments, **rest).arguments
+            device = given["device"]
+            if device.type == state.name and given["inner_reduction"]:
+                target = target_of(device)
+                if target.group == 1:
+                    return parts_of_reduction(
+                        given["reduction_numel_hint"], given["numel_hint"], target.processors
+                    )
+            return original(*arguments, **rest)
 
-    changed = staticmethod(reduction_split_factor) if static else reduction_split_factor
-    InductorChoices.reduction_split_factor = changed
+        return reduction_split_factor
+
+    _replace(InductorChoices, "reduction_split_factor", make)
 
 
 def take_flex_attention() -> None:
@@ -457,30 +454,31 @@ def count_steps_on_the_device() -> None:
     """
     from torch._dynamo.variables.optimizer import OptimizerVariable
 
-    asked = hasattr(OptimizerVariable, "_safe_to_set_capturable")
-    name = "_safe_to_set_capturable" if asked else "_set_capturable"
-    original = getattr(OptimizerVariable, name)
-    if hasattr(original, "__wrapped__"):
-        return
-
     def counts_on_the_device(self: OptimizerVariable, group: dict[str, Any]) -> bool:
         return group.get("capturable") is False and all(
             parameter.device.type == state.name and parameter not in self.value.state
             for parameter in group["params"]
         )
 
-    @functools.wraps(original)
-    def safe_to_set_capturable(self: OptimizerVariable, group: dict[str, Any]) -> bool:
-        return original(self, group) or counts_on_the_device(self, group)
+    def make_asked(original: Any) -> Any:
+        def safe_to_set_capturable(self: OptimizerVariable, group: dict[str, Any]) -> bool:
+            return original(self, group) or counts_on_the_device(self, group)
 
-    @functools.wraps(original)
-    def set_capturable(self: OptimizerVariable, tx: Any) -> None:
-        for group in self.value.param_groups:
-            if counts_on_the_device(self, group):
-                group["capturable"] = True
-        original(self, tx)
+        return safe_to_set_capturable
 
-    setattr(OptimizerVariable, name, safe_to_set_capturable if asked else set_capturable)
+    def make_set(original: Any) -> Any:
+        def set_capturable(self: OptimizerVariable, tx: Any) -> None:
+            for group in self.value.param_groups:
+                if counts_on_the_device(self, group):
+                    group["capturable"] = True
+            original(self, tx)
+
+        return set_capturable
+
+    if hasattr(OptimizerVariable, "_safe_to_set_capturable"):
+        _replace(OptimizerVariable, "_safe_to_set_capturable", make_asked)
+    else:
+        _replace(OptimizerVariable, "_set_capturable", make_set)
 
 
 def install() -> None:
