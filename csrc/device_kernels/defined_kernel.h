@@ -1,7 +1,6 @@
-// Device kernels that are made from operator definitions. They know descriptions
-// and no operator's name.
+// Device kernels made from operator definitions, without knowledge of operator names.
 //
-// A new kind of definition is a file with a class derived from DefinedKernel, which gets a
+// A new kind of definition is a file with a class derived from DefinedKernel, which takes a
 // definition and the schema of one overload, and one line at file scope:
 //
 //   OUTBOARD_DEFINITION_KIND("reduction", ReductionKernel);
@@ -23,20 +22,19 @@
 
 namespace outboard {
 
-// What kernels of every kind share, and with them the properties that every definition may have:
+// Base of all kinds, with the properties of every definition:
 //
-//   conditions  nodes over the arguments of a call without which it is declined
+//   conditions  nodes over the arguments; if one is false the call is declined
 //               (definitions/conditions.h)
-//   alert       for one whose result is one of several, since elements may be written more than
-//               once: the name under which PyTorch raises or warns of that where deterministic
-//               algorithms are asked for
+//   alert       for nondeterministic results, where elements may be written more than once: the
+//               name in PyTorch's error or warning under deterministic algorithms
 //   family      the kind of work, for listings; default: the kind of definition
 //
 // Derived classes have the constructor `(const Definition&, const c10::FunctionSchema&)`, which
-// raises ValueError for a definition that makes no sense.
+// raises ValueError for an invalid definition.
 class OUTBOARD_API DefinedKernel : public DeviceKernel {
  public:
-  // `own_conditions`: the derived class evaluates them, since it knows more than the arguments.
+  // `own_conditions`: the derived class evaluates the conditions, with more than the arguments.
   DefinedKernel(const Definition& definition, const c10::FunctionSchema& schema,
                 bool own_conditions = false)
       : overload_(schema),
@@ -55,9 +53,9 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
   }
 
  protected:
-  // As `run` with `keeps_arguments`, for a call that meets the conditions.
+  // `run` with `keeps_arguments`, for a call that meets the conditions.
   virtual bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) = 0;
-  // To be called before anything is launched.
+  // Call before the first launch.
   void alert() const;
 
   const Overload overload_;
@@ -76,12 +74,11 @@ struct KindRegistrar {
   OUTBOARD_API KindRegistrar(const char* name, KernelFactory factory);
 };
 
-// The kernel of one overload of a definition. Raises ValueError where kind or definition are
-// wrong.
+// The kernel of one overload of a definition. Raises ValueError for an invalid kind or definition.
 OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
                                                               const std::string& overload);
 
-// Adds definitions to the router as the kit's kernels or as library calls; a later one of the same
+// Registers definitions with the router as built-in kernels or library calls; the last one of an
 // overload is tried first.
 OUTBOARD_API void add_definitions(const std::vector<Definition>& definitions);
 

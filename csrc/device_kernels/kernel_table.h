@@ -1,4 +1,4 @@
-// What a device kernel keeps of the programs it made: a few entries by key, read without a lock.
+// Cache of programs of a device kernel: few entries by key, lookups without a lock.
 #pragma once
 
 #include <atomic>
@@ -6,9 +6,8 @@
 
 namespace outboard {
 
-// `Key` says what makes kernels differ (device, dtypes, layout class ...) and can be compared with
-// ==. Entries stay where they are, also when the table dies: kernels are used until the process
-// ends.
+// `Key`: everything that distinguishes kernels (device, dtypes, layout class ...), comparable by
+// ==. Entries never move and outlive the table, because kernels are used until process exit.
 template <class Key, class Entry>
 class KernelTable {
  public:
@@ -16,8 +15,8 @@ class KernelTable {
   KernelTable(const KernelTable&) = delete;
   KernelTable& operator=(const KernelTable&) = delete;
 
-  // The entry of `key`; `make()` makes it at the first call. Threads that make it at once all get
-  // the one that was there first.
+  // The entry of `key`, made by `make()` at the first call. If threads make it at once, all get the
+  // first one inserted.
   template <class Make>
   const Entry& find(const Key& key, Make&& make) {
     Node* seen = first_.load(std::memory_order_acquire);
@@ -40,7 +39,7 @@ class KernelTable {
     const Entry entry;
     Node* next;
   };
-  // Among the nodes from `begin` on, before `end`.
+  // Searches the nodes [begin, end).
   static const Node* search(const Key& key, const Node* begin, const Node* end) {
     for (const Node* node = begin; node != end; node = node->next) {
       if (node->key == key) return node;

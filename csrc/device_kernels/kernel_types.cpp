@@ -12,7 +12,7 @@ namespace {
 
 using at::ScalarType;
 
-// The dtypes of kernels: the C++ type of values, and the contract's name.
+// Kernel dtypes: the C++ type of values, and the constant of the driver contract.
 // clang-format off
 #define OUTBOARD_KERNEL_TYPES(DTYPE)                              \
   DTYPE(Bool, bool, OB_DTYPE_BOOL)                                \
@@ -32,7 +32,7 @@ using at::ScalarType;
   DTYPE(ComplexDouble, c10::complex<double>, OB_DTYPE_COMPLEX128)
 // clang-format on
 
-// 0: kernels do not have the dtype.
+// 0: no kernel type.
 uint32_t kernel_dtype(ScalarType dtype) {
   switch (dtype) {
 #define OUTBOARD_CASE(name, type, contract) \
@@ -45,7 +45,7 @@ uint32_t kernel_dtype(ScalarType dtype) {
   }
 }
 
-// Adds get(type()), a value of the C++ type behind `dtype`.
+// Adds get(type()), a value of the C++ type for `dtype`.
 template <class Get>
 void add_value(LaunchArguments& arguments, ScalarType dtype, const Get& get) {
   switch (dtype) {
@@ -67,7 +67,7 @@ bool has_kernel_type(ScalarType dtype) { return kernel_dtype(dtype) != 0; }
 
 uint32_t contract_dtype(ScalarType dtype) {
   switch (dtype) {
-    // No kernel types: for library calls.
+    // Library calls only; no kernel types.
     case ScalarType::Float8_e4m3fn:
       return OB_DTYPE_FLOAT8_E4M3FN;
     case ScalarType::Float8_e5m2:

@@ -1,5 +1,5 @@
-// dtypes of kernels: supported dtypes, compute dtypes, and scalar arguments. Types in OpenCL C are
-// in torch_outboard/ops/sources/value_types.py.
+// Kernel dtypes: supported dtypes, compute dtypes, scalar arguments. Types in OpenCL C are in
+// torch_outboard/ops/sources/value_types.py.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,20 +14,20 @@
 
 namespace outboard {
 
-constexpr int kDtypes = 64;  // more than PyTorch has
+constexpr int kDtypes = 64;  // more than PyTorch's number of dtypes
 
-// Sets of dtypes are numbers with these bits, in definitions as well.
+// Dtype sets are integers with these bits, also in definitions.
 constexpr uint64_t dtype_bit(at::ScalarType dtype) {
   return uint64_t{1} << static_cast<int>(dtype);
 }
 
-// Whether kernels can load, store and compute on the dtype at all.
+// True if kernels can load, store and compute on the dtype.
 OUTBOARD_API bool has_kernel_type(at::ScalarType dtype);
-// The OB_DTYPE_* bit of the dtype; 0 where the contract has no name for it. Those of one byte have
-// one, for library calls, and no kernel type.
+// The OB_DTYPE_* bit of the dtype; 0 if the contract has none. 8-bit floating-point dtypes have a
+// bit for library calls and no kernel type.
 OUTBOARD_API uint32_t contract_dtype(at::ScalarType dtype);
-// Whether kernels on this device can: float16 and bfloat16 are computed in float32 and need no
-// arithmetic of their own.
+// The same for one device. float16 and bfloat16 are computed in float32 and need no native
+// arithmetic.
 OUTBOARD_API bool computes(c10::DeviceIndex device, at::ScalarType dtype);
 
 // The dtype of values that kernels compute with: Float for Half and BFloat16, else the same.

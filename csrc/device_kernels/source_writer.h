@@ -1,4 +1,4 @@
-// C++ describes a kernel, and torch_outboard/ops/sources writes its source.
+// Interface by which C++ describes a kernel and torch_outboard/ops/sources writes its source.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -15,8 +15,8 @@ struct PointwiseSource;
 struct ReductionSource;
 struct TemplateSource;
 
-// Functions return OpenCL C. Callers may be any thread, and hold no lock that a thread with the
-// interpreter lock may wait for. Raises ValueError for a wrong definition.
+// Functions return OpenCL C and raise ValueError for an invalid definition. Any thread may call
+// them, without a lock that a thread with the interpreter lock may wait for.
 class OUTBOARD_API SourceWriter {
  public:
   virtual ~SourceWriter() = default;
@@ -24,14 +24,14 @@ class OUTBOARD_API SourceWriter {
   virtual std::string reduction(const ReductionSource& source) const = 0;
   virtual std::string list_norms(const ListNormsSource& source) const = 0;
   virtual std::string kernel_template(const TemplateSource& source) const = 0;
-  // `definitions` are further macros; `kernels` stand behind all macros.
+  // `definitions`: further macros; `kernels` follow all macros.
   virtual std::string product(at::ScalarType dtype, at::ScalarType compute, int width, bool wide,
                               const std::string& definitions, const std::string& kernels) const = 0;
   virtual std::string fourier(at::ScalarType real, int64_t lanes, bool wide, int64_t dimensions,
                               const std::string& kernels) const = 0;
 };
 
-// To be called before the first kernel. The writer is never destroyed.
+// Call before the first kernel. The writer is never destroyed.
 OUTBOARD_API void set_source_writer(std::unique_ptr<SourceWriter> writer);
 const SourceWriter& source_writer();
 

@@ -8,7 +8,7 @@ namespace {
 constexpr int kUsualVectorBytes = 32;
 constexpr int kGpuVectorBytes = 16;
 
-// What the device prefers, from 16 to 64 bytes.
+// The device's preferred vector size, clamped to 16 to 64 bytes.
 int vector_bytes(const ob_device_properties& properties) {
   const uint32_t width = properties.preferred_vector_width;
   if (width == 0) return kUsualVectorBytes;
@@ -23,8 +23,8 @@ WorkShape work_shape(c10::DeviceIndex device) {
   if (properties.kind == OB_DEVICE_CPU) {
     return {vector_bytes(properties), 256, std::min(16, largest)};
   }
-  // A GPU says 1, since its lanes are work items: wide vectors are for its memory's sake. Work
-  // items that run together read and write memory that lies together.
+  // GPUs report 1, because work-items are their lanes: vectors only help memory access. Adjacent
+  // work-items access adjacent memory.
   if (properties.kind == OB_DEVICE_GPU) return {kGpuVectorBytes, 0, std::min(256, largest)};
   return {vector_bytes(properties), 16, std::min(256, largest)};
 }

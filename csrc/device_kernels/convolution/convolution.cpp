@@ -1,9 +1,8 @@
-// The kernel generator of convolutions in 1 to 3 dimensions, transposed ones and backwards
-// included: products of matrices (product_program.h) one of which is made of patches of an image
-// while it is packed.
+// The kernel generator of convolutions in 1 to 3 dimensions, transposed and backward ones included:
+// matrix products (product_program.h) with one operand packed from patches of an image (im2col).
 //
-// A definition's properties are those of convolution_call.h and
-//   source, padded, groups  texts as those of ConvolutionPasses
+// Properties of a definition: those of convolution_call.h and
+//   source, padded, groups  sources of kernels, as for ConvolutionPasses
 #include <ATen/ops/sum.h>
 
 #include <tuple>

@@ -7,7 +7,7 @@
 namespace outboard {
 namespace {
 
-// A parameter with one value for each of `count` dimensions, or one for all. False if it is wrong.
+// A parameter with one value for all dimensions or one for each of `count`. False if invalid.
 bool set_values(at::IntArrayRef given, size_t count, int64_t missing, int64_t least,
                 SpatialValues& values) {
   if (given.size() != count && given.size() != 1) return false;

@@ -1,11 +1,11 @@
-// What a call of `convolution` or of its backward asks for, read from the stack and looked at, for
-// kernel generators that compute it.
+// The operands and parameters of a call of `convolution` or of its backward, read from the stack
+// and checked.
 //
 // Properties of their definitions:
 //   backward  the overload is a backward; otherwise it has the arguments of `convolution`
-//   dtypes    bits of the dtypes that are served
+//   dtypes    bits of the supported dtypes
 //   plain_dtypes
-//             those of them that are served only where nothing is transposed or dilated
+//             the subset that is supported only without transposition and dilation
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,10 +19,10 @@
 
 namespace outboard {
 
-// Of spatial dimensions there are always three; those that a tensor lacks are the first.
+// Always three spatial dimensions; a tensor with fewer lacks the first ones.
 using SpatialValues = std::array<int64_t, 3>;
 
-// The spatial part of sizes or strides of an image or a weight; `missing` for what it lacks.
+// The spatial part of the sizes or strides of an image or a weight; missing dimensions: `missing`.
 SpatialValues spatial(at::IntArrayRef values, int64_t missing);
 
 inline int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
@@ -32,12 +32,12 @@ struct ConvolutionGeometry {
   bool transposed = false;
   int64_t groups = 1;
 
-  // Takes parameters with one value for each of `count` dimensions, or one for all. False if one is
-  // wrong; `transposed` is set before.
+  // Parameters with one value for all dimensions or one for each of `count`. False if one is
+  // invalid. Set `transposed` before.
   bool set(size_t count, at::IntArrayRef strides, at::IntArrayRef paddings,
            at::IntArrayRef dilations, at::IntArrayRef output_paddings);
 
-  // Sizes of what the operator returns; empty where arguments do not fit each other.
+  // Sizes of the operator's result; empty if the arguments do not fit each other.
   c10::DimVector output_sizes(const at::Tensor& input, const at::Tensor& weight) const;
 };
 
@@ -47,19 +47,18 @@ struct ConvolutionOperands {
   at::Tensor bias;      // undefined for none
   at::Tensor gradient;  // of the output, for a backward
   c10::DimVector output_sizes;
-  // For a backward: whether the gradients of input, weight and bias are asked for.
+  // In a backward: the requested gradients of input, weight and bias.
   std::array<bool, 3> wanted = {};
 };
 
 class ConvolutionCall {
  public:
-  // `overload` outlives it. Raises ValueError for a definition that makes no sense.
+  // `overload` must outlive it. Raises ValueError for an invalid definition.
   ConvolutionCall(const Definition& definition, const Overload& overload);
 
   bool backward() const noexcept { return backward_; }
 
-  // Returns false for a call that is to be declined: a dtype that the definition does not serve, an
-  // empty operand, a mistake.
+  // False for a call to be declined: unsupported dtype, empty operand, invalid argument.
   bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
             ConvolutionOperands& operands) const;
 
@@ -80,14 +79,14 @@ class ConvolutionCall {
   const int output_padding_;
   const int groups_;
   const int bias_;      // -1 for a backward
-  const int gradient_;  // -1 for what is no backward
+  const int gradient_;  // -1 in a forward
   const int mask_;
 };
 
-// The memory format of an image that results.
+// The memory format of a resulting image.
 at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
 
-// The dimensions over which a gradient is summed for that of the bias.
+// The dimensions that the gradient of the bias sums over.
 c10::DimVector all_but_channels(const at::Tensor& gradient);
 
 }  // namespace outboard

@@ -13,10 +13,10 @@ namespace {
 
 using Triple = SpatialValues;
 
-// Memory for products that are added up afterwards.
+// Workspace for products that are summed afterwards.
 constexpr int64_t kColumnBytes = int64_t{32} << 20;
 
-// As the kernels have it.
+// Same layout as in the kernels.
 struct Patches {
   int64_t batches, depth, begin, count;
   int64_t group, image, channel;
@@ -26,7 +26,7 @@ struct Patches {
   int64_t scattered, across;
 };
 
-// Whether positions of an image follow each other at one stride.
+// True if one stride covers all positions of an image.
 bool has_even_positions(const at::Tensor& image) {
   int64_t expected = -1;
   for (int64_t d = image.dim() - 1; d >= 2; --d) {
@@ -44,8 +44,7 @@ int64_t position_stride(const at::Tensor& image) {
   return 1;
 }
 
-// Elements between the filters of a contiguous weight. The stride does not say it: that of a single
-// filter can be anything.
+// Elements per filter of a contiguous weight. A stride of a single filter can be anything.
 int64_t filter_elements(const at::Tensor& weight) { return weight.numel() / weight.size(0); }
 
 Patches patches_of(const ConvolutionGeometry& geometry, const at::Tensor& source,
@@ -65,14 +64,14 @@ Patches patches_of(const ConvolutionGeometry& geometry, const at::Tensor& source
   const Triple one = {1, 1, 1}, none = {0, 0, 0};
   if (kernel == one && geometry.stride == one && geometry.padding == none &&
       has_even_positions(source)) {
-    // Each position is a place of the source: one row of them all, which vectors cut less often.
+    // One line of all positions: vectors are cut less often than with several lines.
     result.size = result.positions = {1, 1, volume(positions)};
     result.stride = {0, 0, position_stride(source)};
   }
   return result;
 }
 
-// out = left @ patches (+ bias), as many columns at a time as a cache holds.
+// out = left @ patches (+ bias), in blocks of columns that fit a cache.
 void multiply_patches(const ProductProgram& program, const ProductLayout& layout,
                       const at::Tensor& left, const at::Tensor& image, Patches patches,
                       const at::Tensor& bias, const at::Tensor& out) {
@@ -100,7 +99,7 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
   }
 }
 
-// How a product writes an image: rows are channels, columns are positions of all images.
+// Layout of an image as a result of a product: rows are channels, columns positions of all images.
 void write_image(ProductLayout& layout, const at::Tensor& image, const at::Tensor& bias) {
   layout.out.row = image.stride(1);
   layout.out.batch = layout.rows * image.stride(1);
@@ -114,8 +113,8 @@ void write_image(ProductLayout& layout, const at::Tensor& image, const at::Tenso
   }
 }
 
-// With steps most kernel elements meet nothing at a position of `input`. So the product is made for
-// the positions of `output`, and what falls on one place is added up afterwards.
+// With a stride above 1 most kernel elements meet nothing at a position of `input`. So the product
+// has columns for positions of `output`, and col2im sums them afterwards.
 void write_input_with_steps(const ConvolutionGeometry& geometry, const at::Tensor& output,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& input, const std::string& source) {
@@ -223,7 +222,7 @@ void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const a
   if (write_input_from_padded(geometry, output, weight, bias, input, padded_, cached)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
-  // Columns of narrow dtypes would be rounded before they are added up.
+  // Columns of 16-bit dtypes would be rounded before the sum.
   if (steps && input.element_size() >= 4) {
     write_input_with_steps(geometry, output, weight, bias, input, source_);
     return;

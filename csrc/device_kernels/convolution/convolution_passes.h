@@ -1,6 +1,5 @@
-// The passes of a convolution that is not transposed, each by the kernels that suit its sizes. A
-// transposed one is the backward of such a convolution with respect to its input: what it reads is
-// that one's output.
+// The passes of a convolution, each by the kernels for its sizes. A transposed convolution is the
+// data gradient of an ordinary one, so its input is the `output` here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,21 +13,21 @@ namespace outboard {
 
 class ConvolutionPasses {
  public:
-  // `source` is the text of the kernels, those of products first; `padded` that of the kernels of
-  // padded_convolution.h and winograd.h, which processors take for large maps; `groups` that of the
-  // kernels of group_convolution.h, which GPUs take.
+  // Sources of kernels: `source` begins with that of matrix products; `padded` is for
+  // padded_convolution.h and winograd.h, on CPUs with large maps; `groups` is for
+  // group_convolution.h, on GPUs.
   ConvolutionPasses(const std::string& source, const std::string& padded,
                     const std::string& groups);
 
-  // Whether kernels take tensors of these sizes; an undefined one is taken.
+  // True if the kernels support tensors of this extent, or the tensor is undefined.
   static bool take(const at::Tensor& tensor);
 
-  // What a convolution returns, transposed or not.
+  // The result of `convolution`, transposed or not.
   void write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
                     const at::Tensor& weight, const at::Tensor& bias,
                     const at::Tensor& result) const;
 
-  // Lays operands out as the passes want them; results keep the format of the ones before.
+  // Changes the layout of operands for faster passes. Results keep the original memory format.
   void lay_out(ConvolutionOperands& operands) const;
 
   void write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,

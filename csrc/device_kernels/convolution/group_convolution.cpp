@@ -35,12 +35,12 @@ int64_t dot(const Triple& a, const Triple& b) {
 Triple sizes_of(const at::Tensor& tensor) { return spatial(tensor.sizes(), 1); }
 Triple strides_of(const at::Tensor& tensor) { return spatial(tensor.strides(), 0); }
 
-// Whether channels of one place are neighbours in memory.
+// True if the channels of a position are adjacent in memory.
 bool has_channels_last(const at::Tensor& image) {
   return image.size(1) > 1 && image.stride(1) == 1;
 }
 
-// The stride in the left operand of neighbours along the depth.
+// Stride in the left operand between adjacent indices along K.
 int64_t nearest(const ImageAxes& axes) {
   if (axes.fastest != 0) return axes.other[0];
   for (int d = 3; d > 0; --d) {
@@ -53,7 +53,7 @@ int64_t way(bool along, bool vectors) {
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
-// Whether 16 bytes of a tensor hold channels of one place, at addresses that are multiples of it.
+// True if aligned vectors of 16 bytes hold channels of one position.
 bool has_channel_vectors(const at::Tensor& tensor) {
   constexpr int64_t kBytes = 16;
   const auto bytes = static_cast<int64_t>(tensor.element_size());
@@ -95,9 +95,9 @@ void* mutable_element(const at::Tensor& tensor, int64_t index) {
          index * static_cast<int64_t>(tensor.element_size());
 }
 
-// The positions of an input, in one dimension, that are `first` and every `step` after it, and the
-// elements of the kernel that they meet: `element` and every `elements` after it. Position q of
-// them meets element j at the place q + shift - j * apart of the output.
+// Positions `first`, `first + step` ... of one dimension of an input, and the kernel elements
+// `element`, `element + elements` ... that they meet. Position q meets element j at the output
+// position q + shift - j * apart.
 struct Remainder {
   int64_t first, positions, element, elements, count, shift, apart;
 };
@@ -116,15 +116,14 @@ Remainder remainder_of(int64_t first, int64_t size, int64_t kernel, int64_t step
   }
   if (result.element >= std::min(result.elements, kernel)) {
     result.element = 0;
-    return result;  // they meet none
+    return result;  // no kernel element
   }
   result.count = (kernel - result.element + result.elements - 1) / result.elements;
   result.shift = (first + padding - result.element * dilation) / step;
   return result;
 }
 
-// Elements of patches from which on it takes less time to lay operands out once than to read
-// elements one by one.
+// Patch elements above which a copy to channels-last is faster than element-wise reads.
 constexpr int64_t kManyPatchElements = int64_t{1} << 23;
 
 }  // namespace
@@ -186,8 +185,8 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
   return true;
 }
 
-// With steps, positions of the input meet the elements of the kernel that have their remainder: a
-// convolution without steps for each of them.
+// With a stride above 1, input positions of one remainder meet the kernel elements of that
+// remainder: one convolution of stride 1 per remainder.
 bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& input, const std::string& text) {

@@ -1,6 +1,6 @@
-// The passes of a convolution by groups of work items that share tiles (group_tiles.h), on GPUs:
-// the image takes the place of a matrix, and is read where it lies. Each returns false on devices
-// without such groups.
+// The passes of a convolution as implicit GEMM on GPUs: work-groups share tiles (group_tiles.h),
+// and the image is a matrix operand read in place. Each returns false on devices without such
+// work-groups.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace outboard {
 
-// As in convolution_passes.h; `text` is that of group_tiles.h, which ProductProgram::keep returned.
+// Arguments of convolution_passes.h; `text`: source of group_tiles.h from ProductProgram::keep.
 bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& output, const std::string& text);
@@ -22,8 +22,8 @@ bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
                             const at::Tensor& output, const at::Tensor& weight,
                             const std::string& text);
 
-// Lays operands out with the channels of a place side by side, where matrix units then read 16
-// bytes at once and the convolution is large enough to be worth it.
+// Converts operands to channels-last where matrix units then load 16 bytes at once and the
+// convolution is large enough to pay for it.
 void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text);
 
 }  // namespace outboard

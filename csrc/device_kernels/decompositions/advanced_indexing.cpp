@@ -1,4 +1,4 @@
-// Bodies of `x[i, mask, :]` and of what is written there, which programs call often.
+// Bodies of advanced indexing, `x[i, mask, :]`, and assignments, in C++ for speed.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/List.h>
@@ -20,13 +20,13 @@ using at::Tensor;
 using Indices = std::vector<std::optional<Tensor>>;
 using Sizes = std::vector<int64_t>;
 
-// Index tensors of one shape, and the dimensions that they are for.
+// Index tensors of one shape, and the dimensions that they index.
 struct Indexed {
   std::vector<Tensor> tensors;
   Sizes dims;
 
   const Tensor& operator[](size_t k) const { return tensors[k]; }
-  // Whether results have the dimensions of the index where `dims` were, and not at the front.
+  // True if the index dimensions of a result stay where `dims` were; otherwise they are in front.
   bool adjacent() const {
     return dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size());
   }
@@ -36,7 +36,7 @@ bool is_mask(const Tensor& index) {
   return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
 }
 
-// Whether a mask has the sizes of the dimensions from `first` on.
+// True if a mask has the sizes of the dimensions from `first` on.
 bool fits(const Tensor& mask, const Tensor& self, int64_t first) {
   for (int64_t d = 0; d < mask.dim(); ++d) {
     if (first + d >= self.dim() || mask.size(d) != self.size(first + d)) return false;
@@ -44,7 +44,7 @@ bool fits(const Tensor& mask, const Tensor& self, int64_t first) {
   return true;
 }
 
-// None: the host knows what is wrong.
+// nullopt: the call is declined, and the CPU kernel raises.
 std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
   Indexed result;
   int64_t d = 0;
@@ -80,7 +80,7 @@ std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
   return result;
 }
 
-// Places in the indexed dimensions, counted through all of them; -1 for those out of range.
+// Linear indices over the indexed dimensions; -1 if out of range.
 Tensor flat_places(const Tensor& self, const Indexed& index) {
   Tensor total;
   for (size_t k = 0; k < index.dims.size(); ++k) {
@@ -97,7 +97,7 @@ Tensor flat_places(const Tensor& self, const Indexed& index) {
   return total.reshape(-1);
 }
 
-// Self with the indexed dimensions first.
+// `self` with the indexed dimensions first.
 Tensor ordered_by(const Tensor& self, const Indexed& index) {
   Sizes order = index.dims;
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -112,8 +112,7 @@ Sizes joined(at::IntArrayRef first, at::IntArrayRef second) {
   return sizes;
 }
 
-// Moves the dimensions of the index, which are the first ones, to where they are in a result; or
-// back.
+// Moves the index dimensions from the front to their location in a result, or back (`to_front`).
 Tensor moved(const Tensor& tensor, const Indexed& index, bool to_front) {
   if (!index.adjacent()) return tensor;
   Sizes here, there;
@@ -124,7 +123,7 @@ Tensor moved(const Tensor& tensor, const Indexed& index, bool to_front) {
   return to_front ? tensor.movedim(there, here) : tensor.movedim(here, there);
 }
 
-// The mask that alone says what is indexed, with the dimensions of self.
+// The mask, if it is the only index, expanded to the dimensions of `self`.
 std::optional<Tensor> only_mask(const Tensor& self, const Indices& indices) {
   std::optional<Tensor> found;
   int64_t before = 0;
@@ -143,7 +142,7 @@ std::optional<Tensor> only_mask(const Tensor& self, const Indices& indices) {
   return found->to(self.device()).reshape(sizes);
 }
 
-// The result with the strides that TensorIterator gives it on CPU, from self and the index tensors.
+// The result with the strides that TensorIterator gives it on CPU.
 Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) {
   const bool row_major = std::all_of(index.tensors.begin(), index.tensors.end(),
                                      [](const Tensor& tensor) { return tensor.is_contiguous(); });
@@ -162,7 +161,7 @@ Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) 
   config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
   config.add_owned_output(Tensor());
   config.declare_static_dtype_and_device(self.scalar_type(), self.device());
-  // Self does not move along the dimensions of the index, nor the index along the others.
+  // `self` has stride 0 along index dimensions, and index tensors along the others.
   config.add_owned_const_input(self.as_strided(result.sizes(), strides, self.storage_offset()));
   for (const Tensor& tensor : index.tensors) {
     Sizes own(others, 0);
@@ -213,13 +212,12 @@ bool index_put(torch::jit::Stack& arguments) {
   const at::IntArrayRef rest = ordered.sizes().slice(count);
   const Tensor full =
       moved(places.new_empty({1}).expand(joined((*index)[0].sizes(), rest)), *index, false);
-  if (!at::is_expandable_to(values.sizes(), full.sizes()))
-    return false;  // the host knows the error
+  if (!at::is_expandable_to(values.sizes(), full.sizes())) return false;  // the CPU kernel raises
   if (places.numel() == 0 || self.numel() == 0) return true;
   const Tensor what =
       moved(values.expand(full.sizes()), *index, true).reshape(joined({places.numel()}, rest));
   const Tensor where = places.reshape(joined({-1}, Sizes(rest.size(), 1))).expand(what.sizes());
-  // In place where the indexed dimensions are one in memory as well.
+  // Written in place if one stride covers the indexed dimensions.
   const Tensor into = ordered.flatten(0, count - 1);
   if (accumulate) {
     into.scatter_add_(0, where, what);

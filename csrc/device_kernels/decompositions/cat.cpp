@@ -1,4 +1,4 @@
-// The body of `cat`, which programs call often.
+// The body of `cat`, in C++ for speed.
 #include <ATen/core/Tensor.h>
 
 #include <vector>
@@ -17,7 +17,7 @@ bool cat(torch::jit::Stack& values) {
   int64_t start = 0;
   std::vector<at::Tensor> parts, sources;
   for (const at::Tensor& tensor : tensors) {
-    // An empty tensor of one dimension joins with anything.
+    // PyTorch's legacy rule: an empty 1-d tensor concatenates with any shape.
     if (tensor.dim() == 1 && tensor.size(0) == 0) continue;
     const int64_t count = tensor.size(dim);
     parts.push_back(out.narrow(dim, start, count));

@@ -1,28 +1,26 @@
-// Operators that are made of other operators of the device.
+// Decompositions: operators made of other operators of the device.
 //
-// A definition's properties, besides those that every definition may have (defined_kernel.h):
+// Properties of a definition, besides those of every definition (defined_kernel.h):
 //
-//   body        a function of the overload's arguments (without those of out=) by their names, as
-//               many of them as it wants: in Python, or the name of one in C++
-//               (OUTBOARD_DECOMPOSITION in device_kernels/definitions/definition.h). It returns the
-//               results of the functional form, or a tuple of them. It may decline the call before
-//               it writes to an argument: afterwards that raises RuntimeError, since another kernel
-//               would write a second time
-//   dtypes      bits of the dtypes of the first tensor that are served
-//   meta        as of kernel templates: a functional overload whose meta function checks the
-//               call
-//   results     names, with `meta`: the body finds the results there, with sizes and strides, and
-//               writes them instead of returning them
-//   casts       given results of another dtype get the values converted; where PyTorch does not
-//               cast so, the call raises this: "TypeError" or "RuntimeError"
-//   cpu_arguments  other tensors than the first one may be on the CPU; without it only numbers may
-//   reports     what wrong values in kernels that the body launches raise, as of kernel
-//               `template`; without it, what the operators raise that it calls
+//   body        function of arguments of the overload (not those of out=) by their names, a subset
+//               is allowed: in Python, or the name of one in C++ (OUTBOARD_DECOMPOSITION in
+//               device_kernels/definitions/definition.h). It returns the results of the functional
+//               form, or a tuple of them. It may decline the call before it writes to an argument;
+//               later that raises RuntimeError, since another kernel would write a second time
+//   dtypes      bits of the supported dtypes of the first tensor
+//   meta        a functional overload whose meta function checks the call
+//   results     names, with `meta`: the body gets allocated results and writes them instead of
+//               returning them
+//   casts       `out` of another dtype gets converted values; where PyTorch forbids the cast the
+//               call raises this: "TypeError" or "RuntimeError"
+//   cpu_arguments  tensors other than the first may be on the CPU; default: only 0-d tensors
+//   reports     error of device asserts in kernels that the body launches, as for kernel
+//               `template`; default: those of the called operators
 //
-// What the body calls runs as any other call does: on the device, or on the host, where it shows.
-// Autograd and autocast do not see it.
-// Results are written into tensors that were given only after everything has been computed, unless
-// they overlap no argument.
+// Operators called by the body are dispatched like any other call, and may run on the host.
+// Autograd and autocast do not see them.
+// Given results are written only after everything has been computed, unless they overlap no
+// argument.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
@@ -50,7 +48,7 @@ class Decomposition final : public DefinedKernel {
 
  private:
   bool serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const;
-  // Whether what was given takes values of these dtypes; raises what PyTorch raises.
+  // True if the given outputs accept values of these dtypes; raises PyTorch's error.
   bool can_deliver(const torch::jit::Stack& stack, const std::vector<at::Tensor>& computed) const;
   void deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
                c10::DeviceIndex device) const;
@@ -60,11 +58,11 @@ class Decomposition final : public DefinedKernel {
                                        c10::DeviceIndex device) const;
   bool call_body(torch::jit::Stack& values, bool watched, bool& wrote) const;
 
-  // What the body gets: arguments by their places in the overload, and behind all of them results.
+  // Parameters of the body: arguments by their index in the overload, then results.
   std::vector<size_t> places_;
   DecompositionFunction::Arguments parameters_;
   DecompositionFunction::Arguments returns_;
-  size_t inputs_ = 0;  // arguments of the overload without those of out=
+  size_t inputs_ = 0;  // arguments of the overload except those of out=
   const Definition::Function body_;
   const uint64_t dtypes_;
   const std::string casts_;
@@ -73,12 +71,12 @@ class Decomposition final : public DefinedKernel {
   const ReportedFault fault_;
   std::unique_ptr<const MetaCall> meta_;
   bool writes_ = false;            // results
-  bool writes_arguments_ = false;  // not only those of out=
+  bool writes_arguments_ = false;  // other than those of out=
 };
 
 namespace {
 
-// The first tensor of the call; it says the dtype.
+// The first tensor of the call, which determines the dtype.
 const at::Tensor* first_tensor(const Overload& overload, size_t inputs,
                                const torch::jit::Stack& stack) {
   for (size_t i = 0; i < inputs; ++i) {
@@ -165,7 +163,7 @@ bool Decomposition::serves(const torch::jit::Stack& stack, c10::DeviceIndex devi
     const at::Tensor& given = overload_.given_output(stack, k);
     if (!is_dense_on(given, device) || given.is_conj() || given.is_neg()) return false;
   }
-  // The host knows which arguments may be given as out=.
+  // The CPU kernel knows which arguments may alias `out`.
   return writes_apart(overload_, stack);
 }
 
@@ -196,7 +194,7 @@ bool Decomposition::can_deliver(const torch::jit::Stack& stack,
     const at::ScalarType wanted = overload_.given_output(stack, k).scalar_type();
     const at::ScalarType dtype = computed[k].scalar_type();
     if (wanted == dtype) continue;
-    if (casts_.empty()) return false;  // the host knows which of these casts PyTorch allows
+    if (casts_.empty()) return false;  // the CPU kernel knows PyTorch's rule for these casts
     const bool possible = c10::canCast(dtype, wanted);
     TORCH_CHECK_TYPE(possible || casts_ != "TypeError", "result type ", dtype,
                      " can't be cast to the desired output type ", wanted);
@@ -226,7 +224,7 @@ void Decomposition::raise_half_done() const {
               "its body has to ask before it writes. Use the placement 'host' for this operator");
 }
 
-// False: the call is declined. `wrote`: memory of a value, if it is watched.
+// False if the call is declined. `wrote`: the memory of a value, if `watched`.
 bool Decomposition::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -247,7 +245,7 @@ bool Decomposition::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   std::vector<at::Tensor> computed;
   if (writes_) computed = make_results(*stack, meta, device);
   if (!can_deliver(*stack, computed)) return false;
-  // What was made here may be written before the call is declined.
+  // Results allocated here may be written before the call is declined.
   bool watched = writes_arguments_ && body_->watched;
   for (size_t k = 0; k < computed.size(); ++k) {
     watched |= body_->watched && computed[k].is_same(overload_.given_output(*stack, k));
@@ -260,7 +258,7 @@ bool Decomposition::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   bool wrote = false;
   if (!call_body(values, watched, wrote)) return false;
   if (values.size() == 1 && !values[0].isTensor()) {
-    // A number, a flag or a list.
+    // An int, a bool or a list.
     stack->push_back(std::move(values[0]));
     return true;
   }

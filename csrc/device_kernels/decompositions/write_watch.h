@@ -1,4 +1,4 @@
-// Whether operators write to memory of certain tensors.
+// Detects writes of operators to the memory of given tensors.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -11,10 +11,10 @@
 
 namespace outboard {
 
-// Sees what this thread calls while it lives.
+// Observes all operator calls of this thread during its lifetime.
 class OUTBOARD_API WriteWatch {
  public:
-  // Of all tensors among the values, also in lists.
+  // Watches all tensors among the values, also in lists.
   explicit WriteWatch(const torch::jit::Stack& values);
   ~WriteWatch();
   WriteWatch(const WriteWatch&) = delete;

@@ -1,13 +1,12 @@
 // The kernel generator `fourier`: discrete Fourier transforms along any dimensions, of any length.
 //
-// A definition's properties:
+// Properties of a definition:
 //   direction "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
-//            (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the root
-//            of the number of elements of a transform, 2: by that number)
-//   source   text of the kernels
+//   (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the root of the
+//   number of elements of a transform, 2: by that number)
+//   source   source of the kernels
 //
-// Results lie in memory as those of PyTorch's CPU kernels do: the dimensions that are not
-// transformed come first.
+// Results have the memory order of PyTorch's CPU kernels: transformed dimensions are last.
 #include <ATen/ops/as_strided.h>
 
 #include <algorithm>
@@ -41,7 +40,7 @@ class FourierKernel final : public DefinedKernel {
     }
   };
 
-  // Dimensions in the order in which the result lies in memory; those of `dims` come last.
+  // Dimensions in memory order of the result; those of `dims` come last.
   static at::DimVector order(const at::Tensor& self, at::DimVector& dims, bool sort_last);
   at::Tensor compute(FourierCall& call, const at::Tensor& self, at::DimVector dims,
                      int64_t last_size);
@@ -58,7 +57,7 @@ using at::ScalarType;
 
 namespace {
 
-constexpr int64_t kLongest = int64_t{1} << 30;  // squares of places must fit into 64 bits
+constexpr int64_t kLongest = int64_t{1} << 30;  // squares of indices must fit 64 bits
 
 }  // namespace
 
@@ -90,7 +89,7 @@ at::DimVector FourierKernel::order(const at::Tensor& self, at::DimVector& dims, 
 
 namespace {
 
-// A dense array with these sizes in the order of `order`, as a tensor.
+// A dense array in the memory order `order`, as a tensor of these sizes.
 at::Tensor as_result(const at::Tensor& dense, at::IntArrayRef sizes, at::IntArrayRef order) {
   at::DimVector strides(sizes.size());
   int64_t stride = 1;
@@ -112,7 +111,7 @@ at::Tensor FourierKernel::complex_transform(FourierCall& call, const at::Tensor&
     data = call.along(data, self.size(dims[i]), inner, /*last=*/i == 0);
     inner *= self.size(dims[i]);
   }
-  // No pass has applied the factor, or none has made a copy.
+  // A copy is needed if no pass has applied the scale, or if the data is still that of `self`.
   if (call.scale != 1 || data.const_data_ptr() == self.const_data_ptr())
     data = call.cut(data, inner, inner);
   return as_result(data, self.sizes(), places);
@@ -208,9 +207,9 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     elements *= static_cast<double>(self.size(d));
   }
   const int64_t normalization = overload_.read(*stack, normalization_).toInt();
-  if (normalization < 0 || normalization > 2) return false;  // the host cuts it to 8 bits
+  if (normalization < 0 || normalization > 2) return false;  // CPU truncates it to 8 bits
   call.scale = normalization == 0 ? 1 : 1 / (normalization == 1 ? std::sqrt(elements) : elements);
-  // Bluestein's arrays are up to four times as long.
+  // Arrays of Bluestein's algorithm are up to four times as long.
   call.wide = std::max(span_elements(self),
                        8 * std::max(self.numel(), self.numel() / last * last_size)) > INT32_MAX;
 

@@ -1,5 +1,5 @@
-// Bluestein's algorithm: a transform of any length as a convolution with a chirp, which transforms
-// of a power of two compute.
+// Bluestein's algorithm: a transform of any length as a convolution with a chirp, computed by
+// transforms of a power of two.
 #include "device_kernels/fourier/fourier_call.h"
 
 namespace outboard {

@@ -1,4 +1,4 @@
-// Layouts, and which algorithm a length takes.
+// Layouts, and the choice of the algorithm for a length.
 #include "device_kernels/fourier/fourier_call.h"
 
 #include <array>
@@ -14,10 +14,10 @@ at::Tensor FourierCall::read(const at::Tensor& source) {
   const auto add = [&](auto zero) {
     std::array<decltype(zero), 1 + 2 * kFourierDimensions> layout{};
     int64_t dims = 0;
-    int64_t end = 0;  // the stride of the dimension before
+    int64_t end = 0;  // stride of the previous dimension
     for (int64_t d = 0; d < source.dim(); ++d) {
       if (source.size(d) == 1) continue;
-      // A dimension that continues the one before it is one with it.
+      // Adjacent dimensions with matching strides collapse into one.
       const bool joins = dims > 0 && end == source.size(d) * source.stride(d);
       if (!joins) layout[1 + dims++] = 1;
       layout[dims] *= source.size(d);

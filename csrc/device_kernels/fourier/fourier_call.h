@@ -1,12 +1,12 @@
-// One call of `fourier`: the steps that transforms are made of, each a launch or several.
+// One call of `fourier`: the steps of transforms, each one or more launches.
 //
-//   fourier_call.cpp        layouts, and which algorithm a length takes
-//   fourier_passes.cpp      lengths of small factors
+//   fourier_call.cpp        layouts, and the choice of the algorithm for a length
+//   fourier_passes.cpp      lengths with small prime factors
 //   fourier_bluestein.cpp   lengths with large prime factors
-//   fourier_real.cpp        real values as complex ones of half the length
+//   fourier_real.cpp        real values as complex values of half the length
 //
-// Between the steps values are dense complex arrays of one dimension. Whoever takes `scale` applies
-// it: the last step of a transform that goes over all values anyway.
+// Values between steps are dense 1-d complex arrays. `scale` is applied once, by the last step of a
+// transform, which reads all values anyway.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,19 +22,18 @@
 
 namespace outboard {
 
-// The radices of the passes for a transform of length n, in their order; empty where a prime factor
-// is too large for a pass.
+// Radices of the passes for length n, in order; empty if a prime factor is too large for a pass.
 c10::SmallVector<int64_t, 16> fourier_radices(int64_t n);
 
-// What the steps share: kernels, and the roots of unity of the lengths that were met.
+// Shared by the steps: kernels, and the roots of unity of each length.
 struct FourierCall {
   c10::DeviceIndex device;
   at::ScalarType complex;
   at::ScalarType real;
   int sign;
-  double scale;  // that is still to be applied
+  double scale;  // not yet applied
   bool wide = false;
-  bool vectors = false;  // explicit ones help
+  bool vectors = false;  // explicit vectors are faster
   const FourierKernels* kernels = nullptr;
   std::map<std::pair<int64_t, int>, at::Tensor> roots;
 
@@ -62,13 +61,13 @@ struct FourierCall {
 
   // ---- fourier_call.cpp
 
-  // A dense array [items] of `source` of any strides.
+  // A dense array [items] of `source`, which has any strides.
   at::Tensor read(const at::Tensor& source);
-  // Of rows of length n the first `kept` elements; where there are fewer, the others are the
-  // conjugates that make the transform real.
+  // The first `kept` elements of rows of length n; missing elements are the conjugates that make
+  // the transform real.
   at::Tensor cut(const at::Tensor& source, int64_t n, int64_t kept);
-  // Transforms the dimension of length n that has `inner` elements behind each of its own; `last`
-  // says that this is the step that applies the scale.
+  // Transforms the dimension of length n, whose elements are `inner` apart. `last`: this step
+  // applies the scale.
   at::Tensor along(const at::Tensor& source, int64_t n, int64_t inner, bool last);
 
   // ---- fourier_passes.cpp

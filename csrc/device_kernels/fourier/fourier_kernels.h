@@ -1,4 +1,4 @@
-// The kernels of `fourier`, as one program makes them.
+// The kernels of `fourier`, in one program.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,7 +12,7 @@
 
 namespace outboard {
 
-// Dimensions that a kernel which reads any layout can walk.
+// Dimension limit of kernels that read any layout.
 constexpr int kFourierDimensions = 12;
 
 // Complex values in a vector of 32 bytes, for values of `real`.
@@ -20,7 +20,7 @@ constexpr int64_t fourier_lanes(at::ScalarType real) {
   return real == at::ScalarType::Double ? 2 : 4;
 }
 
-// What they do is said in torch_outboard/kernels/products/fourier.cl.
+// Documented in torch_outboard/kernels/products/fourier.cl.
 struct FourierKernels {
   Kernel* read_complex;
   Kernel* read_real;
@@ -39,8 +39,7 @@ struct FourierKernels {
   std::map<int64_t, Kernel*> first_passes;
 };
 
-// Makes the kernels of `source` that compute on values of `real`, with indices of 64 bits where
-// `wide`. They live for ever.
+// The kernels of `source` for values of dtype `real`; `wide`: 64-bit indices. Never destroyed.
 const FourierKernels* make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide,
                                            const std::string& source);
 

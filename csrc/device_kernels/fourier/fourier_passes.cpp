@@ -4,7 +4,7 @@
 namespace outboard {
 namespace {
 
-// Beyond this prime factor Bluestein's algorithm needs fewer operations.
+// Above this prime factor Bluestein's algorithm needs fewer operations.
 constexpr int64_t kLargestRadix = 61;
 
 }  // namespace

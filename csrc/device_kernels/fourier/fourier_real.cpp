@@ -1,12 +1,12 @@
-// Real values: rows of n of them are rows of n / 2 complex ones in the same memory, whose
-// transforms hold those of the even and of the odd places.
+// Real transforms: n real values are n / 2 complex values in the same memory, whose transform
+// contains the transforms of the even and the odd elements.
 #include "device_kernels/fourier/fourier_call.h"
 
 namespace outboard {
 
 namespace {
 
-// The memory of a dense array as one of another dtype.
+// A dense array, reinterpreted as another dtype.
 at::Tensor seen_as(const at::Tensor& dense, at::ScalarType dtype) {
   const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(

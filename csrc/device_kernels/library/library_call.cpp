@@ -13,8 +13,8 @@ namespace {
 
 using at::ScalarType;
 
-// Whether factors in float32 may be rounded. PyTorch raises where the precision of one of its own
-// backends was set apart from that of all; then nothing was said for this device.
+// True if float32 factors may be rounded. PyTorch raises if the precision of one of its own
+// backends differs from the global one; this device then has no setting.
 bool may_round_factors(const at::Context& context) {
   try {
     return context.float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST;
@@ -78,7 +78,7 @@ bool took_query(ob_status status, const char* name) {
 bool took_call(ob_status status, const char* name, c10::DeviceIndex device) {
   if (status == OB_UNSUPPORTED) return false;
   StreamState& stream = current_stream_state(device);
-  stream.mark_submitted();  // a call that fails may have given some work before
+  stream.mark_submitted();  // a failing call may have enqueued some work
   check_status(status, name);
   if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) synchronize_stream(stream);
   return true;

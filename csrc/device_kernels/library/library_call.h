@@ -1,5 +1,4 @@
-// Calls of the functions of the driver's library: what descriptions say of tensors, and the two
-// steps of a call.
+// Calls of the driver's library: tensor descriptions, and the two steps of a call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,22 +13,22 @@
 
 namespace outboard {
 
-// Whether the driver says that the device computes on the dtype, and not on another one in its
-// place, as kernels of the kit do for 16-bit floating point.
+// True if the device computes on the dtype itself, not in a wider one as built-in kernels do for
+// 16-bit floating point.
 bool library_computes(c10::DeviceIndex device, at::ScalarType dtype);
-// The dtype in which sums are kept, and the OB_LIBRARY_* bits that PyTorch's settings ask for.
+// The accumulation dtype, and the OB_LIBRARY_* bits of PyTorch's settings.
 uint32_t library_accumulation(at::ScalarType dtype);
 uint32_t library_flags(at::ScalarType dtype);
 
-// An operand at `data`. At most 8 dimensions, none of size 0.
+// An operand at `data` with at most 8 dimensions, none of size 0.
 ob_tensor library_tensor(const void* data, at::ScalarType dtype, at::IntArrayRef sizes,
                          at::IntArrayRef strides);
 ob_tensor library_tensor(const at::Tensor& tensor);
-// One that is written.
+// An operand that is written.
 ob_tensor library_result(const at::Tensor& tensor);
 
-// Part of LibraryCall: the status of a query, and that of a call, which has put work on the queue.
-// False if it was declined; raises any failure.
+// Parts of LibraryCall: checks the status of a query, and of a call, which enqueued work. False if
+// declined; raises for failures.
 bool took_query(ob_status status, const char* name);
 bool took_call(ob_status status, const char* name, c10::DeviceIndex device);
 
@@ -43,7 +42,7 @@ class LibraryCall {
   LibraryCall(Function function, const char* name, c10::DeviceIndex device)
       : function_(function), name_(name), device_(device) {}
 
-  // Asks whether the library does it, and how much workspace it wants.
+  // Queries whether the library supports the call, and the workspace size.
   bool accepts(Description& description) {
     workspace_bytes_ = 0;
     description.workspace = 0;
@@ -51,7 +50,7 @@ class LibraryCall {
     description.workspace_query = &workspace_bytes_;
     return took_query(ask(description), name_);
   }
-  // Does what was accepted last; false if the library declines after all.
+  // Executes the call accepted last. False if the library declines after all.
   bool submit(Description& description) {
     at::Tensor workspace;
     description.workspace_query = nullptr;

@@ -1,5 +1,5 @@
-// Convolutions by the driver's library, in 1 to 3 dimensions, transposed ones and
-// backwards included. A definition's properties are those of convolution_call.h.
+// Convolutions by the driver's library, in 1 to 3 dimensions, transposed and backward ones
+// included. Properties of a definition: those of convolution_call.h.
 #include <ATen/ops/add.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/sum.h>
@@ -23,7 +23,7 @@ class LibraryConvolutionKernel final : public DefinedKernel {
  private:
   // Undefined if the library declines.
   at::Tensor run_forward(const ConvolutionOperands& operands) const;
-  // The gradients that are asked for; none if the library declines all of them.
+  // The requested gradients; empty if the library declines all of them.
   std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands) const;
 
   const ConvolutionCall call_;
@@ -31,7 +31,7 @@ class LibraryConvolutionKernel final : public DefinedKernel {
 
 namespace {
 
-// The operands of a convolution that is not transposed, one of which is written.
+// The operands of an ordinary convolution; one of them is written.
 struct Pass {
   ob_convolution_pass kind;
   const at::Tensor& input;
@@ -39,8 +39,8 @@ struct Pass {
   const at::Tensor& output;
 };
 
-// The pass that writes an image of the operator: the result, or the gradient of its input. A
-// transposed convolution is the backward of one that is not, with respect to its input.
+// The pass that writes an image: the result, or the gradient of the input. A transposed convolution
+// is the data gradient of an ordinary one.
 Pass image_pass(bool scatters, const at::Tensor& read, const at::Tensor& weight,
                 const at::Tensor& written) {
   return scatters ? Pass{OB_CONVOLUTION_BACKWARD_INPUT, written, weight, read}
@@ -51,7 +51,7 @@ ob_tensor operand(const at::Tensor& tensor, bool written) {
   return written ? library_result(tensor) : library_tensor(tensor);
 }
 
-// Whether the library took it.
+// False if the library declines.
 bool convolve(const ConvolutionGeometry& geometry, const Pass& pass, const at::Tensor& bias) {
   const auto dimensions = static_cast<size_t>(pass.input.dim() - 2);
   const ob_tensor input = operand(pass.input, pass.kind == OB_CONVOLUTION_BACKWARD_INPUT);
@@ -67,7 +67,7 @@ bool convolve(const ConvolutionGeometry& geometry, const Pass& pass, const at::T
   description.output = &output;
   description.bias = bias.defined() ? &vector : nullptr;
   for (size_t d = 0; d < std::size(description.stride); ++d) {
-    // The contract's first dimension is the tensors' first.
+    // Spatial dimensions count from the first in the contract, and from the last in `geometry`.
     const size_t ours = d < dimensions ? d + 3 - dimensions : d - dimensions;
     description.stride[d] = geometry.stride[ours];
     description.padding[d] = geometry.padding[ours];
@@ -145,7 +145,7 @@ std::vector<at::Tensor> LibraryConvolutionKernel::run_backward(
     if (missing[2]) results[2] = at::sum(gradient, all_but_channels(gradient));
     return results;
   }
-  // The rest goes the next way, which is found as for any other call.
+  // PyTorch's dispatcher computes the gradients that the library declined.
   const size_t skipped = 3 - static_cast<size_t>(input.dim() - 2);
   const auto values = [&](const SpatialValues& all) { return at::IntArrayRef(all).slice(skipped); };
   const std::array<int64_t, 1> bias_sizes = {operands.output_sizes[1]};

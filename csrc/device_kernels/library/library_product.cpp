@@ -1,13 +1,13 @@
-// Matrix products by the driver's library: alpha * left @ right + beta * added, of
-// matrices, vectors and batches of matrices in any strides.
+// Matrix products by the driver's library: alpha * left @ right + beta * added, of matrices,
+// vectors and batches of matrices in any strides.
 //
-// A definition's properties are those of product_call.h and
-//   gelu_flag         name of an argument: true for GELU of the result, false for ReLU; "" where
-//                     there is no activation
+// Properties of a definition: those of product_call.h and
+//   gelu_flag         name of an argument: true for GELU of the result, false for ReLU; "": no
+//                     activation
 //   resizes_silently  an output of another size is resized without a warning
 //
-// What is added goes to the library in up to three forms, the next one where the one before is
-// declined: a bias, if it is a vector; an operand of its own; the output itself.
+// `added` is described to the library in up to three forms, until one is accepted: a bias, if it is
+// a vector; an operand; the output itself.
 #include <algorithm>
 #include <array>
 
@@ -26,7 +26,7 @@ class LibraryProductKernel final : public DefinedKernel {
   bool calls_library() const noexcept override { return true; }
 
  private:
-  // Whether the library took it.
+  // False if the library declines.
   bool multiply(const ProductOperands& operands, ob_activation activation, c10::DeviceIndex device,
                 const at::Tensor& out) const;
 
@@ -39,7 +39,7 @@ namespace {
 
 using at::ScalarType;
 
-// Writes a factor as the contract has it. False if that cannot hold it.
+// Writes a factor in the contract's format. False if it is not representable.
 bool write_factor(const at::Scalar& factor, ScalarType dtype, double (&parts)[2]) {
   constexpr int64_t kLargestExact = int64_t{1} << 53;
   if (at::isIntegralType(dtype, /*includeBool=*/true)) {
@@ -53,14 +53,14 @@ bool write_factor(const at::Scalar& factor, ScalarType dtype, double (&parts)[2]
   return true;
 }
 
-// Three dimensions of an operand, whatever it has of them.
+// An operand of 0 to 3 dimensions as three dimensions.
 ob_tensor matrices(const at::Tensor& tensor, const void* data, const ProductStrides& strides,
                    std::array<int64_t, 3> sizes) {
   const std::array<int64_t, 3> all = {strides.batch, strides.row, strides.column};
   return library_tensor(data, tensor.scalar_type(), sizes, all);
 }
 
-// Of the result, that along which the values of a vector lie; 0 if `added` is more than a vector.
+// The result dimension of a bias vector; 0 if `added` is more than a vector.
 uint32_t bias_dimension_of(const ob_tensor& added) {
   if (added.strides[0] != 0) return 0;
   if (added.strides[1] != 0) return added.strides[2] == 0 ? 1 : 0;
@@ -87,7 +87,7 @@ bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex devi
   }
   const at::Tensor& given = operands.given;
   if (given.defined() && given.scalar_type() != operands.dtype) return false;
-  // A number that is conjugated when it is read is for others to make.
+  // A 0-d result with lazy conjugation is left to the next kernel.
   if (call_.result_dimensions().empty() && (operands.left.is_conj() || operands.right.is_conj())) {
     return false;
   }
@@ -97,7 +97,7 @@ bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex devi
         overload_.read(*stack, gelu_flag_).toBool() ? OB_ACTIVATION_GELU : OB_ACTIVATION_RELU;
   }
   const bool fits = given.defined() && given.sizes() == at::IntArrayRef(operands.result_sizes);
-  // An output that does not fit stays as it is until the library has taken the call.
+  // An output of wrong size is resized only after the library has accepted the call.
   at::Tensor out = fits ? given : empty_on(device, operands.result_sizes, operands.dtype);
   if (!multiply(operands, activation, device, out)) return false;
   if (given.defined() && !fits) {
@@ -124,7 +124,7 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
   const std::string& result_dimensions = call_.result_dimensions();
   ProductSizes sizes = operands.sizes;
   if (sizes.b != -1 && result_dimensions.find('b') == std::string::npos) {
-    // A sum over batches is one over a longer depth.
+    // A sum over batches is a sum over a longer K.
     sizes.k *= sizes.b;
     left = left.transpose(0, 1).reshape({sizes.m, sizes.k});
     right = right.reshape({sizes.k, sizes.n});

@@ -1,5 +1,5 @@
-// How kernels of many calls find the one whose part a work-group takes: a table of sizes and of
-// ends, counted in work-groups, as an argument of the type `ob_calls`.
+// The argument `ob_calls` of kernels of many calls: a table of sizes and of ends, in work-groups,
+// by which a work-group finds its call.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace outboard {
 
 constexpr size_t kMostCalls = 128;
 
-// Most calls of one launch, by the room for its arguments: each call has `pointers` and so many
-// further `bytes`, and all have `common` pointers and `common_bytes`.
+// Largest number of calls per launch. Each call has `pointers` and further `bytes`; all calls share
+// `common` pointers and `common_bytes`.
 inline size_t most_calls(c10::DeviceIndex device, size_t pointers, size_t bytes, size_t common,
                          size_t common_bytes = 0) {
-  constexpr size_t kArguments = 240;      // of a launch, without those that are common
-  constexpr size_t kArgumentBytes = 992;  // OpenCL guarantees 1024; some are lost by alignment
+  constexpr size_t kArguments = 240;      // per launch, without common ones
+  constexpr size_t kArgumentBytes = 992;  // OpenCL guarantees 1024; alignment takes some
   const bool handles = device_properties(device).addressing == OB_ADDRESSING_HANDLE;
   const size_t pointer = handles ? 16 : 8;
   const size_t taken = std::min(kArgumentBytes, common * pointer + common_bytes);
@@ -27,7 +27,7 @@ inline size_t most_calls(c10::DeviceIndex device, size_t pointers, size_t bytes,
   return pointers == 0 ? room : std::min(room, kArguments / pointers);
 }
 
-// Calls that are not added have no elements.
+// Unused slots have no elements.
 class CallTable {
  public:
   explicit CallTable(size_t room) : room_(room) {}

@@ -1,4 +1,4 @@
-// Copies within a device: elements of one size are moved as they are, whatever their dtype; others
+// Copies within a device. Elements of equal size are copied bitwise, whatever their dtype; others
 // are converted.
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,7 @@ PointwiseLauncher& launcher(const char* expression) {
   return *new PointwiseLauncher(copy);
 }
 
-// The integer dtype of which `parts` make an element; Undefined if there is none.
+// The integer dtype, `parts` of which make an element; Undefined if there is none.
 ScalarType integer_of(size_t itemsize, int64_t* parts) {
   *parts = 1;
   switch (itemsize) {
@@ -42,7 +42,7 @@ ScalarType integer_of(size_t itemsize, int64_t* parts) {
   }
 }
 
-// The same memory as elements of `dtype`, `parts` of which make one element of `tensor`.
+// The same memory as elements of `dtype`, `parts` of them per element of `tensor`.
 at::Tensor reinterpreted(const at::Tensor& tensor, ScalarType dtype, int64_t parts) {
   c10::DimVector sizes(tensor.sizes());
   c10::DimVector strides(tensor.strides());
@@ -77,7 +77,7 @@ bool enqueue(PointwiseLauncher& launcher, const at::Tensor& destination, const a
   return true;
 }
 
-// Copies of elements as they are.
+// Bitwise copies.
 PointwiseLauncher& moving() {
   static PointwiseLauncher& instance = launcher("a");
   return instance;
@@ -110,7 +110,7 @@ bool copy(const at::Tensor& destination, const at::Tensor& source) {
 }  // namespace
 
 bool copy_together(c10::ArrayRef<at::Tensor> destinations, c10::ArrayRef<at::Tensor> sources) {
-  constexpr size_t kMostBytes = size_t{1} << 20;  // of a copy that is not worth a launch of its own
+  constexpr size_t kMostBytes = size_t{1} << 20;  // copies below are not worth a launch each
   if (destinations.size() < 2) return false;
   const ScalarType dtype = destinations[0].scalar_type();
   const c10::DeviceIndex device = destinations[0].device().index();

@@ -6,10 +6,9 @@
 
 namespace outboard {
 
-// Copies each source to its destination, which has the same sizes; destinations have one dtype, are
-// on one device and share no memory with a source. False, and nothing happened, where tensors are
-// not contiguous, of different dtypes or devices, or so large that a launch of their own costs
-// nothing.
+// Copies each source to the destination of equal sizes. Destinations have one dtype and device and
+// share no memory with a source. Returns false and does nothing if tensors are not contiguous,
+// differ in dtype or device, or are large enough for a launch each.
 bool copy_together(c10::ArrayRef<at::Tensor> destinations, c10::ArrayRef<at::Tensor> sources);
 
 }  // namespace outboard

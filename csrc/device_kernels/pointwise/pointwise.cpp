@@ -30,7 +30,7 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// "lowest" and "highest" are neutral for minima and maxima; "smallest" and "largest" are finite.
+// "lowest" and "highest": identities of maxima and minima; "smallest" and "largest": finite limits.
 at::Scalar absent_value(const std::string& text, ScalarType dtype) {
   if (text == "smallest" || text == "largest") {
     const double sign = text == "largest" ? 1 : -1;
@@ -79,7 +79,7 @@ PointwiseSource::Result result_of(const Definition& definition) {
 
 namespace {
 
-// With outputs that it allocates, without the dispatcher.
+// Allocates its outputs, without the dispatcher.
 struct NewOutputs final : at::TensorIteratorBase {
   explicit NewOutputs(size_t count) : outputs(count) {}
 
@@ -100,7 +100,7 @@ struct NewOutputs final : at::TensorIteratorBase {
     return outputs[static_cast<size_t>(index)];
   }
 
-  c10::SmallVector<at::Tensor, 2> outputs;  // stay where they are: the iterator borrows them
+  c10::SmallVector<at::Tensor, 2> outputs;  // must not move: the iterator borrows them
 };
 
 }  // namespace
@@ -109,7 +109,7 @@ struct PointwiseKernel::Call {
   explicit Call(c10::DeviceIndex device_) : device(device_) {}
 
   c10::DeviceIndex device;
-  c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as tensors
+  c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as 0-d tensors
   c10::SmallVector<const at::Tensor*, 6> inputs;
   c10::SmallVector<const at::Tensor*, 2> outputs;
   c10::SmallVector<std::optional<at::Scalar>, 4> scalars;  // nullopt: absent
@@ -221,7 +221,7 @@ const at::Tensor& undefined() {
   return *tensor;
 }
 
-// An argument, or of an argument that is a list the element for call `k` of one per element.
+// The argument, or for a list the element of call `k` (one call per element).
 const c10::IValue& element(const c10::IValue& value, int64_t k) {
   return k >= 0 && value.isList() ? value.toListRef()[k] : value;
 }
@@ -239,7 +239,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
     const c10::IValue& value = element(overload_.read(stack, operand.argument), k);
     if (value.isTensor()) {
       if (!usable(value.toTensor())) return false;
-      // The host knows what becomes of other dtypes as conditions.
+      // The CPU kernel knows the rules for conditions of other dtypes.
       if (operand.mask && value.toTensor().scalar_type() != ScalarType::Bool) return false;
       call.inputs.push_back(&value.toTensor());
     } else if (value.isScalar()) {
@@ -253,7 +253,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
     const c10::IValue* given = overload_.given(stack, i);
     const at::Tensor& output = given != nullptr ? element(*given, k).toTensor() : undefined();
     if (output.defined() && !(output.is_privateuseone() && usable(output))) return false;
-    // Of some operators that is no more than a warning: the host knows.
+    // The CPU kernel knows which operators only warn.
     if (!may_overlap_ && output.defined() &&
         at::has_internal_overlap(output) == at::MemOverlap::Yes) {
       return false;
@@ -280,7 +280,7 @@ bool PointwiseKernel::choose_types(Call& call) const {
   if (types_ == Types::kSame) {
     call.common = call.inputs[0]->scalar_type();
     for (const at::Tensor* input : call.inputs) {
-      if (input->scalar_type() != call.common) return false;  // the host raises
+      if (input->scalar_type() != call.common) return false;  // the CPU kernel raises
     }
   } else if (types_ == Types::kSelf) {
     const at::Tensor* model = call.inputs.empty() ? call.outputs[0] : call.inputs[0];
@@ -340,7 +340,7 @@ void PointwiseKernel::round_scalars(Call& call) const {
   }
 }
 
-// Makes no output yet.
+// Does not allocate outputs.
 void PointwiseKernel::configure(const Call& call, at::TensorIteratorConfig& config) const {
   for (const at::Tensor* output : call.outputs) {
     TORCH_CHECK(
@@ -363,7 +363,7 @@ void PointwiseKernel::configure(const Call& call, at::TensorIteratorConfig& conf
 }
 
 bool PointwiseKernel::takes(const Call& call, const at::TensorIteratorBase& iterator) const {
-  // The host knows the error.
+  // The CPU kernel raises.
   return PointwiseLauncher::takes(iterator) && !launcher_.divides_by_zero(iterator, call.compute);
 }
 
@@ -413,7 +413,7 @@ bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-// All elements, or none: the call is declined as a whole.
+// Runs all elements of the lists, or declines the whole call.
 bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex device) {
   int64_t count = -1;
   for (const c10::IValue& value : torch::jit::last(*stack, overload_.argument_count())) {
@@ -422,7 +422,7 @@ bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex devic
     if (length == 0 || (count >= 0 && length != count)) return false;
     count = length;
   }
-  std::deque<Call> calls;  // they are not moved: pointers lead into them
+  std::deque<Call> calls;  // not a vector: pointers into it must stay valid
   for (int64_t k = 0; k < count; ++k) {
     Call& call = calls.emplace_back(device);
     if (!prepare(call, *stack, k)) return false;

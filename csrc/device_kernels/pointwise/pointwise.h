@@ -1,37 +1,37 @@
-// The kernel generator `pointwise`: an expression of scalar functions over broadcast operands, as a
-// kernel for each combination of dtypes and each class of layouts that calls bring.
+// The kernel generator `pointwise`: an expression of scalar functions over broadcast operands, with
+// a kernel per combination of dtypes and class of layouts.
 //
-// A definition's properties:
-//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
-//                of either: then the expression is computed for each element
-//   names        what the expressions call them (default: as in the schema)
-//   masks        those of `names` that hold conditions, of bool; they take no part in promotion
-//   scalars      names of further arguments that are numbers or flags
-//   scalar_names what the expressions call these (default: as in the schema)
-//   absent       per scalar name: a number, "lowest", "highest" (infinite if possible), "smallest"
-//                or "largest" (finite), where the argument is None or the
-//                overload does not have it; without an entry the call is declined
+// Properties of a definition:
+//   operands     names of arguments: tensors, numbers that promote like 0-dim tensors, or lists of
+//                either with a call for each element
+//   names        their names in the expressions (default: as in the schema)
+//   masks        those of `names` that are bool conditions, without part in promotion
+//   scalars      names of further arguments: numbers or flags
+//   scalar_names their names in the expressions (default: as in the schema)
+//   absent       per scalar name, for None or an overload without the argument: a number, "lowest",
+//                "highest" (infinite if possible), "smallest" or "largest" (finite); default: the
+//                call is declined
 //   promoting    those of `scalar_names` that take part in promotion
 //   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
-//   result       "value" (default), "mask" (what a comparison gives) or "real" (of complex values)
+//   result       "value" (default), "mask" (of a comparison) or "real" (of complex values)
 //   types        "promote" (default): the common dtype; "float": the same, integers become the
 //                default dtype; "complex": the complex dtype of the common one; "self": the dtype
-//                of the first operand, else of the given output; "same": the dtype that all
-//                operands have, other calls are declined
-//   dtypes       bits of the common dtypes that are served
-//   meta         a functional overload whose Meta kernel checks the call with PyTorch's messages:
-//                "aten::heaviside"; needed where it looks at more than sizes and dtypes
+//                of the first operand, else of the given output; "same": the dtype of all operands,
+//                calls with different ones are declined
+//   dtypes       bits of the supported common dtypes
+//   meta         a functional overload whose meta function checks the call with PyTorch's messages,
+//                such as "aten::heaviside"; for checks of more than sizes and dtypes
 //   any_output   results may be cast to any dtype of a given output
-//   same_output  calls with outputs of another dtype than the results' are declined
-//   divisor      one of `names`, by which integers are divided: where an element of it is 0, the
-//                device-side assert is set and the next wait raises RuntimeError
-//   scalar       the expressions hold for scalars alone, not for vectors
+//   same_output  calls are declined if a given output has another dtype than the result
+//   divisor      one of `names`, the divisor of integers: if an element of it is 0, the device-side
+//                assert is set and the next wait raises RuntimeError
+//   scalar       the expressions are valid for scalars only, not for vectors
 //   may_overlap  the output may overlap itself, as in fills
 //   resizes_silently
 //                outputs get the size of the first operand without PyTorch's warning
 //   some_scalar  calls without any of the scalars are declined
-//   rounded      numbers are rounded to the common dtype first, also where values are wider
-//   strict       scalars must be of a kind that the dtype can hold, as for alpha
+//   rounded      numbers are rounded to the common dtype first, also if the compute dtype is wider
+//   strict       the dtype must be able to hold the kind of the scalars, as for alpha
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -58,13 +58,13 @@ class PointwiseKernel final : public DefinedKernel {
     bool mask;
   };
   struct ScalarArgument {
-    int argument;        // -1: the overload does not have it
+    int argument;        // -1: not in the overload
     std::string absent;  // "": the call is declined
     bool promotes;
   };
   struct Call;
 
-  // `k`: of an overload over lists, the element; else -1.
+  // `k`: index of the element in an overload over lists, else -1.
   bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
   bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
   bool choose_types(Call& call) const;
@@ -92,7 +92,7 @@ class PointwiseKernel final : public DefinedKernel {
   const bool rounded_;
   const bool some_scalar_;
   std::optional<MetaCall> meta_;
-  bool lists_ = false;  // one call per element of lists, as in _foreach_add
+  bool lists_ = false;  // one call per list element, as in _foreach_add
   PointwiseLauncher launcher_;
 };
 

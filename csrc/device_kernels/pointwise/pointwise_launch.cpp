@@ -33,8 +33,8 @@ bool is_contiguous(const at::TensorIteratorBase& iterator, const PointwiseExpres
   return true;
 }
 
-// The dimension along which the elements of some inputs follow each other while those of all
-// outputs do along the first one; 0 if there is none, or too little of it for tiles.
+// The dimension along which some inputs are contiguous while all outputs are contiguous along the
+// first; 0 if there is none, or too little of it for tiles.
 int crossing(const at::TensorIteratorBase& iterator) {
   constexpr int64_t kLeast = 8;
   if (iterator.ndim() < 2 || iterator.shape()[0] < kLeast) return 0;
@@ -64,7 +64,7 @@ void add_layout(LaunchArguments& arguments, const at::TensorIteratorBase& iterat
   }
   c10::SmallVector<Index, kPointwiseDimensions * 5> layout(
       kPointwiseDimensions * (1 + pointers.size()), 0);
-  layout[0] = 1;  // of a result with one element
+  layout[0] = 1;  // for a result with one element
   for (int d = 0; d < iterator.ndim(); ++d) {
     layout[d] = static_cast<Index>(iterator.shape()[d]);
     for (size_t k = 0; k < pointers.size(); ++k) {

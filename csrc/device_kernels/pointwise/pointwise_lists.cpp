@@ -1,21 +1,21 @@
-// The kernel generator `pointwise_lists`: expressions over lists of tensors that are updated in
-// place, as in fused optimizers.
+// The kernel generator `pointwise_lists`: expressions over lists of tensors, updated in place, as
+// in fused optimizers.
 //
-// A definition's properties:
+// Properties of a definition:
 //   lists        names of arguments that are lists of tensors, of one length
-//   common       names of arguments that are tensors of one element, the same for all
-//   names        what the expressions call elements of `lists` and `common` (default: as in the
+//   common       names of arguments that are tensors of one element, shared by all
+//   names        names of elements of `lists` and `common` in the expressions (default: as in the
 //                schema)
 //   outputs      those of `names` that are written, one per expression
 //   scalars      names of arguments that are numbers, flags or 0-dim tensors
 //   derived      further numbers: names, and nodes over the arguments of the call
 //   uniform      those of `names` whose tensors have one element each
-//   once         name and expression, for scalars, with plain functions of OpenCL C: computed of
-//                uniform elements and numbers, once for many elements
+//   once         name and expression for scalars, in plain OpenCL C: computed from uniform elements
+//                and numbers, once for many elements
 //   expressions  OpenCL C with functions of the table as ob_<name>(...)
-//   flag, flag_if  an argument that is a tensor of one element of float32, and a condition: where
-//                that holds for an element, the tensor becomes 1
-//   dtypes       bits of the dtypes of the first list that are served
+//   flag, flag_if  an argument that is a float32 tensor of one element, and a condition: if it
+//                  holds for an element, the tensor becomes 1
+//   dtypes       bits of the supported dtypes of the first list
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <c10/util/SmallVector.h>
@@ -144,7 +144,7 @@ class PointwiseListsKernel final : public DefinedKernel {
   }
 
  private:
-  // A tensor of one element as one without dimensions; undefined for anything else.
+  // A tensor of one element as a 0-d tensor; undefined for anything else.
   static at::Tensor single(const c10::IValue& value, c10::DeviceIndex device) {
     if (!value.isTensor() || !is_dense_on(value.toTensor(), device)) return {};
     return value.toTensor().numel() == 1 ? value.toTensor().reshape({}) : at::Tensor();
@@ -174,7 +174,7 @@ class PointwiseListsKernel final : public DefinedKernel {
       } else if (!computes(device, tensor.scalar_type())) {
         return false;
       }
-      // The host raises for other sizes and dtypes.
+      // The CPU kernel raises for other sizes and dtypes.
       if (k < lists_.size() && !uniform &&
           (tensor.sizes() != first.sizes() || tensor.scalar_type() != first.scalar_type())) {
         return false;

@@ -1,6 +1,6 @@
-// Many calls of one expression, as operators over lists of tensors make, in few launches: a kernel
-// gets the pointers of as many calls as its arguments have room for, and each work-group takes a
-// part of one of them.
+// Many calls of one expression, as from operators over lists of tensors, in few launches. A kernel
+// takes the pointers of as many calls as fit into its arguments, and each work-group computes a
+// part of one call.
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorIterator.h>
 
@@ -26,7 +26,7 @@ struct Range {
   bool written;
 };
 
-// Adds the memory of a call's operands: each once, also where it is updated in place.
+// Adds the memory of a call's operands, once for an operand updated in place.
 void add_ranges(std::vector<Range>& ranges, const at::TensorIteratorBase& iterator) {
   const size_t first = ranges.size();
   for (int i = 0; i < iterator.ntensors(); ++i) {
@@ -46,7 +46,7 @@ void add_ranges(std::vector<Range>& ranges, const at::TensorIteratorBase& iterat
   }
 }
 
-// Whether some memory is written that is also in another range.
+// True if written memory overlaps another range.
 bool conflict(std::vector<Range>& ranges) {
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
@@ -73,7 +73,7 @@ bool calls_conflict(const std::deque<PointwiseCall>& calls) {
 struct PointwiseLauncher::Member {
   const PointwiseCall* call;
   ManyKey key;
-  bool one_element;  // then `key.single` may be any
+  bool one_element;  // matches any `key.single`
 };
 
 std::optional<PointwiseLauncher::Member> PointwiseLauncher::member(
@@ -157,7 +157,7 @@ PointwiseLauncher::Many PointwiseLauncher::make_many(const ManyKey& key,
 
 namespace {
 
-// A value of each call, as one argument: the elements of an array.
+// One argument with a value per call, as an array.
 template <class Add>
 void add_values(LaunchArguments& arguments, size_t count, size_t room, const Add& add) {
   LaunchArguments single;
@@ -251,7 +251,7 @@ void PointwiseLauncher::enqueue_all(c10::DeviceIndex device, const std::deque<Po
   }
   std::vector<Member*> alike;
   while (!members.empty()) {
-    // Those with one element go with any.
+    // Calls with one element match any other.
     const auto some = std::find_if(members.begin(), members.end(),
                                    [](const Member& m) { return !m.one_element; });
     const Member model = some == members.end() ? members[0] : *some;
@@ -271,7 +271,7 @@ void PointwiseLauncher::enqueue_all(c10::DeviceIndex device, const std::deque<Po
         enqueue(device, m->call->iterator, m->call->compute, m->call->scalars, flag);
       }
     } else {
-      // One program for a list, also for its end, and few for lists of all lengths.
+      // One program per list, also for its end; powers of 2 limit the programs of all list lengths.
       const size_t room = std::min(most, std::bit_ceil(alike.size()));
       for (size_t begin = 0; begin < alike.size(); begin += room) {
         alike[begin]->key.calls = static_cast<int>(room);

@@ -1,11 +1,11 @@
 // The kernel generator of matrix products: alpha * left @ right + beta * added, of matrices,
 // vectors and batches of matrices in any strides.
 //
-// A definition's properties are those of product_call.h and
+// Properties of a definition: those of product_call.h and
 //   conjugates_left   the left operand of a complex product is conjugated
 //   resizes_silently  an output of another size is resized without a warning
-//   source            text of the kernels
-//   groups            text of those of group_tiles.h
+//   source            source of the kernels
+//   groups            source of the kernels of group_tiles.h
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/view_as_real.h>
@@ -49,17 +49,17 @@ namespace {
 
 using at::ScalarType;
 
-// Multiplications from which packing pays, and the least size in each direction.
+// Multiplications from which packing pays, and the least size in each dimension.
 constexpr int64_t kPackedWork = 32768;
 constexpr int64_t kPackedSize = 4;
-// Depth from which groups of work items share a row of a result that has few columns.
+// K from which work-groups share a row of a result with few columns.
 constexpr int64_t kSharedRow = 64;
-// Depth from which one row times one column is cut into slices.
+// K from which a product of one row and one column is cut into slices.
 constexpr int64_t kLongRow = 16384;
 
 void transpose(ProductStrides& strides) { std::swap(strides.row, strides.column); }
 
-// The same product as right^T @ left^T.
+// The equal product right^T @ left^T.
 ProductLayout transposed(ProductLayout layout) {
   std::swap(layout.rows, layout.columns);
   std::swap(layout.left, layout.right);
@@ -73,14 +73,14 @@ at::Tensor part(const at::Tensor& tensor, int64_t which) {
   return at::view_as_real(tensor).select(-1, which);
 }
 
-// Texts of kernels, and the dtype and the device of a product.
+// Sources of kernels, and dtype and device of a product.
 struct Programs {
   const std::string &source, &groups;
   ScalarType dtype;
   c10::DeviceIndex device;
 };
 
-// The kernels that suit the sizes.
+// Selects the kernels by size.
 void multiply(const Programs& programs, const ProductLayout& layout, const ProductScalars& scalars,
               const void* a, const void* b, void* c, const void* d) {
   const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
@@ -161,7 +161,7 @@ bool MatrixProductKernel::is_outer_product() const {
   return call_.left_dimensions() == "m" && call_.right_dimensions() == "n";
 }
 
-// Then a new number is returned that is conjugated when it is read, as on CPU.
+// True if the functional form returns a 0-d result with lazy conjugation, as on CPU.
 bool MatrixProductKernel::conjugates_both(const at::Tensor& left, const at::Tensor& right) const {
   return overload_.form() == Overload::Form::kFunctional && call_.result_dimensions().empty() &&
          left.is_conj() != conjugates_left_ && right.is_conj();
@@ -178,7 +178,7 @@ void MatrixProductKernel::enqueue_complex(const ProductScalars& scalars, const a
   const bool both = conjugates_both(left, right);
   const int a_sign = left.is_conj() != conjugates_left_ && !both ? -1 : 1;
   const int b_sign = right.is_conj() && !both ? -1 : 1;
-  // One part of the result: the product of two parts, plus or minus that of the others.
+  // One part of the result: a sum of two products of parts, with signs.
   const auto write = [&](int64_t to, int64_t a1, int64_t b1, int sign1, int64_t a2, int64_t b2,
                          int sign2) {
     const at::Tensor result = part(product, to);
@@ -219,7 +219,7 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
 
   const Programs programs = {source_, groups_, out.scalar_type(), out.device().index()};
   void* c = out.mutable_data_ptr();
-  // An operand without elements has no address, and is not read.
+  // An empty operand has no address and is not read.
   const auto* a = static_cast<const char*>(left.numel() > 0 ? left.const_data_ptr() : c);
   const auto* b = static_cast<const char*>(right.numel() > 0 ? right.const_data_ptr() : c);
   const void* d = added.defined() ? added.const_data_ptr() : nullptr;
@@ -227,7 +227,7 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
     multiply(programs, layout, scalars, a, b, c, d);
     return;
   }
-  // One after the other, rounded in between, as on CPU.
+  // Sequential batches with rounding in between, as on CPU.
   if (sizes.b == 0) layout.depth = 0;
   multiply(programs, layout, scalars, a, b, c, d);
   ProductScalars further = scalars;

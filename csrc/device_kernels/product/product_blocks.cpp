@@ -6,9 +6,9 @@
 namespace outboard {
 namespace {
 
-// On a processor the sums of a tile and the operands of a step fill its vector registers: 16, or 32
-// where they have 64 bytes. With one row more, compilers move sums between registers and memory in
-// each step, which halves the speed. On a GPU tiles are small, and there are many of them.
+// CPU: the sums of a tile and the operands of a step fill the vector registers, 16, or 32 of 64
+// bytes. With one row more, compilers spill sums in each step, which halves the speed. GPU: many
+// small tiles.
 constexpr ProductBlocks kCpuBlocks = {5, 2, 8};
 constexpr ProductBlocks kWideCpuBlocks = {12, 2, 8};
 constexpr ProductBlocks kGpuBlocks = {4, 1, 1};

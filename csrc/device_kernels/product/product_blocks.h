@@ -1,4 +1,4 @@
-// How matrix products are cut into tiles on a device.
+// Tile sizes of matrix products, per device.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -14,7 +14,7 @@ int64_t stride_of(const at::Tensor& tensor, const std::string& dimensions, char 
   return tensor.stride(found);
 }
 
-// `integral`: PyTorch checks alpha and beta as it does those of sums.
+// `integral`: alpha and beta are checked as for sums.
 bool fits(const at::Scalar& scalar, ScalarType dtype, bool integral) {
   if (scalar.isComplex()) return at::isComplexType(dtype);
   if (integral && scalar.isBoolean()) return dtype == ScalarType::Bool;
@@ -105,7 +105,7 @@ bool ProductCall::accepts_output(const ProductOperands& operands) const {
       at::has_internal_overlap(output) == at::MemOverlap::Yes) {
     return false;
   }
-  // Where no operator would convert, prepare_result raises; otherwise the host knows what counts.
+  // prepare_result raises if no operator converts; otherwise the CPU kernel knows the rule.
   if (output.scalar_type() != left.scalar_type()) {
     return !at::canCast(left.scalar_type(), output.scalar_type());
   }
@@ -116,7 +116,7 @@ bool ProductCall::accepts_output(const ProductOperands& operands) const {
     return fits && at::get_overlap_status(output, operand) == at::MemOverlapStatus::No;
   };
   if (!apart(left) || !apart(right)) return false;
-  // What is added may be the output itself: each element is read just before it is written.
+  // `added` may be the output: each element is read just before it is written.
   return apart(added) ||
          (fits && added.sizes() == operands.result_sizes && added.strides() == output.strides() &&
           added.storage_offset() == output.storage_offset());

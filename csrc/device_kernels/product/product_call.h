@@ -1,16 +1,16 @@
-// What a call of an overload multiplies: operands, sizes and factors, read from the stack and
-// looked at, for generators that compute alpha * left @ right + beta * added.
+// A call of a matrix product: operands, sizes and factors of alpha * left @ right + beta * added,
+// read from the stack and checked.
 //
 // Properties of their definitions:
 //   left, right            names of the operands
-//   left_dimensions        what the operands' dimensions are, as letters: b a batch, m rows of the
-//   right_dimensions       result, n its columns, k what is summed over
+//   left_dimensions        the operands' dimensions as letters: b a batch, m rows of the result,
+//   right_dimensions       n its columns, k the depth K
 //   result_dimensions      a batch that is missing here is summed over, product by product
-//   added                  name of what is added, broadcast to the result; "" if nothing is
-//   dtypes                 bits of the dtypes that are served
+//   added                  name of the summand, broadcast to the result; "": none
+//   dtypes                 bits of the supported dtypes
 //   integral_scalars       factors of integer products must be integers; otherwise they are
 //                          truncated
-// Factors are the arguments `alpha` and `beta`, where the overload has them.
+// Factors are the arguments `alpha` and `beta`, if the overload has them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,7 @@
 
 namespace outboard {
 
-// Of dimensions by their letters; -1 for one that there is not.
+// Sizes of dimensions by letter; -1 if absent.
 struct ProductSizes {
   int64_t b = -1, m = -1, n = -1, k = -1;
 
@@ -34,7 +34,7 @@ struct ProductSizes {
 
 struct ProductOperands {
   at::Tensor left, right;
-  at::Tensor added;  // undefined if the overload adds nothing
+  at::Tensor added;  // undefined if there is no summand
   at::Tensor given;  // the output, undefined in the functional form
   at::ScalarType dtype = at::ScalarType::Undefined;
   ProductSizes sizes;
@@ -44,12 +44,12 @@ struct ProductOperands {
 
 class ProductCall {
  public:
-  // `overload` outlives it. Raises ValueError for a definition that makes no sense.
+  // `overload` must outlive it. Raises ValueError for an invalid definition.
   ProductCall(const Definition& definition, const Overload& overload);
 
-  // Returns false for a call that is to be declined: a dtype that the definition does not serve, a
-  // mistake, an output that overlaps what is read. Afterwards nothing but dtypes that do not fit
-  // the output can be wrong with the call. Operands may be conjugated.
+  // False for a call to be declined: unsupported dtype, invalid argument, an output that overlaps
+  // an input. Afterwards the only possible error is an output dtype that does not fit. Operands may
+  // be conjugated.
   bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
             ProductOperands& operands) const;
 
@@ -75,8 +75,8 @@ class ProductCall {
   const bool integral_scalars_;
 };
 
-// Strides of a tensor whose dimensions have these letters; 0 for a dimension that it lacks, or that
-// has size 1.
+// Strides of a tensor whose dimensions have these letters; 0 for missing dimensions and those of
+// size 1.
 ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char definition,
                           char column);
 

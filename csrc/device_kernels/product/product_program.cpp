@@ -19,16 +19,16 @@ namespace {
 
 using at::ScalarType;
 
-// How work is handed out, per kind of device.
+// Work per launch, per kind of device.
 struct Portions {
-  int slice;             // depth that a work item packs
+  int slice;             // K packed by a work-item
   int local;             // work-group size of coarse work
   int64_t packed_bytes;  // of the right operand at a time
 };
 constexpr Portions kCpuPortions = {256, 1, int64_t{4} << 20};
 constexpr Portions kGpuPortions = {16, 64, int64_t{128} << 20};
 
-constexpr int64_t kSlice = 8192;  // elements of a slice of a long row
+constexpr int64_t kSlice = 8192;  // elements per slice of a long row
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -42,7 +42,7 @@ std::string define(const char* name, int64_t number) {
 
 ScalarType product_value_dtype(ScalarType dtype) {
   if (at::isIntegralType(dtype, /*includeBool=*/false) && c10::elementSize(dtype) < 4) {
-    return ScalarType::Int;  // what is cut off in the end is the same
+    return ScalarType::Int;  // truncation to the dtype gives the same result
   }
   return value_dtype(dtype);
 }
@@ -129,7 +129,7 @@ int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
   const int64_t column_bytes = std::max<int64_t>(layout.depth, 1) * layout.batches *
                                static_cast<int64_t>(c10::elementSize(value_));
   const int64_t fitting = packed_bytes_ / column_bytes / columns_ * columns_;
-  // Few columns would leave processors without work.
+  // Fewer columns would leave processors idle.
   return std::clamp<int64_t>(fitting, columns_ * 16, round_up(layout.columns, columns_));
 }
 
@@ -224,13 +224,13 @@ void ProductProgram::multiply_slices(const ProductLayout& layout, const void* le
 }
 
 bool needs_wide_index(const ProductLayout& layout) {
-  constexpr int64_t kLargest = (int64_t{1} << 31) - 4096;  // rounding up stays below 2^31
+  constexpr int64_t kLargest = (int64_t{1} << 31) - 4096;  // stays below 2^31 when rounded up
   const auto extent = [&](const ProductStrides& s, int64_t rows, int64_t columns) {
     // An upper bound also for two levels: both strides in full.
     return layout.batches * s.batch + rows * s.row + columns * s.column +
            std::max(layout.depth, layout.columns) * s.outer;
   };
-  constexpr int64_t kMargin = 64;  // lines that fill up tiles
+  constexpr int64_t kMargin = 64;  // lines that pad tiles
   const int64_t packed =
       layout.batches * (layout.depth + 1) * (std::max(layout.rows, layout.columns) + kMargin);
   return std::max({extent(layout.left, layout.rows, layout.depth),

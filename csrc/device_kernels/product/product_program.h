@@ -1,8 +1,8 @@
 // The kernels of torch_outboard/kernels/products/matrix_product.cl for one dtype on one device:
-// packing, products in register tiles, and products too small to pack for.
+// packing, products in register tiles, and products too small for packing.
 //
-// Kernel generators that end in a matrix product share it: they bring operands as strides, or pack
-// one of them by a kernel of their own that stands in the same program.
+// Shared by kernel generators that end in a matrix product: they pass operands as strides, or pack
+// one by their own kernel in the same program.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,8 @@
 
 namespace outboard {
 
-// Strides in elements. `row` of the right operand runs along the depth, as does `column` of the
-// left one. `outer` belongs to two-level indices: see ProductLayout.
+// Strides in elements. K runs along `row` of the right operand and `column` of the left one.
+// `outer` belongs to two-level indices: see ProductLayout.
 struct ProductStrides {
   int64_t batch = 0;
   int64_t row = 0;
@@ -26,10 +26,10 @@ struct ProductStrides {
   int64_t outer = 0;
 };
 
-// out = alpha * left @ right + beta * added. An index i along the depth of the operands lies at
-// i / inner_depth * outer + i % inner_depth * stride; the same for columns of out and added. With
-// inner_depth == depth, inner_columns == columns there is one level. The fields are what kernels
-// get, in this order.
+// out = alpha * left @ right + beta * added. Index i along K of the operands has the offset i /
+// inner_depth * outer + i % inner_depth * stride; the same for columns of out and added. With
+// inner_depth == depth, inner_columns == columns there is one level. Fields are in the order of the
+// kernels.
 struct ProductLayout {
   int64_t batches = 1;
   int64_t rows = 1;
@@ -43,10 +43,10 @@ struct ProductLayout {
 struct ProductScalars {
   at::Scalar alpha = 1;
   at::Scalar beta = 0;
-  bool adds = false;  // whether `added` is read
+  bool adds = false;  // true if `added` is read
 };
 
-// An operand of tiles. Its memory, where it was packed, may be freed as soon as work is enqueued.
+// An operand of tiles. Packed memory may be freed as soon as work is enqueued.
 struct TileOperand {
   const void* address;
   TilePlaces places;
@@ -55,10 +55,10 @@ struct TileOperand {
 
 class OUTBOARD_API ProductProgram {
  public:
-  // The one copy of a text of kernels, for `find`.
+  // The interned copy of a source of kernels, a key of `find`.
   static const std::string& keep(const std::string& source);
-  // The program of `source`, which `keep` returned: a text that begins with that of the template;
-  // `wide` for indices of 64 bits. Lives for ever.
+  // The program of `source`, which `keep` interned: a source that begins with that of the template;
+  // `wide`: 64-bit indices. Never destroyed.
   static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                                     const std::string& source);
 
@@ -67,22 +67,21 @@ class OUTBOARD_API ProductProgram {
   c10::DeviceIndex device() const noexcept { return device_; }
   int tile_rows() const noexcept { return rows_; }
   int tile_columns() const noexcept { return columns_; }
-  // Columns that are packed at a time, so that they stay in a cache.
+  // Columns packed at a time, so that they stay in a cache.
   int64_t columns_at_a_time(const ProductLayout& layout) const;
 
   // Operands of tiles, packed or in place.
   TileOperand left_operand(const ProductLayout& layout, const void* left) const;
-  // The whole right operand.
   TileOperand right_operand(const ProductLayout& layout, const void* right) const;
-  // `columns` columns of a right operand that a kernel packed.
+  // The first `columns` columns of a right operand, packed by a kernel.
   TileOperand packed_right(const at::Tensor& packed, int64_t depth, int64_t columns) const;
-  // Columns [begin, begin + count), `right` holding those columns alone.
+  // Columns [begin, begin + count); `right` contains only those.
   void multiply(const ProductLayout& layout, const ProductScalars& scalars, const TileOperand& left,
                 const TileOperand& right, void* out, const void* added, int64_t begin,
                 int64_t count) const;
 
-  // Products without packing: `multiply_rows` where the columns of `right` are neighbours in
-  // memory, `multiply_single` anywhere, `multiply_slices` for one long row and one column.
+  // Products without packing: `multiply_rows` if columns of `right` are adjacent in memory,
+  // `multiply_single` for any strides, `multiply_slices` for one long row and one column.
   void multiply_rows(const ProductLayout& layout, const ProductScalars& scalars, const void* left,
                      const void* right, void* out, const void* added) const;
   void multiply_single(const ProductLayout& layout, const ProductScalars& scalars, const void* left,
@@ -90,7 +89,7 @@ class OUTBOARD_API ProductProgram {
   void multiply_slices(const ProductLayout& layout, const void* left, const void* right,
                        void* out) const;
 
-  // Pieces for generators with kernels of their own in the program.
+  // For generators with their own kernels in the program.
   Kernel& kernel(const char* name) const;
   at::Tensor workspace(int64_t elements) const;
   int64_t slices(int64_t depth) const { return (depth + slice_ - 1) / slice_; }
@@ -101,11 +100,10 @@ class OUTBOARD_API ProductProgram {
     add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
                 sizeof(Layout) / sizeof(int64_t));
   }
-  // Launches for items of which each does much work (`coarse`) or little; adds their number, the
-  // last argument of every kernel.
+  // Launches work-items with much work each (`coarse`) or little; adds their number, the last
+  // argument of every kernel.
   void enqueue(Kernel& kernel, int64_t items, bool coarse, LaunchArguments& arguments) const;
-  // In panels of so many rows of the left or columns of the right operand, of which there are
-  // `lines`.
+  // Packs `lines` rows of the left operand or columns of the right one, in panels of `panel`.
   at::Tensor pack(Kernel& kernel, const ProductLayout& layout, int64_t lines, int64_t panel,
                   const void* operand) const;
 
@@ -119,7 +117,7 @@ class OUTBOARD_API ProductProgram {
 
   c10::DeviceIndex device_;
   at::ScalarType value_;
-  bool in_place_;  // whether tiles may read operands that are not packed
+  bool in_place_;  // tiles may read operands that are not packed
   bool wide_;
   int width_;
   int rows_;
@@ -139,13 +137,13 @@ class OUTBOARD_API ProductProgram {
   Kernel* sum_slices_;
 };
 
-// A line that defines a macro.
+// A #define line.
 std::string define(const char* name, int64_t number);
 
-// The dtype of sums of products of the dtype.
+// The dtype of sums of products.
 at::ScalarType product_value_dtype(at::ScalarType dtype);
 
-// Whether a product on tensors with these strides needs 64-bit indices.
+// True if a product with these strides needs 64-bit indices.
 OUTBOARD_API bool needs_wide_index(const ProductLayout& layout);
 
 }  // namespace outboard

@@ -5,17 +5,17 @@
 namespace outboard {
 namespace {
 
-// Of a left operand, each tile reads a few elements at each step along the depth. Where its rows
-// are dense, these come from as many streams: packing pays only for many columns. Otherwise each
-// step meets another line of a cache: packing pays where panels of columns after the first read
-// many elements again, and where a cache does not hold the lines that a panel of rows meets.
+// Left operand: each tile reads a few elements at each step along K. If its rows are dense, these
+// are sequential streams: packing pays only for many columns. Otherwise each step reads another
+// cache line: packing pays if panels of columns after the first read many elements again, or if a
+// cache cannot hold the lines of a panel of rows.
 constexpr int64_t kColumns = 1024;
 constexpr int64_t kReadAgain = 3 << 18;
 constexpr int64_t kLeftSteps = 1024;
 
-// Of a right operand, each step meets another line. Few panels of rows read it no more often than
-// packing would. More have to find it in the second level of a cache; and many do only where steps
-// are shorter than a page, because lines that are pages apart share places, and not too many.
+// Right operand: each step reads another cache line. Up to kFewPanels panels of rows read it no
+// more often than packing would. More panels need it in the L2 cache. Many panels also need steps
+// shorter than a page, because lines that are pages apart share cache sets, and few steps.
 constexpr int64_t kFewPanels = 2;
 constexpr int64_t kManyPanels = 8;
 constexpr int64_t kCachedBytes = int64_t{1} << 20;
@@ -24,7 +24,7 @@ constexpr int64_t kRightSteps = 512;
 
 int64_t panels_of(int64_t lines, int64_t panel) { return (lines + panel - 1) / panel; }
 
-// Panels of lines at `line`; there are at least as many lines as a panel has.
+// Panels of lines with stride `line`; there are at least as many lines as in a panel.
 TilePlaces places(int64_t batch, int64_t lines, int64_t panel, int64_t line, int64_t step) {
   return {batch, panel * line, line, step, panels_of(lines, panel) * panel - lines};
 }

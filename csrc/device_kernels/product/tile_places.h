@@ -1,7 +1,7 @@
-// Where tiles of a product read its operands: packed before, or in place.
+// Memory of the operands that product tiles read: packed, or in place.
 //
-// To pack makes one read of an operand and a launch more. Afterwards tiles read memory in order. In
-// place they jump from line to line, which costs little while caches hold what they meet.
+// Packing costs one read of an operand and a launch. Tiles then read memory in order. In place they
+// jump from line to line, which costs little while the lines stay cached.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace outboard {
 
 struct ProductLayout;
 
-// Strides in elements, as kernels have them: of batches, of panels, which are a tile high or wide,
-// of the lines of a panel, and along the depth. The last panel begins `early` lines earlier.
+// Strides in elements, in the layout of the kernels: of batches, of panels (as high or wide as a
+// tile), of the lines of a panel, and along K. The last panel begins `early` lines earlier.
 struct TilePlaces {
   int64_t batch, panel, line, step, early;
 };
@@ -21,11 +21,10 @@ struct TileSize {
   int64_t rows, columns;
 };
 
-// Of `lines` lines that are packed in panels of `panel`.
+// `lines` lines packed in panels of `panel`.
 TilePlaces packed_places(int64_t depth, int64_t lines, int64_t panel);
 
-// In place, by a device of the kind CPU; nothing where it must be packed, or that is faster.
-// Elements have `bytes` bytes.
+// In place, on CPUs; nullopt if it must be packed or packing is faster. `bytes`: of an element.
 std::optional<TilePlaces> left_in_place(const ProductLayout& layout, const TileSize& tile);
 std::optional<TilePlaces> right_in_place(const ProductLayout& layout, const TileSize& tile,
                                          int64_t bytes);

@@ -1,9 +1,9 @@
-// The kernel generator `list_norms`: norms of the tensors of a list, two launches for as many
-// tensors as the arguments of a kernel have room for.
+// The kernel generator `list_norms`: norms of the tensors of a list, in two launches for as many
+// tensors as fit into the arguments of a kernel.
 //
-// A definition's properties:
-//   kernels  the text (list_norms.cl)
-//   dtypes   bits of the dtypes that are served
+// Properties of a definition:
+//   kernels  source of the kernels (list_norms.cl)
+//   dtypes   bits of the supported dtypes
 //
 // The first argument of the overload is the list, the second the order: 1, 2 or infinity. Tensors
 // have one dtype.
@@ -27,7 +27,7 @@ namespace {
 
 using at::ScalarType;
 
-constexpr int kParts = 16;  // of a work-group; each has as many elements as its work items
+constexpr int kParts = 16;  // per work-group; a part has as many elements as its work-items
 
 enum class Order : uint8_t { kSum, kSquares, kLargest };
 constexpr const char* kOrders[] = {"1", "2", "inf"};
@@ -43,7 +43,7 @@ std::optional<Order> order_of(const c10::IValue& value) {
   return std::nullopt;
 }
 
-// Norms are this far apart: Inductor expects every result to begin at a multiple of 16 bytes.
+// Elements between norms: Inductor expects results to be aligned to 16 bytes.
 int64_t spacing(ScalarType dtype) { return 16 / static_cast<int64_t>(c10::elementSize(dtype)); }
 
 struct Key {
@@ -57,7 +57,7 @@ struct Key {
 struct Kernels {
   Kernel* partial;
   Kernel* whole;
-  uint64_t elements;  // of a work-group
+  uint64_t elements;  // per work-group
 };
 
 Kernels make_kernels(const Key& key) {
@@ -91,7 +91,7 @@ class ListNorms final : public DefinedKernel {
           tensor.numel() >= (int64_t{1} << 31)) {
         return false;
       }
-      // CPU raises.
+      // The CPU kernel raises.
       if (tensor.numel() == 0 && *order == Order::kLargest) return false;
     }
     const at::Tensor out =
@@ -115,7 +115,7 @@ class ListNorms final : public DefinedKernel {
     LaunchArguments arguments;
     for (const at::Tensor& tensor : tensors) {
       dense.push_back(tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous());
-      // Any address does where there are no elements.
+      // Any valid address, if there are no elements.
       const at::Tensor& any = tensor.numel() == 0 ? out : dense.back();
       arguments.address(any.const_data_ptr());
       table.add(static_cast<uint64_t>(tensor.numel()), kernels.elements);

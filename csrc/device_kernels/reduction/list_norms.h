@@ -11,12 +11,12 @@ namespace outboard {
 struct ListNormsSource {
   std::string order;  // "1", "2" or "inf"
   at::ScalarType dtype;
-  int calls;        // tensors of a launch
+  int calls;        // tensors per launch
   int width;        // of vectors
-  int chunk;        // elements of a work item in a part
-  int parts;        // of a work-group
-  int local;        // work items of a work-group
-  int64_t spacing;  // elements from a norm to the next
+  int chunk;        // elements per work-item and part
+  int parts;        // per work-group
+  int local;        // work-items per work-group
+  int64_t spacing;  // elements between norms
 };
 
 }  // namespace outboard

@@ -19,7 +19,7 @@ using at::ScalarType;
 
 constexpr size_t kMostDimensions = 64;
 
-// What kernels compute with: few types, whose indices and masks are as wide as values.
+// Compute dtypes: a few types, whose indices and masks are as wide as values.
 ScalarType compute_dtype(ScalarType dtype) {
   if (at::isFloatingType(dtype) || at::isComplexType(dtype)) return value_dtype(dtype);
   return dtype == ScalarType::Long ? dtype : ScalarType::Int;
@@ -70,7 +70,7 @@ bool describe(Layout<Index>& layout, const at::TensorIteratorBase& iterator) {
   return true;
 }
 
-// As in the kernel across_group: work items that take the adjacent vectors of a tile.
+// As in the kernel across_group: work-items that read the adjacent vectors of a tile.
 constexpr uint64_t kTileLanes = 32;
 
 uint64_t tile_lanes(const Layout<uint64_t>& layout, uint64_t local, uint64_t width) {
@@ -181,7 +181,7 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
     computed = ScalarType::Long;
   }
   if (widens_ && c10::promoteTypes(input, computed) != computed) return false;
-  // Casts to bool, and from complex values to real ones, are not for this kernel.
+  // Casts to bool, and from complex to real values, are not supported.
   if (computed != input && (computed == ScalarType::Bool || !has_kernel_type(computed) ||
                             !computes(call.device, computed) || at::isComplexType(computed) ||
                             at::isComplexType(input))) {
@@ -233,7 +233,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
       !choose_types(call, *stack)) {
     return false;
   }
-  // Places and indices are int in kernels.
+  // Indices are int in kernels.
   const bool counts = std::find(description_.indices.begin(), description_.indices.end(), true) !=
                       description_.indices.end();
   if ((ordered_ || counts) && call.input.numel() > INT32_MAX) return false;
@@ -248,7 +248,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
       sizes.push_back(1);
     }
   }
-  if (count == 0 && empty_.empty()) return false;  // often an error, which the host knows
+  if (count == 0 && empty_.empty()) return false;  // often an error, which the CPU kernel raises
   if (exceeds_ >= 0 && !(static_cast<double>(count) > call.scalars[exceeds_].to<double>())) {
     TORCH_WARN(overload_.name(), ": the number of elements that are reduced (", count,
                ") is not above the correction, so there are no degrees of freedom left");
@@ -268,8 +268,8 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
       .check_all_same_dtype(false)
       .resize_outputs(false)
       .is_reduction(true);
-  // Outputs are seen with the sizes of the input and stride 0 where it is reduced. The data of
-  // several reduced dimensions must lie in logical order where places count.
+  // Outputs are viewed with the sizes of the input and stride 0 in reduced dimensions. If indices
+  // count, several reduced dimensions must be in logical order in memory.
   const bool flatten = ordered_ && call.reduced.count() > 1;
   std::vector<at::Tensor> results;
   std::vector<at::Tensor> views;
@@ -322,7 +322,7 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
 }
 
 bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& iterator) {
-  // A tensor of more than 2^31 bytes but fewer elements still fits: strides count elements.
+  // The limit of 2^31 counts elements, as strides do, and not bytes.
   const bool wide = !iterator.can_use_32bit_indexing();
   Layout<uint64_t> layout;
   if (!describe(layout, iterator)) return false;
@@ -334,7 +334,7 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
                       layout.kept_size[0] >= static_cast<uint64_t>(kernels.width);
   const auto local = static_cast<uint64_t>(shape.local);
   const bool share = kernels.along_group != nullptr;
-  // A group for a result has to have work for its items.
+  // A group per result needs work for all its work-items.
   const bool groups = share && (across || layout.n >= 2 * local);
   uint64_t items = layout.results;
   uint64_t least = groups ? 16 * local : 2048;  // elements of a part

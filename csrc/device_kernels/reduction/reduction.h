@@ -1,27 +1,27 @@
-// The kernel generator `reduction`: a state per result that starts as an identity, takes one
-// element after the other, merges with other states and at last gives results.
+// The kernel generator `reduction`: a state per result starts as an identity, accumulates elements,
+// merges with other states and is converted to results.
 //
-// A definition's properties:
+// Properties of a definition:
 //   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
 //   initial, step, merge
-//                statements in OpenCL C that hold for scalars and vectors alike: on `s`, on `s`
-//                with the element `x` and its place `i`, on `s` with a later state `t`. T, M, C(x)
-//                are as in scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute
-//                dtype; OB_INDEX_MASK(m) makes a mask of values one of indices, OB_VALUE_MASK(m)
-//                the other way round
-//   results      an expression of the scalar `s` and of `n`, the number of elements, per result
+//                statements in OpenCL C, valid for scalars and vectors: on `s`; on `s` with the
+//                element `x` and its index `i`; on `s` with a later state `t`. T, M, C(x) as in
+//                scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute dtype;
+//                OB_INDEX_MASK(m) converts a mask of values to one of indices, OB_VALUE_MASK(m) the
+//                reverse
+//   results      per result an expression of the scalar `s` and of `n`, the number of elements
 //   indices      "True" or "False" per result: it is an index
 //   types        "same" (default): results have the dtype of the input; "promote": integers become
-//                int64; "float": floating-point dtypes alone; "test": bool, but uint8 for uint8
-//   scalars      names of arguments that are numbers, known by their names in the texts
-//   absent       the numbers for those that are None
-//   ordered      places count in the logical order of the input (default: no places are used)
-//   exceeds      one of the scalars; unless the number of elements exceeds it, there is a warning
+//                int64; "float": floating-point dtypes only; "test": bool, but uint8 for uint8
+//   scalars      names of arguments that are numbers, and of parameters in the statements
+//   absent       their values for None
+//   ordered      indices count in the logical order of the input (default: no indices are used)
+//   exceeds      one of the scalars; a warning unless the number of elements exceeds it
 //   all_if_empty an empty list of dimensions means all of them; otherwise none
 //   widens       calls whose argument `dtype` cannot hold every value of the input are declined
-//   empty        the result of no elements at all, a number; without it such calls are declined
-//   dtypes       bits of the dtypes of inputs that are served
-//   source       the kernels
+//   empty        the result for no elements, a number; default: such calls are declined
+//   dtypes       bits of the supported dtypes of inputs
+//   source       source of the kernels
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -47,10 +47,10 @@ class ReductionKernel final : public DefinedKernel {
 
  private:
   struct Call;
-  // What makes kernels differ.
+  // Distinguishes kernels.
   struct Key {
     c10::DeviceIndex device;
-    bool wide;  // indices of 64 bits
+    bool wide;  // 64-bit indices
     at::ScalarType input, compute, result;
     bool operator==(const Key& other) const = default;
   };
@@ -58,7 +58,7 @@ class ReductionKernel final : public DefinedKernel {
     Kernel* along;
     Kernel* across;
     Kernel* combine;
-    // Null where work items of a group do not share work.
+    // Null if work-items of a group do not share work.
     Kernel* along_group;
     Kernel* across_group;
     Kernel* combine_group;
@@ -77,7 +77,7 @@ class ReductionKernel final : public DefinedKernel {
   std::vector<int> scalars_;         // arguments
   std::vector<std::string> absent_;  // per scalar
   int dim_, keepdim_, dtype_;        // arguments, -1 where the overload has none
-  int exceeds_ = -1;                 // of scalars_
+  int exceeds_ = -1;                 // index in scalars_
   bool ordered_;
   bool all_if_empty_;
   bool widens_;

@@ -12,9 +12,9 @@
 
 namespace outboard {
 
-// Most dimensions, after collapsing, that are reduced and that are kept.
+// Dimension limits, after collapsing: of reduced ones, and of kept ones.
 constexpr int kReductionDimensions = 8;
-// Vectors that a work item of the kernel `across` holds.
+// Vectors per work-item in the kernel `across`.
 constexpr int kReductionColumns = 8;
 
 struct ReductionDescription {
@@ -24,7 +24,7 @@ struct ReductionDescription {
   std::vector<bool> indices;            // per result
   std::vector<std::string> parameters;  // numbers of the compute dtype
 
-  // Bytes that one scalar state takes at most.
+  // Upper bound of the bytes of a scalar state.
   size_t state_bytes() const { return 16 * fields.size(); }
 };
 
@@ -34,10 +34,10 @@ struct ReductionSource {
   at::ScalarType compute;
   std::vector<at::ScalarType> outputs;
   WorkShape shape;
-  int group_lanes;  // 1: no kernels of groups
+  int group_lanes;  // 1: no kernels with shared work
   bool wide_index;  // 64-bit
 
-  // Of vectors. Indices are int, and a vector of them is as wide as one of values.
+  // Elements of a vector. Indices are int, and their vectors are as wide as those of values.
   int width() const {
     if (at::isComplexType(compute) || at::isComplexType(input)) return 1;
     return shape.width(static_cast<int>(

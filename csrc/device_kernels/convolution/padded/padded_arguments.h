@@ -1,5 +1,5 @@
-// What kernels of kernels/products/padded_convolution.cl and winograd_convolution.cl get, as they
-// have it.
+// Arguments of kernels in kernels/products/padded_convolution.cl and winograd_convolution.cl, in
+// the layout of the kernels.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace outboard {
 
-// Kernels have indices of 32 bits; sizes that are rounded up stay below them.
+// Kernels use 32-bit indices; sizes stay below 2^31 when rounded up.
 constexpr int64_t kLargestPaddedIndex = (int64_t{1} << 31) - 65536;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -12,18 +12,18 @@
 namespace outboard {
 namespace {
 
-// Memory for the planes of as many images as are packed at a time.
+// Workspace for the padded images that are packed at a time.
 constexpr int64_t kPlaneBytes = int64_t{16} << 20;
-// Rows of a group, below which most of a tile would be empty.
+// Rows per group below which most of a tile would be empty.
 constexpr int64_t kRows = 4;
-// Of the positions in planes, the part that results have: below the first, patches are gathered
-// where many rows use them; below the second, planes are not worth it.
+// Share of positions in the padded layout that results use. Below kGathered, patches are gathered
+// if there are kGatheredRows rows. Below kLeast, the padded layout is slower.
 constexpr double kGathered = 0.8, kLeast = 0.2;
 constexpr int64_t kGatheredRows = 64;
-constexpr int64_t kGatheredImages = 16;  // at a time: each has up to a quarter of kPlaneBytes
-// Positions of a result, below which gradients of weights have too little to add up.
+constexpr int64_t kGatheredImages = 16;  // at a time, each up to kPlaneBytes / 4
+// Result positions below which a weight gradient has too little to sum.
 constexpr int64_t kGradientPositions = 256;
-// Passes of a gradient of an input with steps, each of which reads all planes.
+// Limit of passes of a data gradient with strides; each pass reads the whole padded layout.
 constexpr int64_t kMostPasses = 16;
 
 SpatialValues divide_each_up(const SpatialValues& sizes, const SpatialValues& by) {
@@ -40,7 +40,7 @@ bool suits(const at::Tensor& result, const at::Tensor& weight,
          std::max(span_elements(result), 2 * weight.numel()) <= kLargestPaddedIndex;
 }
 
-// How many images are packed at a time; 0: not one.
+// Images packed at a time, 0 if a single one is too large.
 int64_t images_at_a_time(const PaddedProgram& program, const PaddedLayout& layout,
                          const at::Tensor& source) {
   const int64_t images = source.size(0);
@@ -53,13 +53,13 @@ int64_t images_at_a_time(const PaddedProgram& program, const PaddedLayout& layou
   sizes[0] = some;
   if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestPaddedIndex)
     return 0;
-  // As many each time.
+  // Equal batches.
   const int64_t times = (images + some - 1) / some;
   return (images + times - 1) / times;
 }
 
-// Whether patches are gathered: where planes are used so little by so many rows, and what
-// `channels` with so many taps meet in one image is not too much.
+// True if patches are gathered: few padded positions are used by many rows, and the patches of one
+// image fit the workspace.
 bool gathers_patches(const PaddedProgram& program, double used, int64_t rows, int64_t channels,
                      int64_t taps, const SpatialValues& extent) {
   return used < kGathered && rows >= kGatheredRows &&
@@ -120,7 +120,7 @@ bool write_input_from_padded(const ConvolutionGeometry& geometry, const at::Tens
   }
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
-  // Places whose remainders differ meet different elements of a kernel.
+  // Positions with different remainders meet different kernel elements.
   std::vector<std::pair<SpatialValues, TapPattern>> passes;
   PaddedLayout layout;
   SpatialValues remainder;

@@ -1,5 +1,5 @@
 // The passes of a convolution over the padded layout (padded_layout.h), for CPUs, whose vectors
-// need large maps in order. Each returns false for what other kernels suit better.
+// need large maps in order. Each returns false where other kernels are faster.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +11,15 @@
 
 namespace outboard {
 
-// A gradient in the padded layout, read by the gradients of the input and of the weight.
+// `grad_output` in the padded layout, packed by the data gradient, reused by the weight gradient.
 struct PaddedGradient {
   at::Tensor planes;  // undefined: not cached
   PaddedLayout layout;
 };
 
-// As in convolution.cpp: `output` is what a convolution that is not transposed writes, `input` what
-// it reads. `text` is that of the kernels, which ProductProgram::keep returned. `cached` is what
-// write_input_from_padded leaves behind, of all images of `output`, for write_weight_from_padded,
-// which packs nothing then if the grid is the same.
+// `output` and `input` belong to the convolution that is not transposed. `text`: source of the
+// kernels, interned by ProductProgram::keep. `cached`: written by write_input_from_padded if all
+// images of `output` were packed at once, reused by write_weight_from_padded if the grids match.
 bool write_output_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& output, const std::string& text);

@@ -8,7 +8,7 @@ namespace {
 
 int64_t floor_divide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
-// The planes begin at different lines of a cache: planes at a power of two would all want the same.
+// Elements of a cache line. Planes have an odd number of lines: powers of 2 share cache sets.
 constexpr int64_t kLine = 16;
 
 }  // namespace
@@ -57,7 +57,7 @@ PaddedLayout PaddedLayout::of_taps(int64_t taps, const SpatialValues& extent) {
   PaddedLayout layout;
   layout.phases = {1, 1, taps};
   layout.grid = extent;
-  layout.reach = kLine;  // the last vector of a row goes beyond
+  layout.reach = kLine;  // the last vector of a row reads beyond it
   return layout;
 }
 
@@ -81,7 +81,7 @@ void PaddedLayout::make_room(const TapPattern& pattern, const SpatialValues& con
     const int64_t before = std::max<int64_t>(0, -std::min(one, other));
     const int64_t behind = std::max<int64_t>(0, std::max(one, other));
     phases[d] = std::max(phases[d], std::min(pattern.count[d], pattern.cycle[d]));
-    // The zeros behind a row are those before the next one.
+    // The zeros after a row are also the zeros before the next one.
     grid[d] = std::max({grid[d], content[d] + before, extent[d] + behind});
     before_[d] = std::max(before_[d], before);
     behind_[d] = std::max(behind_[d], behind);

@@ -1,7 +1,6 @@
-// Padded layout: images packed with zeros between rows, so that the value that an element of a
-// kernel (a tap) multiplies lies at one distance from every position. What
-// kernels/products/padded_convolution.cl needs to know of a convolution, and nothing about programs
-// and launches.
+// Padded layout: images packed with zeros between rows, so that a kernel element (a tap) meets
+// values at one distance from every position. Contains the geometry for
+// kernels/products/padded_convolution.cl, and no programs or launches.
 #pragma once
 
 #include <array>
@@ -13,9 +12,8 @@ namespace outboard {
 
 using NarrowTriple = std::array<int32_t, 3>;
 
-// The taps that results meet, dimension by dimension: tap i meets place
-// floor((scale * i + offset) / step) from its position, in phase i % cycle. Among the taps of the
-// kernel these are `first + i * each`.
+// The taps of a result, per dimension: tap i meets the index floor((scale * i + offset) / step)
+// relative to the position, in phase i % cycle. It is the kernel element `first + i * each`.
 struct TapPattern {
   SpatialValues count, scale, offset, step, cycle;
   SpatialValues first, each;
@@ -23,41 +21,40 @@ struct TapPattern {
   int64_t taps() const { return count[0] * count[1] * count[2]; }
 };
 
-// A plane for each tap, one behind the other: tap i meets each position's own place in phase i.
+// Taps of gathered patches: one plane per tap; tap i meets the position's own index in phase i.
 TapPattern gathered_taps(int64_t taps);
 
-// What the output of a convolution reads of its input.
+// Taps of an output position in the input.
 TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel);
 
-// What the places `remainder + n * stride` of the input of a convolution read of its output, as its
-// gradient. No tap at all has a count of 0 in some dimension.
+// Taps of the input positions `remainder + n * stride` in the output, for the data gradient. If
+// there is no tap, `count` is 0 in some dimension.
 TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel,
                          const SpatialValues& remainder);
 
-// Sizes of a source in the padded layout, in elements.
+// Sizes of the padded layout of a source, in elements.
 class PaddedLayout {
  public:
-  SpatialValues phases = {1, 1, 1};  // planes of a channel
-  SpatialValues grid = {1, 1, 1};    // places of an image in a plane
-  int64_t lead = 0;                  // zeros before the first place
-  int64_t reach = 0;                 // how far taps go beyond a position
+  SpatialValues phases = {1, 1, 1};  // planes per channel
+  SpatialValues grid = {1, 1, 1};    // positions of an image in a plane
+  int64_t lead = 0;                  // zeros before the first position
+  int64_t reach = 0;                 // farthest distance of a tap behind a position
 
-  // A plane for each tap, of positions of `extent` without any between them.
+  // Layout of gathered patches: a plane per tap, with positions of `extent` and no padding.
   static PaddedLayout of_taps(int64_t taps, const SpatialValues& extent);
 
   int64_t places() const { return grid[0] * grid[1] * grid[2]; }
   int64_t phase_count() const { return phases[0] * phases[1] * phases[2]; }
-  // Of `images` images, with zeros behind them for vectors that begin at a position: `width`
-  // positions are read at a time.
+  // Elements per plane of `images` images, with trailing zeros for vectors of `width` positions.
   int64_t plane(int64_t images, int64_t width) const;
 
-  // Makes room for what taps of `pattern` read from positions of `extent`; `content` is how many
-  // places a phase of the source has.
+  // Adds padding for taps of `pattern` at positions of `extent`; `content`: positions of a phase of
+  // the source.
   void make_room(const TapPattern& pattern, const SpatialValues& content,
                  const SpatialValues& extent);
 
  private:
-  SpatialValues before_ = {}, behind_ = {};  // the farthest that taps go from a position
+  SpatialValues before_ = {}, behind_ = {};  // farthest taps from a position
 };
 
 }  // namespace outboard

@@ -17,7 +17,7 @@ namespace {
 
 using at::ScalarType;
 
-// Tiles that fill the vector registers: 32 of 64 bytes, or 16 of any other size.
+// Tiles that fill the vector registers: 32 of 64 bytes, or 16 of other sizes.
 struct Tiles {
   int rows, vectors;
   int filters, elements;
@@ -25,15 +25,15 @@ struct Tiles {
 constexpr Tiles kTiles = {4, 3, 3, 4};
 constexpr Tiles kWideTiles = {8, 3, 4, 6};
 
-constexpr int64_t kDepth = 256;        // that a work item packs
-constexpr int64_t kPanels = 8;         // of rows, in a work item
-constexpr int64_t kPositions = 2048;   // of a part of a gradient
-constexpr int64_t kBlock = 32;         // filters of a work item
-constexpr int64_t kElementTiles = 16;  // of a work item
-constexpr int64_t kSlice = 1024;       // elements that a work item adds up
-constexpr int64_t kItems = 8;          // for each processor, where there is work for so many
+constexpr int64_t kDepth = 256;        // K packed by a work-item
+constexpr int64_t kPanels = 8;         // panels of rows per work-item
+constexpr int64_t kPositions = 2048;   // positions per part of a gradient
+constexpr int64_t kBlock = 32;         // filters per work-item
+constexpr int64_t kElementTiles = 16;  // tiles per work-item
+constexpr int64_t kSlice = 1024;       // elements summed by a work-item
+constexpr int64_t kItems = 8;          // work-items per processor, if there is enough work
 
-// As the kernel has it.
+// Same layout as in the kernel.
 struct Gradient {
   int32_t groups, filters, channels, plane, gradient_group, group, positions, part, block, elements;
 };

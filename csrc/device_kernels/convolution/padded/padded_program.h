@@ -10,37 +10,37 @@
 
 namespace outboard {
 
-// How a weight of a group lies in memory, as a matrix of rows and channels with a kernel each;
+// A weight of one group in memory: a matrix of rows and channels whose elements are kernels;
 // strides in elements.
 struct WeightLayout {
   int64_t groups, rows, channels;
   int64_t group, row, channel;
   SpatialValues size;
 
-  // Of the product that makes the output of a convolution, or (`backward`) its input.
+  // For the product that writes the output of a convolution, or its input (`backward`).
   static WeightLayout of(const at::Tensor& weight, int64_t groups, bool backward);
 };
 
-// Where results lie: a row of `row` elements' distance for each channel, an image every `image`
-// elements, places in it at `stride` from `first` on.
+// Memory of results, in elements: `row` between channels, `image` between images, and positions at
+// `stride` from `first` on.
 struct ResultLayout {
   int64_t images, image, row, first;
   SpatialValues stride, extent;
 };
 
-// What a gradient of a weight is summed of, without phases or with those of its taps.
+// An operand of a weight gradient, with or without the phases of its taps.
 struct GradientOperand {
   const at::Tensor& planes;
   const PaddedLayout& layout;
-  int64_t group;  // elements from group to group
+  int64_t group;  // stride of groups, in elements
 };
 
 class PaddedProgram {
  public:
-  // The program of `source`, which ProductProgram::keep returned. Lives for ever.
+  // The program of `source`, which ProductProgram::keep interned. Never destroyed.
   static const PaddedProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
                                    const std::string& source);
-  // The most elements of a kernel.
+  // Largest number of kernel elements.
   static constexpr int64_t kTaps = 64;
 
   at::ScalarType value_dtype() const noexcept { return value_; }
@@ -51,42 +51,41 @@ class PaddedProgram {
   int64_t value_bytes() const noexcept { return value_bytes_; }
 
   // Each returns memory that can be freed as soon as the work is enqueued.
-  // Images [begin, begin + count) of `source`, in the phases of `pattern`.
+  // Packs images [begin, begin + count) of `source`, in the phases of `pattern`.
   at::Tensor pack_padded(const at::Tensor& source, int64_t begin, int64_t count,
                          const PaddedLayout& layout, const TapPattern& pattern) const;
   at::Tensor pack_weights(const at::Tensor& weight, const WeightLayout& layout,
                           const TapPattern& pattern) const;
 
-  // Writes a result from planes and packed weights, plus `bias` if it is defined. `gathers`:
-  // patches are gathered first, since planes have too many positions that the result has not.
+  // Writes a result from padded images and packed weights, plus `bias` if defined. `gathers`:
+  // patches are gathered first, where the padded layout has many more positions than the result.
   void multiply(const WeightLayout& weights, const at::Tensor& packed, const PaddedLayout& layout,
                 const TapPattern& pattern, const at::Tensor& planes, bool gathers,
                 const ResultLayout& result, const at::Tensor& bias, void* out) const;
 
-  // A plane of what each tap meets at the positions of a result, `gathered`, instead of such of an
-  // image with more positions. PaddedLayout::of_taps makes the layout.
+  // Gathered patches: a plane per tap with the values that it meets at positions of the result.
+  // `gathered`: made by PaddedLayout::of_taps.
   at::Tensor gather_taps(const WeightLayout& weights, const PaddedLayout& layout,
                          const TapPattern& pattern, int64_t images, const at::Tensor& planes,
                          const PaddedLayout& gathered) const;
-  // How many parts sum_gradients makes of the positions of so many images; fewer images have no
-  // more.
+  // Number of parts for sum_gradients over `images` images. Fewer images never have more parts.
   int64_t gradient_parts(const PaddedLayout& layout, int64_t images) const;
-  // `channels` planes of `images` images, which lie one behind the other.
+  // `channels` planes of `images` images, contiguous.
   GradientOperand operand(const at::Tensor& planes, const PaddedLayout& layout, int64_t channels,
                           int64_t images) const;
-  // The gradient of a weight over each part of the positions, one after the other in `sums`, to
-  // which it is added if `adds`. The layout of `gradients` has no phases.
+  // Writes the weight gradient over each part of the positions to consecutive arrays in `sums`, or
+  // adds it if `adds`. The layout of `gradients` has no phases.
   void sum_gradients(const WeightLayout& weights, const TapPattern& pattern, int64_t images,
                      const GradientOperand& planes, const GradientOperand& gradients, bool adds,
                      const at::Tensor& sums) const;
   void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
 
-  // Pieces for algorithms with kernels of their own in the program.
+  // For algorithms with their own kernels in the program.
   Kernel& kernel(const char* name) const;
   at::Tensor workspace(int64_t elements) const;
-  // How many panels of rows a work item does, where there are so many tiles.
+  // Panels of rows per work-item for this number of tiles.
   int64_t panels_of_item(int64_t tiles) const;
-  // Adds the number of items, the last argument of every kernel.
+  // Adds the number of work-items, the last argument of every kernel.
   void enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const;
 
  private:

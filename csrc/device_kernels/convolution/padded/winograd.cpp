@@ -10,23 +10,22 @@
 namespace outboard {
 namespace {
 
-constexpr int64_t kPoints = 16;  // products of a tile
-// Of channels and of rows of a group, below which the sums before and behind the products take
-// longer than what is saved.
+constexpr int64_t kPoints = 16;  // products per tile
+// Channels, and rows of a group, below which the transforms take longer than the saved products.
 constexpr int64_t kLeastChannels = 32;
-// The kernels are transformed in the time in which so many tiles are multiplied.
+// Transforming the kernels takes as long as multiplying this number of tiles.
 constexpr int64_t kTransformTiles = 48;
-constexpr int64_t kGradientTiles = 60;             // the same of gradients of kernels
-constexpr int64_t kPointBytes = int64_t{8} << 20;  // of the images that are transformed at a time
-constexpr int64_t kTransformed = 16;               // channels of weights of a work item
-constexpr int64_t kKernels = 256;                  // of whose gradients a work item makes
+constexpr int64_t kGradientTiles = 60;             // the same for weight gradients
+constexpr int64_t kPointBytes = int64_t{8} << 20;  // transformed images at a time
+constexpr int64_t kTransformed = 16;               // channels of weights per work-item
+constexpr int64_t kKernels = 256;                  // weight gradients per work-item
 
-// As the kernels have it.
+// Same layout as in the kernels.
 struct TileGrid {
   int32_t images, high, wide, pitch, weights, places;
 };
 
-// Whether the algorithm is one for `weight`, and for images as `image` is one.
+// True if the algorithm supports `weight` and images like `image`.
 bool suits(const ConvolutionGeometry& geometry, const at::Tensor& image, const at::Tensor& weight,
            const WeightLayout& weights) {
   const SpatialValues one = {1, 1, 1}, kernel = {1, 3, 3};
@@ -38,7 +37,7 @@ bool suits(const ConvolutionGeometry& geometry, const at::Tensor& image, const a
          std::max(span_elements(image), kPoints * weight.numel()) <= kLargestPaddedIndex;
 }
 
-// As many images as are transformed at a time: about as many each time.
+// Images that are transformed at a time, in batches of about the same size.
 int64_t images_at_a_time(const PaddedProgram& program, int64_t images, int64_t channels,
                          int64_t tiles) {
   const int64_t image_bytes = kPoints * channels * tiles * program.value_bytes();
@@ -46,10 +45,10 @@ int64_t images_at_a_time(const PaddedProgram& program, int64_t images, int64_t c
   return divide_up(images, divide_up(images, most));
 }
 
-// Rounded up to a vector, an odd number of them: see padded_layout.cpp.
+// Rounds up to an odd number of vectors, which avoids cache-set conflicts of powers of 2.
 int64_t odd_lines(int64_t elements, int64_t line) { return (divide_up(elements, line) | 1) * line; }
 
-// Whether `count` images of `source`, and planes of them, have indices of 32 bits.
+// True if 32-bit indices cover `count` images of `source` and their padded layout.
 bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
   at::DimVector sizes(source.sizes());
   sizes[0] = count;
@@ -57,7 +56,7 @@ bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
          kLargestPaddedIndex;
 }
 
-// The points of tiles of all channels of `planes`, which `layout` describes.
+// Transforms tiles of all channels of `planes` (layout: `layout`) to points.
 at::Tensor transform_places(const PaddedProgram& program, const at::Tensor& planes,
                             const PaddedLayout& layout, const TapPattern& pattern, int64_t channels,
                             const TileGrid& grid) {
@@ -71,7 +70,7 @@ at::Tensor transform_places(const PaddedProgram& program, const at::Tensor& plan
   return points;
 }
 
-// The points of tiles of grid.images images of a gradient from `begin` on.
+// Transforms tiles of grid.images images of a gradient from `begin` on to points.
 at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& gradient,
                                int64_t begin, const TileGrid& grid) {
   const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
@@ -116,8 +115,8 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
   return packed;
 }
 
-// result = source * weight, the kernels `flipped` or not, with `padding` around the source, whose
-// planes are left in `cached` if all images are packed at once.
+// result = source * weight with kernels `flipped` or not and `padding` around the source. `cached`
+// gets the padded source if all images are packed at once.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
            const at::Tensor& result, const std::string& text, PaddedGradient& cached) {
@@ -136,7 +135,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   const int64_t multiplied = divide_up(tiles * source.size(0), columns) * columns;
   if (kPoints * (multiplied + kTransformTiles) > 9 * source.size(0) * volume(extent)) return false;
   const int64_t at_a_time = images_at_a_time(program, source.size(0), channels, tiles);
-  // All tiles, and room for a vector more.
+  // All tiles, plus one vector of padding.
   const int64_t line = program.tile_width();
   const int64_t pitch = odd_lines(divide_up(at_a_time * tiles, columns) * columns + line, line);
   const int64_t row_panels = divide_up(weights.rows, program.tile_rows());
@@ -193,8 +192,7 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
          write(input, weight, weights, false, geometry.padding, bias, output, text, unused);
 }
 
-// The gradient of an input is a convolution as well, with kernels the other way round and as much
-// padding as makes its size fit.
+// The data gradient is a convolution with flipped kernels and the padding that makes its size fit.
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& input, const std::string& text,
@@ -205,8 +203,8 @@ bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tens
          write(output, weight, weights, true, padding, bias, input, text, cached);
 }
 
-// The gradient of a weight: sums over tiles of the products of points of `input` and of `output`,
-// each point's a gradient as that of a kernel with one element.
+// The weight gradient: sums over tiles of products of the points of `input` and of `output`, a 1x1
+// weight gradient per point.
 bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& output, const at::Tensor& weight,
                               const std::string& text) {

@@ -1,5 +1,5 @@
-// The passes of a convolution with kernels of 3 x 3 in steps of 1 by Winograd's algorithm
-// F(2 x 2, 3 x 3), for processors: 2.25 times fewer products, with errors of few more roundings.
+// Convolution passes with 3 x 3 kernels and stride 1 by Winograd's algorithm F(2 x 2, 3 x 3), for
+// CPUs: 2.25 times fewer products, with a few more rounding errors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace outboard {
 
-// As those of padded_convolution.h, with the same `text` and `cached`.
-// Each returns false for what other kernels suit better.
+// Arguments `text` and `cached` as in padded_convolution.h. Each returns false where other kernels
+// are faster.
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& output, const std::string& text);

@@ -20,31 +20,30 @@ namespace {
 
 using at::ScalarType;
 
-// Groups are squares of work items.
+// Work-groups are squares of work-items.
 constexpr int kSides[] = {16, 8};
-constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
+constexpr int kVectorBytes = 16;  // read from local memory at once
 
 constexpr int64_t kMostParts = 64;
-constexpr int64_t kDeepest = 64;  // of all slices; parts are made of whole ones
-// What parts of the depth cost beside products: each sum of a part is written and read, in the time
-// in which a compute unit multiplies so often; and there is a second launch, in that of so many
-// sums.
+constexpr int64_t kDeepest = 64;  // largest slice; parts of K are multiples of it
+// Costs of split K, in multiplications of a compute unit: a partial sum, which is written and read,
+// costs kSumCost; the second launch costs as much as kLaunchSums sums.
 constexpr int64_t kSumCost = 55, kUnitSumCost = 700;
 constexpr int64_t kLaunchSums = 9000;
 
-// Items that read neighbours along the depth, or columns, where a product is thin; results of a
-// group that has few of a convolution. As the kernels have it.
+// Thin products: work-items that read adjacent elements along K, or columns. Convolutions with few
+// results: results per group. Same values as in the kernels.
 constexpr int64_t kTogether = 32;
 constexpr int64_t kResults = 5;
-// Rows of a convolution that make no tile: those of depthwise ones, for example.
+// Convolutions with at most so many rows, such as depthwise ones, use no tiles.
 constexpr int64_t kFewRows = 4;
-// Groups of such kernels that a unit runs at once, and what an item reads of a part at least.
+// Such groups per compute unit at a time, and the least elements of a part per work-item.
 constexpr int64_t kFewAtOnce = 8;
 constexpr int64_t kFewDepth = 8;
 
 int64_t rounds(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple; }
 
-// As the kernels have it.
+// Same layout as in the kernels.
 struct GroupStrides {
   int64_t batch, row, column;
 };
@@ -57,7 +56,7 @@ struct GroupLayout {
 
 GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
 
-// How an operand is read whose lines and depth lie at these strides; that of a single line is zero.
+// How an operand with these strides of lines and of K is read; a single line has stride 0.
 int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t depth) {
   const bool along = line == 0 || (depth != 0 && depth < line);
   const auto aligned = [&](int64_t count) { return count * bytes % kVectorBytes == 0; };
@@ -67,7 +66,7 @@ int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, 
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
-// Vectors of rows and of columns whose sums a work-item has, and the depth of a slice.
+// Vectors of rows and of columns summed by a work-item, and the depth of a slice.
 struct ItemTile {
   int row_vectors, column_vectors, depth;
   int registers, at_once, speed;
@@ -119,7 +118,7 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
   }
   for (const ItemTile& tile : kItemTiles) {
     tiles_.push_back(item_tile(tile, side, width_));
-    // Sums of large values fill registers sooner. Vectors of large values have half as many.
+    // Wide values fill registers sooner, and their vectors have half the elements.
     if (c10::elementSize(value_) > 4) return;
   }
 }
@@ -128,9 +127,8 @@ int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) cons
   return layout.batches * rounds(layout.rows, tile.rows) * rounds(layout.columns, tile.columns);
 }
 
-// The fastest plan of a model: compute units take groups in turns, `at_once` at a time; a turn
-// takes the products of a group's whole tile, also where the result does not fill it, by the tile's
-// speed.
+// The fastest plan of a cost model: compute units run `at_once` groups per turn. A turn computes
+// whole tiles, including the part beyond the result, at the tile's speed.
 GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
   const int64_t sum_cost = units_ ? kUnitSumCost : kSumCost;
   const Tile* best = nullptr;
@@ -139,7 +137,7 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
     const int64_t tiles = std::max<int64_t>(tiles_of(layout, tile), 1);
     const int64_t most = std::clamp<int64_t>(layout.depth / (2 * kDeepest), 1, kMostParts);
     const int64_t slots = compute_units_ * tile.at_once;
-    // The most parts that one turn, or two, have room for: others leave compute units idle.
+    // The most parts that fit into one turn or two; other numbers leave compute units idle.
     for (const int64_t fitting : {int64_t{1}, slots / tiles, 2 * slots / tiles}) {
       const int64_t parts = std::clamp<int64_t>(fitting, 1, most);
       const int64_t turns = rounds(tiles * parts, slots);
@@ -162,7 +160,7 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
   using Key = std::tuple<const void*, const void*, bool, int64_t, int64_t>;
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
-  const Ways ways = units_ ? work.ways : Ways{-1, -1};  // -1: known to launches alone
+  const Ways ways = units_ ? work.ways : Ways{-1, -1};  // -1: passed at launch
   const Key key{this, &tile, image, ways.left, ways.right};
   return table->find(key, [&] {
     std::string text = define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
@@ -174,7 +172,7 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
     }
     if (image) text += "#define IMAGE\n";
     text = source_writer().product(dtype_, value_, width_, wide_, text, text_);
-    // Drivers that can tell their compiler do.
+    // For drivers that can pass a register limit to their compiler.
     const std::string options =
         std::string(literal_options(value_)) + " -DOB_REGISTERS=" + std::to_string(tile.registers);
     const auto kernel = [&](const char* name) {
@@ -218,7 +216,7 @@ void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& sca
 void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
                                const Addresses& addresses) const {
   const Ways ways = ways_of(layout, addresses);
-  // As the kernel cuts a group.
+  // Same partition of a group as in the kernel.
   const int64_t lines = (ways.left & kAlongDepth) != 0 ? side_ * side_ / kTogether : kTogether;
   enqueue_few({layout, nullptr, ways, scalars, addresses},
               layout.batches * layout.columns * rounds(layout.rows, lines));

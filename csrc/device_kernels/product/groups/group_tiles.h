@@ -1,6 +1,6 @@
 // The kernels of group_tiles.cl, thin_products.cl and matrix_unit_tiles.cl in
-// torch_outboard/kernels/products for one dtype on one device: products whose tiles groups of work
-// items share, on GPUs. Operands are read where they lie.
+// torch_outboard/kernels/products for one dtype on one device: products with tiles shared by
+// work-groups, on GPUs. Operands are read in place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,19 +16,19 @@
 
 namespace outboard {
 
-// How a dimension of a product is made of an image, as kernels have it: a number along it has a
-// digit for a channel or an image of a batch, and three that count positions or elements of a
-// kernel. The first one varies slowest, or fastest.
+// A dimension of a product that is made of an image, in the layout of the kernels. An index along
+// it has four digits: a channel or an image of a batch, and three coordinates of positions or
+// kernel elements. The first digit varies slowest or fastest.
 struct ImageAxes {
   std::array<int32_t, 4> size;
-  std::array<int32_t, 4> other;  // strides of the left operand, or of the result
+  std::array<int32_t, 4> other;  // strides in the left operand or the result
   int32_t image;                 // stride of the first digit in the image
   std::array<int32_t, 3> step,
-      shift;        // of the others: what they add to a coordinate in the image
-  int32_t fastest;  // whether the first digit varies fastest
+      shift;        // of the other digits: added to an image coordinate
+  int32_t fastest;  // 1 if the first digit varies fastest
 };
 
-// The right operand of a product that is made of patches of an image.
+// A right operand made of patches of an image.
 struct ImageOperand {
   ImageAxes depth, columns;
   std::array<int32_t, 3> size, stride;  // of the image
@@ -41,51 +41,51 @@ class OUTBOARD_API GroupTiles {
     void* out;
     const void* added;
   };
-  // How work items that are neighbours read an operand: neighbours along the depth, or without that
-  // flag lines, which are rows of the left operand and columns of the right one. With the second
-  // flag, items that read elements of 16 bits can read eight at once.
+  // Order in which adjacent work-items read an operand: along K with kAlongDepth, else along lines
+  // (rows of the left operand, columns of the right one). kVectors: 16-bit elements can be read
+  // eight at once.
   static constexpr int64_t kAlongDepth = 1, kVectors = 2;
   struct Ways {
     int64_t left, right;
   };
 
-  // A tile of the result, which a group of so many work-items computes. They have so many
-  // registers, and so many groups run at once on a compute unit. `speed` is that of products by
-  // such tiles, in hundredths of the fastest tile's. `definitions` are macros.
+  // A tile of the result, computed by a work-group of `items`. `registers`: per work-item;
+  // `at_once`: resident work-groups per compute unit; `speed`: in percent of the fastest tile;
+  // `definitions`: macros.
   struct Tile {
     int rows, columns, items;
     int registers, at_once, speed;
     std::string definitions;
   };
 
-  // The kernels of `text`, which ProductProgram::keep returned; `wide` for indices of 64 bits. They
-  // live for ever. nullptr for a device whose work items have no groups that could share a tile.
+  // The kernels of `text`, which ProductProgram::keep interned; `wide`: 64-bit indices. Never
+  // destroyed. nullptr if the device's work-groups cannot share a tile.
   static const GroupTiles* find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                                 const std::string& text);
 
-  // A product of one level of indices. `multiply_thin` suits results of a few columns.
+  // Products with one level of indices. `multiply_thin` suits results of a few columns.
   void multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
                      const Addresses& addresses) const;
   void multiply(const ProductLayout& layout, const ProductScalars& scalars,
                 const Addresses& addresses) const;
-  // With an image as the right operand. Of the layout, strides along the depth and along columns do
-  // not count, but that of what is added.
+  // A product with an image as the right operand. The layout's strides along K and along columns
+  // are ignored, except those of `added`.
   void convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
                 const ProductScalars& scalars, const Addresses& addresses) const;
 
-  // `units`: whether the device has instructions for products of this dtype. Others share a tile
-  // among `side` times `side` work-items. For programs that are found, use `find`.
+  // `units`: the device has matrix instructions for this dtype; otherwise `side` x `side`
+  // work-items share a tile. Use `find` for cached programs.
   GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units,
              const std::string& text);
 
  private:
-  // A tile, and the parts into which the depth is cut.
+  // A tile, and the split of K into parts.
   struct Plan {
     const Tile& tile;
     int64_t parts, part;
   };
-  // For results that fill no tile there are a kernel that goes along the depth by groups, and
-  // for an image one that has a row by single items.
+  // For results that fill no tile: a kernel with groups along K, and for an image one with a row
+  // per work-item.
   struct Kernels {
     Kernel* tiles;
     Kernel* add_parts;
@@ -105,13 +105,11 @@ class OUTBOARD_API GroupTiles {
   Plan plan(const ProductLayout& layout) const;
   const Kernels& kernels(const Tile& tile, const Work& work) const;
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
-  // By tiles; by groups that go along the depth, of which each part of it takes so many; by items
-  // that have rows.
+  // By tiles; by `groups` groups along K for each part of it; by work-items with a row each.
   void enqueue_tiles(const Work& work) const;
   void enqueue_few(const Work& work, int64_t groups) const;
   void enqueue_rows(const Work& work) const;
-  // `kernel` by so many groups of `local` work-items for each part of the depth, then what adds up
-  // the parts.
+  // Launches `groups` groups of `local` work-items for each part of K, then the sum of the parts.
   void enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel, const Plan& plan,
                      int64_t groups, int64_t local) const;
   void enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,

@@ -16,9 +16,9 @@ namespace {
 
 using at::ScalarType;
 
-// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps,
-// one below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100. Without
-// warpgroups a tile needs less than 48 KiB: NVIDIA's OpenCL compiles no more for other targets.
+// `depth`: of a slice; `down`, `across`: warps of a group; `stages`: slices in local memory. A
+// warpgroup is four warps, one below the other. Speeds: a product of 4096 x 4096 x 4096 on an H100.
+// Tiles without warpgroups use less than 48 KiB, NVIDIA's OpenCL limit without them.
 struct UnitTile {
   int rows, columns, depth, down, across, stages;
   int registers, at_once, speed;
@@ -32,7 +32,7 @@ constexpr UnitTile kWarpgroupTiles[] = {{256, 128, 64, 16, 1, 4, 128, 1, 100},
                                         {64, 128, 64, 4, 1, 4, 128, 2, 73},
                                         {64, 64, 64, 4, 1, 4, 128, 3, 56}};
 constexpr int kWarp = 32;
-constexpr int kUnitItems = 512;  // the most of any tile
+constexpr int kUnitItems = 512;  // of the largest tile
 
 GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
   const int items = tile.down * tile.across * kWarp;
@@ -40,7 +40,7 @@ GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
                      define("UNIT_DEPTH", tile.depth) + define("WARPS_DOWN", tile.down) +
                      define("WARPS_ACROSS", tile.across) + define("STAGES", tile.stages) +
                      define("UNIT_ITEMS", items) +
-                     // For what shares no tiles.
+                     // For kernels without shared tiles.
                      define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
   if (warpgroups) text += define("WARPGROUPS", 1);
   return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.speed, text};
@@ -50,21 +50,21 @@ bool has(c10::DeviceIndex device, uint32_t feature) {
   return (device_properties(device).features & feature) != 0;
 }
 
-// Small integers, whose products and sums are exact.
+// Small integers: products and sums are exact.
 at::Tensor integers(int64_t size, int64_t step, ScalarType dtype) {
   const at::Tensor numbers = at::arange(size * size).mul(step).remainder(7).sub(3);
   return numbers.view({size, size}).to(dtype);
 }
 
 bool multiplies_right(c10::DeviceIndex device, ScalarType dtype, const std::string& text) {
-  constexpr int64_t kSize = 72;  // beyond a tile
+  constexpr int64_t kSize = 72;  // more than a tile
   const at::Tensor left = integers(kSize, 5, dtype), right = integers(kSize, 11, dtype);
   const at::Device there(c10::DeviceType::PrivateUse1, device);
   const at::Tensor a = left.to(there), b = right.to(there), out = at::empty_like(a);
   ProductLayout layout;
   layout.rows = layout.columns = layout.depth = layout.inner_depth = layout.inner_columns = kSize;
   layout.left = layout.right = layout.out = {0, kSize, 1, 0};
-  // Tables of kernels know it by its address: it stays.
+  // Never destroyed: the kernel tables use its address as a key.
   const auto& tiles =
       *new GroupTiles(device, dtype, /*wide=*/false, /*side=*/16, /*units=*/true, text);
   tiles.multiply(layout, {},
@@ -80,7 +80,7 @@ bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype, const std::str
       device_properties(device).max_work_group_size < kUnitItems) {
     return false;
   }
-  // A graph that is being captured cannot wait for a result.
+  // Graph capture cannot wait for a result.
   if (current_stream_state(device).capturing.load()) return true;
   static auto* found = new KernelTable<std::tuple<c10::DeviceIndex, ScalarType>, bool>;
   return found->find({device, dtype}, [&] {

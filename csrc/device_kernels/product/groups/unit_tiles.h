@@ -1,4 +1,4 @@
-// Products of float16 and bfloat16 by matrix units: whether a device has them, and in which tiles.
+// Products of float16 and bfloat16 by matrix units: detection, and the tiles of a device.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace outboard {
 
-// Whether products of this dtype use matrix units: the device says that it has some, and multiplies
-// two small matrices right. Otherwise there is one warning, and products do without.
+// True if products of this dtype use matrix units: the device declares them and computes a small
+// product correctly. A wrong result warns once, and products do not use them.
 bool uses_matrix_units(c10::DeviceIndex device, at::ScalarType dtype, const std::string& text);
 
-// Its tiles.
+// The tiles of its matrix units.
 std::vector<GroupTiles::Tile> unit_tiles(c10::DeviceIndex device);
 
 }  // namespace outboard
