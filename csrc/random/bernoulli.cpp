@@ -1,4 +1,4 @@
-// bernoulli_, bernoulli.out and native_dropout: yes or no with a probability.
+// bernoulli_, bernoulli.out and native_dropout.
 #include <ATen/Dispatch.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/DistributionTemplates.h>
@@ -17,8 +17,8 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// A 32-bit draw is below this number with probability p, for p in [0, 1]. Exact: scaling by a power
-// of two does not round.
+// A 32-bit draw is below this threshold with probability p, for p in [0, 1]. Exact: scaling by a
+// power of two does not round.
 uint64_t threshold_of(double p) { return static_cast<uint64_t>(std::ceil(p * 0x1p32)); }
 
 template <class>
@@ -87,8 +87,8 @@ at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, a
 
 // ---- native_dropout ------------------------------------------------------------------------
 
-// output = kept ? input * scale : input * 0 (so that NaN and infinity stay visible, as in the
-// product with a mask).
+// output = kept ? input * scale : input * 0. NaN and infinity propagate, as in a product with a
+// mask.
 template <class T>
 void dropout_values(const T* input, const uint8_t* kept, int64_t count, T scale, T* output) {
   for (int64_t i = 0; i < count; ++i) output[i] = input[i] * (kept[i] != 0 ? scale : T(0));

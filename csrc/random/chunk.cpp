@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 
-// One version per instruction set, chosen when the library is loaded. Contraction into fused
-// multiply-adds stays off, so that all versions give the same values. The options have to be in
-// force where the inlined functions of distributions.h are defined, too.
+// One version per instruction set, chosen at load. Contraction to fused multiply-adds is off, so
+// that all versions give equal values. These options must also be active where the inlined
+// functions of distributions.h are defined.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3", "no-trapping-math", "fp-contract=off")
 #define OUTBOARD_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -84,7 +84,7 @@ void geometric_values(const uint32_t* __restrict words, int64_t count, float sca
 OUTBOARD_VECTOR_CLONES
 void below_values(const uint32_t* __restrict words, int64_t count, uint64_t threshold,
                   uint8_t* __restrict values) {
-  // The comparison in 32 bits, with both ends aside: 2^32 words cannot all be below a word.
+  // The threshold fits 32 bits without both ends: 2^32 words cannot all be below a word.
   if (threshold == 0 || threshold > 0xFFFFFFFFu) {
     const uint8_t all = threshold != 0;
     for (int64_t i = 0; i < count; ++i) values[i] = all;

@@ -1,5 +1,5 @@
-// The inner loops of random numbers on the host: a chunk of draws at a time, vectorized, on plain
-// arrays that stay in the first-level cache.
+// The inner loops of random numbers on the host: vectorized, one chunk of draws at a time, on plain
+// arrays that fit the L1 cache.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace outboard::random {
 
-// Words per chunk. Chunks start at multiples of it, so that the low word of a block's number never
-// wraps inside of one.
+// Words per chunk. Chunks start at multiples of it, so the low word of a block's number never wraps
+// inside a chunk.
 constexpr int64_t kChunkWords = 1024;
 
-// A number of words from the start of a chunk, rounded up to what the functions below work on.
+// Granularity of the functions below: numbers of words from the start of a chunk are rounded up.
 constexpr int64_t kWordGroup = 64;
 constexpr int64_t round_to_group(int64_t words) {
   return (words + kWordGroup - 1) / kWordGroup * kWordGroup;
 }
 
-// words[0 .. count): the words of chunk `chunk`. `count` is a multiple of kWordGroup.
+// words[0 .. count): the words of chunk `chunk`. `count`: a multiple of kWordGroup.
 void chunk_words(const PhiloxState& state, int64_t chunk, int64_t count, uint32_t* words);
 
-// Values of 32-bit draws. `count` is a multiple of kWordGroup.
+// Values of 32-bit draws. `count`: a multiple of kWordGroup.
 // min(unit * scale + from, largest)
 void uniform_values(const uint32_t* words, int64_t count, float scale, float from, float largest,
                     float* values);

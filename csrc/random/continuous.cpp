@@ -15,8 +15,8 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// Fills a device tensor of a floating point dtype: by `float_values` (words, rounded, count,
-// float*) for everything but float64, which takes `double_values` (words, rounded, count, double*).
+// Fills a device tensor of a floating-point dtype: `float_values` (words, rounded, count, float*),
+// or for float64 `double_values` (words, rounded, count, double*).
 template <class FloatValues, class DoubleValues>
 void fill_on_device(const at::Tensor& self, const OptionalGenerator& generator,
                     const FloatValues& float_values, const DoubleValues& double_values) {
@@ -31,7 +31,7 @@ void fill_on_device(const at::Tensor& self, const OptionalGenerator& generator,
   call.finish();
 }
 
-// Raises as PyTorch's CPU kernel `name` does for dtypes it does not have.
+// Raises the error of PyTorch's CPU kernel `name` for unsupported dtypes.
 void check_floating(const at::Tensor& self, const char* name) {
   const at::ScalarType type = self.scalar_type();
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -55,7 +55,7 @@ template <class>
 struct UniformKernel {
   void operator()(at::TensorIteratorBase& iter, double from, double to,
                   const OptionalGenerator& generator) const {
-    // Rounding must reach neither `to` nor, with it, the next dtype's `to`: values are cut at the
+    // Rounding must reach neither `to` nor the dtype's rounded `to`: values are limited to the
     // largest one below.
     double low = 0;
     double high = 0;
@@ -129,7 +129,7 @@ template <class>
 struct ExponentialKernel {
   void operator()(at::TensorIteratorBase& iter, double lambda,
                   const OptionalGenerator& generator) const {
-    // The distribution excludes 0, and small values must not underflow to it in the dtype; only an
+    // The distribution excludes 0, so small values must not underflow to it in the dtype. Only an
     // infinite rate gives 0.
     const double scale = 1.0 / lambda;
     double smallest = 0;

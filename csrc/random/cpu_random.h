@@ -1,5 +1,4 @@
-// What the random operators on the CPU share: the loop over chunks of draws, and tensors as
-// host memory.
+// Shared by random operators on the CPU: the loop over chunks of draws, and tensors as host memory.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -14,18 +13,18 @@
 
 namespace outboard::random {
 
-// `tensor` with memory that the host can use for the time of `call`. Where memory is shared that is
-// the tensor itself: kernels here use sizes, strides and addresses only.
+// `tensor` with host-accessible memory during `call`. With shared memory it is the tensor itself:
+// these kernels use only sizes, strides and addresses.
 inline at::Tensor on_host(CpuCall& call, const at::Tensor& tensor, Access access) {
   if (call.placement() != Placement::kHost) return call.map(tensor, access);
-  // A copy-on-write storage gets memory of its own here; addresses are taken later.
+  // A copy-on-write storage is materialized here; addresses are taken later.
   if (access == Access::kWrite) tensor.mutable_data_ptr();
   return tensor;
 }
 
-// Calls body(first, count, words, rounded) for runs of elements in parallel; words[0 .. rounded)
-// are the draws of elements [first, first + count), kWords words each (distributions.h); `rounded`
-// is a multiple of kWordGroup.
+// Calls body(first, count, words, rounded) for runs of elements in parallel. words[0 .. rounded)
+// are the draws of elements [first, first + count), kWords words each (distributions.h); `rounded`:
+// a multiple of kWordGroup.
 template <int64_t kWords, class Body>
 void for_each_chunk(const PhiloxState& state, int64_t elements, const Body& body) {
   constexpr int64_t kElements = kChunkWords / kWords;
@@ -48,8 +47,8 @@ inline uint64_t draw_64(const uint32_t* words, int64_t i) {
   return words[2 * i] | (uint64_t{words[2 * i + 1]} << 32);
 }
 
-// Fills `self` (a host tensor) with values computed as Values from draws of kWords words:
-// compute(words, rounded, count, values) may write up to kChunkWords / kWords values.
+// Fills `self` (a host tensor) with Values computed from draws of kWords words: compute(words,
+// rounded, count, values) may write up to kChunkWords / kWords values.
 template <int64_t kWords, class Value, class Compute>
 void fill(const at::Tensor& self, const PhiloxState& state, const Compute& compute) {
   const ElementView view(self);

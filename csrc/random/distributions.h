@@ -1,32 +1,32 @@
-// From random words to random values: which words an element uses, and the functions applied.
+// Random values from random words: the words of an element, and the functions of distributions.
 //
-// Element i of a tensor is the i-th in logical (row-major) order, whatever the strides are. With
-// the offset of the operator's PhiloxState:
+// Element i of a tensor is the i-th in logical (row-major) order for any strides. With the offset
+// of the operator's PhiloxState:
 //
 //   32-bit draw of element i: word i % 4 of block i / 4.
-//   64-bit draw of element i: words 2 * (i % 2), the low half, and 2 * (i % 2) + 1, the high half,
-//                             of block i / 2.
+//   64-bit draw of element i: words 2 * (i % 2) (low) and 2 * (i % 2) + 1 (high) of block i / 2.
 //
-// So a block serves four (two) neighbours, a kernel of any vector width computes the same numbers,
-// and one operator call moves the generator's offset on by one. Complex tensors draw for their real
-// view. Draws per distribution and dtype:
+// So a block serves four (two) adjacent elements, kernels of any vector width compute equal
+// numbers, and an operator call advances the generator's offset by one. Complex tensors draw for
+// their real view. Draws per distribution and dtype:
 //
 //   float32, float16, bfloat16   32 bits; computed in float32, rounded to nearest even
 //   float64                      64 bits; computed in float64
-//   random_, randint             32 bits where the range is at most 2^24, else 64 bits, whatever
-//                                the dtype: (draw * range) >> bits, plus `from`
+//   random_, randint             32 bits for ranges up to 2^24, else 64, in any dtype:
+//                                (draw * range) >> bits, plus `from`
 //   bernoulli, dropout           32 bits: the draw as an integer is less than p * 2^32
 //   geometric                    as float32, except for float64
 //   randperm                     64 bits: stable order of the draws
 //   multinomial                  with replacement 64 bits per sample, else as exponential
 //
-// Bernoulli and dropout, random_ and randperm, and uniform in [0, 1) are the same bit for bit
-// everywhere. The other float32 functions of a draw are, before scale and shift, within these
-// distances of the exact value, on the host and to be so on devices: exponential 3 ulp, normal
-// 5 ulp, Cauchy 6 ulp. geometric can differ by one where the quotient is this close to an integer,
-// multinomial where the draw is this close to a cumulative weight.
+// Bernoulli, dropout, random_, randperm and uniform in [0, 1) are bitwise equal everywhere. Maximal
+// errors of the other float32 functions before scale and shift, on the host and required of
+// devices: exponential 3 ulp, normal 5 ulp, Cauchy 6 ulp. geometric can differ by one if the
+// quotient is this close to an integer, multinomial if the draw is this close to a cumulative
+// weight.
 //
-// The float32 functions below are polynomials in plain arithmetic rather than calls of a
+// The float32 functions below are polynomials, not calls of a math library: compilers vectorize
+// them, and devices reproduce them.
 // mathematical library: compilers vectorize them, and devices reproduce them.
 #pragma once
 
@@ -38,7 +38,7 @@
 
 namespace outboard::random {
 
-// The draw as a fraction: [0, 1), and exact.
+// The draw as an exact fraction in [0, 1).
 OUTBOARD_PHILOX_INLINE float unit_float(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
@@ -46,7 +46,7 @@ OUTBOARD_PHILOX_INLINE double unit_double(uint64_t draw) {
   return static_cast<double>(static_cast<int64_t>(draw >> 11)) * 0x1p-53;
 }
 
-// (draw * range) >> bits; a range of 0 stands for 2^64.
+// (draw * range) >> bits; range 0 means 2^64.
 OUTBOARD_PHILOX_INLINE uint64_t below_small(uint32_t word, uint32_t range) {
   return (uint64_t{word} * range) >> 32;
 }
@@ -56,8 +56,8 @@ OUTBOARD_PHILOX_INLINE uint64_t below_large(uint64_t draw, uint64_t range) {
 }
 constexpr uint64_t kSmallRange = uint64_t{1} << 24;
 
-// Standard exponential: -log(u), u = (word + 1/2) / 2^32. Never 0. Near u = 1 the logarithm is
-// taken of 1 - (1 - u), whose small part is exact.
+// Standard exponential: -log(u), u = (word + 1/2) / 2^32. Never 0. Near u = 1 the argument of the
+// logarithm is 1 - (1 - u), whose small part is exact.
 OUTBOARD_PHILOX_INLINE float exponential_float(uint32_t word) {
   // sqrt(1/2) * 2^32
   const bool near_one = word >= 0xB504F334u;
@@ -84,7 +84,7 @@ OUTBOARD_PHILOX_INLINE float exponential_float(uint32_t word) {
   tail = tail * f - 0.2499999f;
   tail = tail * f + 0.3333333f;
   const float square = f * f;
-  // log(2) in two parts: the first has few bits, so that its product with e is exact.
+  // log(2) in two parts: the first has few bits, so its product with e is exact.
   const float small = f * square * tail - 0.5f * square + e * -2.12194440e-4f;
   return -((small + f) + e * 0.693359375f);
 }
@@ -110,8 +110,8 @@ OUTBOARD_PHILOX_INLINE SinCos sin_cos_octant(float angle) {
   return {angle + angle * square * sine, 1.0f + (square * square * cosine - 0.5f * square)};
 }
 
-// Two standard normals of Box and Muller's transformation: of the elements 2k (cosine) and 2k + 1
-// (sine), from the words of element 2k (radius) and 2k + 1 (angle: word / 2^32 of a turn).
+// Two standard normals by the Box-Muller transform: elements 2k (cosine) and 2k + 1 (sine), from
+// the words of element 2k (radius) and 2k + 1 (angle: word / 2^32 of a turn).
 struct NormalPair {
   float even, odd;
 };
@@ -140,7 +140,7 @@ OUTBOARD_PHILOX_INLINE NormalPairDouble normal_pair_double(uint64_t even_draw, u
 OUTBOARD_PHILOX_INLINE float cauchy_float(uint32_t word) {
   const bool negative = (word & 0x80000000u) == 0;
   const uint32_t magnitude = negative ? 0x7FFFFFFFu - word : word - 0x80000000u;
-  // Above pi/4: by the complement.
+  // Above pi/4: the complement.
   const bool steep = magnitude >= 0x40000000u;
   const uint32_t rest = steep ? 0x7FFFFFFFu - magnitude : magnitude;
   const SinCos octant = sin_cos_octant((static_cast<float>(static_cast<int32_t>(rest)) + 0.5f) *

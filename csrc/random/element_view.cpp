@@ -58,8 +58,7 @@ ElementView::ElementView(const at::Tensor& tensor)
   }
 }
 
-// Calls run(position in memory, stride, number in the run, count) for each piece of the innermost
-// dimension.
+// Calls run(offset, stride, index in the run, count) for each piece of the innermost dimension.
 template <class Run>
 void ElementView::for_each_run(int64_t first, int64_t count, const Run& run) const {
   const auto dims = static_cast<int64_t>(sizes_.size());

@@ -1,5 +1,5 @@
-// The elements of a tensor in host memory by logical index, a run at a time: what random kernels
-// read and write, whatever the tensor's dtype and strides.
+// The elements of a host tensor by logical index, one run at a time, for random kernels: any dtype
+// and strides.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,20 +11,20 @@ namespace outboard::random {
 
 class ElementView {
  public:
-  // `tensor`: strided, of an integer, floating point or bool dtype, its memory accessible to the
-  // host. Has to outlive the view.
+  // `tensor`: strided, of an integer, floating-point or bool dtype, in host-accessible memory. Must
+  // outlive the view.
   explicit ElementView(const at::Tensor& tensor);
 
   int64_t size() const noexcept { return size_; }
 
-  // Elements [first, first + count) from or to an array. Between integers values wrap, from
-  // floating point to integers they saturate. Value: float, double, int64_t or uint8_t.
+  // Copies elements [first, first + count) from or to an array. Integers wrap; floating point to
+  // integers saturates. Value: float, double, int64_t or uint8_t.
   template <class Value>
   void load(int64_t first, int64_t count, Value* values) const;
   template <class Value>
   void store(int64_t first, int64_t count, const Value* values) const;
 
-  // Where element `first` lies if elements follow one another as Values there, else null.
+  // Address of element `first` if the elements are contiguous Values, else null.
   template <class Value>
   Value* direct(int64_t first) const noexcept {
     const bool fits =
@@ -39,7 +39,7 @@ class ElementView {
   void* data_;
   c10::ScalarType type_;
   int64_t size_;
-  // At least one dimension; neighbours that can be walked as one are merged.
+  // At least one dimension; adjacent dimensions with matching strides are merged.
   c10::SmallVector<int64_t, 6> sizes_;
   c10::SmallVector<int64_t, 6> strides_;
 };

@@ -17,7 +17,7 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// Integers in [from, from + range) as the tensor's dtype; a range of 0 stands for 2^64.
+// Integers in [from, from + range) in the tensor's dtype; range 0 means 2^64.
 void fill_integers(const at::Tensor& self, uint64_t range, int64_t from,
                    const OptionalGenerator& generator) {
   const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
@@ -49,7 +49,7 @@ struct RandomFromToKernel {
                   const OptionalGenerator& generator) const {
     fill_integers(iter.tensor(0), range, from, generator);
   }
-  // All of int64's values.
+  // All values of int64.
   void operator()(at::TensorIteratorBase& iter, const OptionalGenerator& generator) const {
     const at::ScalarType type = iter.dtype();
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -63,7 +63,7 @@ struct RandomFromToKernel {
   }
 };
 
-// From 0 to the largest value of the dtype; for floating point, to the largest integer up to which
+// From 0 to the largest value of the dtype; in floating point, to the largest integer up to which
 // all are representable.
 template <class>
 struct RandomKernel {
@@ -103,8 +103,8 @@ struct KeyedIndex {
   }
 };
 
-// The indices 0 .. n - 1 in the order of their draws, equal draws in the order of the indices.
-// Draws are uniform, so their top bits spread the work evenly over buckets, each sorted by itself.
+// The indices 0 .. n - 1 in the order of their draws; equal draws in the order of the indices.
+// Draws are uniform: their top bits select buckets of even size, sorted separately.
 std::unique_ptr<KeyedIndex[]> sorted_draws(int64_t n, const PhiloxState& state) {
   constexpr int64_t kBucketSize = 256;
   constexpr int kMaxBucketBits = 12;

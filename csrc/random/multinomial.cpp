@@ -19,8 +19,8 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// Index of the first category whose cumulative weight exceeds the draw's share of the total.
-// Categories of weight 0 never come up.
+// Index of the first category whose cumulative weight exceeds the draw's share of the total. Never
+// a category of weight 0.
 void sample_with_replacement(const at::Tensor& weights, int64_t samples, const at::Tensor& out,
                              const PhiloxState& state) {
   const int64_t categories = weights.size(-1);
@@ -51,7 +51,7 @@ void sample_with_replacement(const at::Tensor& weights, int64_t samples, const a
           const double* begin = cumulative.data() + (first + i) / samples * categories;
           const double* end = begin + categories;
           const double total = end[-1];
-          // Rounding must not make it the total itself.
+          // Rounding must not reach the total.
           const double share =
               std::min(unit_double(draw_64(words, i)) * total, std::nextafter(total, 0.0));
           values[i] = std::upper_bound(begin, end, share) - begin;
@@ -73,7 +73,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
   const int64_t categories = self.size(-1);
   TORCH_CHECK(replacement || samples <= categories,
               "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-  // Above, float32 draws could not tell all categories apart.
+  // More categories than float32 draws can distinguish.
   TORCH_CHECK(categories <= int64_t{1} << 24, "number of categories cannot exceed 2^24");
 
   if (self.dim() == 1) {
@@ -84,9 +84,9 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
   if (out.numel() == 0) return out;
 
   if (!replacement || samples == 1) {
-    // Of independent exponential variates divided by the weights, the smallest is at index i with
+    // The smallest of independent exponential variates divided by the weights is at index i with
     // probability weight[i] / sum, and the order of all is a sample without replacement. Here
-    // upside down, so that a weight of 0 comes last.
+    // inverted, so that a weight of 0 comes last.
     const bool valid = self.max().lt(std::numeric_limits<float>::infinity()).item<bool>() &&
                        self.min().ge(0).item<bool>();
     TORCH_CHECK(valid, "probability tensor contains either `inf`, `nan` or element < 0");

@@ -5,9 +5,9 @@
 // integers and one 32x32->64 multiplication are used, so a device kernel in any C-like language
 // computes the same words.
 //
-// An operator's numbers come from key = (seed low, seed high) and
-// counter = (block low, block high, offset low, offset high), with the PhiloxState it reserved.
-// Which words of which block an element of a tensor uses is said in distributions.h.
+// Key and counter of an operator: key = (seed low, seed high), counter = (block low, block high,
+// offset low, offset high), with the PhiloxState that it reserved. distributions.h defines the
+// block and the words of an element.
 #pragma once
 
 #include <cstdint>

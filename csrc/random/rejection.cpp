@@ -1,5 +1,5 @@
-// poisson, binomial, _standard_gamma and _sample_dirichlet: distributions whose values take an open
-// number of draws (rejection_values.h).
+// poisson, binomial, _standard_gamma and _sample_dirichlet: distributions with an unbounded number
+// of draws per value (rejection_values.h).
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/SmallVector.h>
@@ -18,11 +18,11 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// A block of words per element.
+// One block of words per element.
 constexpr int64_t kBlockWords = 4;
 constexpr int64_t kElements = kRejectionElements;
 
-// Raises as PyTorch's CPU kernel `name` does for dtypes it does not have.
+// Raises the error of PyTorch's CPU kernel `name` for unsupported dtypes.
 void check_dtype(const at::Tensor& self, const char* name, bool with_half_types) {
   const at::ScalarType type = self.scalar_type();
   TORCH_CHECK_NOT_IMPLEMENTED(type == at::kFloat || type == at::kDouble ||
@@ -30,14 +30,14 @@ void check_dtype(const at::Tensor& self, const char* name, bool with_half_types)
                               '"', name, "\" not implemented for '", toString(type), "'");
 }
 
-// The least positive normal number, which gamma variables do not fall below in their dtype.
+// The smallest positive normal number, the lower limit of gamma variables in their dtype.
 double smallest_of(at::ScalarType type) {
   return type == at::kFloat ? static_cast<double>(std::numeric_limits<float>::min())
                             : std::numeric_limits<double>::min();
 }
 
-// Fills `out` chunk by chunk: compute(run, values, more) gets the elements of one or two `inputs`,
-// which expand to its sizes, and replaces those of the first one.
+// Fills `out` by chunks: compute(run, values, more) gets the elements of one or two `inputs`,
+// expanded to its size, and overwrites those of the first one.
 template <class Compute>
 at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator& generator,
                   const Compute& compute) {
@@ -91,7 +91,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
       "binomial only supports floating-point dtypes for prob, got: ", prob.scalar_type());
   check_has_storage(count);
   check_has_storage(prob);
-  // As PyTorch's CPU kernel, which has the result resized where only `prob` has all the sizes.
+  // As in PyTorch's CPU kernel, the result is resized if only `prob` has the full shape.
   at::Tensor out = at::empty(count.sizes(), count.options());
   at::TensorIteratorConfig().add_output(out).add_const_input(count).add_const_input(prob).build();
   check_dtype(count, "binomial_cpu", /*with_half_types=*/false);

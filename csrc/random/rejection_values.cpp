@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-// Contraction into fused multiply-adds stays off, for the values that devices compute, too.
+// Contraction to fused multiply-adds is off, as on devices, for equal values.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -20,7 +20,7 @@
 namespace outboard::random {
 namespace {
 
-// What the text uses of OpenCL C.
+// Names from OpenCL C in the included source.
 using uint = uint32_t;
 using ulong = uint64_t;
 using std::floor;
@@ -51,7 +51,7 @@ PhiloxBlock block_at(const uint32_t* words, int64_t i) {
   return {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
 }
 
-// Elements of a run that take attempts, with their parameters.
+// Elements of a run that need attempts, with their parameters.
 struct Attempts {
   int64_t count = 0;
   int32_t index[kRejectionElements];
@@ -66,10 +66,9 @@ struct Attempts {
   }
 };
 
-// values[i] of all elements in `open`: the first of attempt(a, b, block 0), attempt(a, b, block 1),
-// ... that is not negative, and after all those with a block before `blocks`, middle(a, b). A round
-// of attempts is a loop without branches, which the compiler can vectorize; whoever is rejected
-// goes into the next one.
+// values[i] of all elements in `open`: the first non-negative attempt(a, b, block 0), attempt(a, b,
+// block 1) ...; after `blocks` blocks, middle(a, b). A round of attempts is a loop without
+// branches, which compilers vectorize; rejected elements enter the next round.
 template <class Attempt, class Middle>
 void first_accepted(const RejectionRun& run, Attempts& open, uint64_t blocks, double* values,
                     const Attempt& attempt, const Middle& middle) {

@@ -1,4 +1,4 @@
-// rrelu_with_noise in its three forms: a leaky rectifier with a random slope while training.
+// rrelu_with_noise in its three forms: a leaky rectifier with a random slope in training.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -16,8 +16,8 @@ namespace {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// Where an element is not positive, noise gets a slope from [lower, upper), elsewhere 1; the output
-// is the input times its noise.
+// Noise is a slope from [lower, upper) for elements that are not positive, else 1; the output is
+// input * noise.
 template <class T>
 void rrelu_on_host(const at::Tensor& input, const at::Tensor& noise, const at::Tensor& output,
                    double lower, double upper, const PhiloxState& state) {
@@ -41,7 +41,7 @@ void rrelu_on_host(const at::Tensor& input, const at::Tensor& noise, const at::T
           const T slope = unit * static_cast<T>(upper - lower) + static_cast<T>(lower);
           slopes[i] = values[i] <= 0 ? slope : T(1);
         }
-        // The noise as its dtype holds it, since the backward pass multiplies with that.
+        // Noise rounded to its dtype, since the backward multiplies with it.
         noise_view.store(first, count, slopes);
         noise_view.load(first, count, slopes);
         for (int64_t i = 0; i < count; ++i) values[i] *= slopes[i];
