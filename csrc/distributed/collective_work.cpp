@@ -22,7 +22,7 @@ std::exception_ptr described(std::exception_ptr failure, const std::string& what
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     try {
-      // Gloo's messages are of several lines, with a stack.
+      // Gloo's messages have several lines, with a stack.
       std::string cause = error.what();
       cause = cause.substr(0, cause.find('\n'));
       TORCH_CHECK_WITH(DistBackendError, false, what, " failed: ", cause);
@@ -97,7 +97,7 @@ CollectiveWork::CollectiveWork(int rank, c10d::OpType type,
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
                                                      devices);
   const c10::StreamGuard guard(streams.back());
-  // Its value may be used on the streams that wait for it.
+  // Its value may be used on streams that wait for the future.
   future_->markCompleted(at::IValue(outputs_));
 }
 
@@ -134,7 +134,7 @@ bool CollectiveWork::wait(std::chrono::milliseconds timeout) {
                        " on rank ", rank_, " is not done after ", timeout.count(), " ms");
     }
   }
-  // Its source rank is asked for next, with the interpreter's lock held.
+  // The source rank is read next, with the interpreter lock held.
   if (opType_ == c10d::OpType::RECVANYSOURCE) {
     for (const auto& part : parts_) part->wait(kNoTimeout);
   }

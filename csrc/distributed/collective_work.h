@@ -1,4 +1,4 @@
-// What a collective returns: work on a stream, of which the middle runs on the host.
+// The work of a collective: on a stream, with a middle part on the host.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -13,29 +13,28 @@
 
 namespace outboard::distributed {
 
-// A DistBackendError that names the collective, `what`, in front of the first line of the failure.
-// What is no std::exception stays as it is.
+// A DistBackendError that names the collective, `what`, before the first line of the failure. Other
+// types than std::exception are unchanged.
 std::exception_ptr described(std::exception_ptr failure, const std::string& what) noexcept;
 
-// The part on the host. Shared by the queue, which runs it, and the group, which lets go of it
-// later: its tensors may belong to objects of Python, whose end takes the interpreter's lock, and
-// their memory may go back to the driver.
+// The host part. Shared by the queue, which runs it, and the group, which releases it later:
+// releasing its tensors may take the interpreter lock and free memory by driver calls.
 class HostPart : public std::enable_shared_from_this<HostPart> {
  public:
   explicit HostPart(std::function<void()> body) : body_(std::move(body)) {}
 
-  // On a thread of the driver's: never throws, takes no lock of the interpreter.
+  // Runs on a thread of the driver: never throws, takes no interpreter lock.
   void run() noexcept;
   bool done() const;
-  // Whether run() has ended, after which nothing uses the memory of the part.
+  // True once run() has ended, after which the memory of the part is unused.
   bool over() const { return over_; }
-  // nullptr as long as nothing failed.
+  // nullptr while nothing has failed.
   std::exception_ptr failure() const;
-  // Waits at most so long; 0: without an end. Returns whether it is done.
+  // Waits up to `timeout`; 0: no limit. Returns done().
   bool wait(std::chrono::milliseconds timeout) const;
   // The part that runs on this thread, or nullptr.
   static std::shared_ptr<HostPart> running();
-  // Ends it with a failure, also while it runs: its result is ignored.
+  // Ends it with a failure, even while it runs: its result is ignored.
   void refuse(std::exception_ptr failure) noexcept;
 
  private:
@@ -51,7 +50,7 @@ class HostPart : public std::enable_shared_from_this<HostPart> {
 
 class CollectiveWork final : public c10d::Work {
  public:
-  // Everything is enqueued on `stream`; `outputs` are on its device.
+  // Everything is enqueued on `streams`; `outputs` are on their device.
   CollectiveWork(int rank, c10d::OpType type, std::vector<std::shared_ptr<HostPart>> parts,
                  const std::vector<c10::Stream>& streams, std::vector<at::Tensor> outputs);
 
@@ -59,14 +58,14 @@ class CollectiveWork final : public c10d::Work {
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   std::vector<at::Tensor> result() override { return outputs_; }
-  // The current stream waits, the caller does not, unless a timeout is given.
+  // The current stream waits; the caller only with a timeout.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override;
   void blockCurrentStream() override { synchronize(); }
   int sourceRank() const override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
-  // Of receives from any rank: where it is written.
+  // Receives from any rank: destination of the source rank.
   std::shared_ptr<int> source;
 
  private:

@@ -1,4 +1,4 @@
-// How groups and their work end: failures, abort, shutdown.
+// End of groups and their work: failures, abort, shutdown.
 #include <algorithm>
 
 #include "distributed/process_group.h"
@@ -11,8 +11,8 @@
 namespace outboard::distributed {
 namespace {
 
-// Work of CPU backends that was given up when a group was aborted, with the parts that hold its
-// memory and the CPU backend.
+// CPU-backend work that was abandoned when a group was aborted, with the parts that own its memory
+// and the CPU backend.
 struct GivenUp {
   std::mutex mutex;
   std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> works;
@@ -23,7 +23,7 @@ GivenUp& given_up() {
   return *instance;
 }
 
-// Not on a thread of a driver's.
+// Not to be called on a thread of the driver.
 void forget_given_up() {
   std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> ended;
   GivenUp& all = given_up();
@@ -38,7 +38,7 @@ void forget_given_up() {
 
 ProcessGroup::~ProcessGroup() {
   forget_given_up();
-  // What queues still hold must not end on their threads.
+  // Parts still on queues must not be destroyed on the queues' threads.
   {
     static auto* left = new std::pair<std::mutex, std::vector<std::shared_ptr<HostPart>>>;
     std::lock_guard<std::mutex> lock(left->first);
@@ -77,7 +77,7 @@ void ProcessGroup::abort() {
   }
   state_->changed.notify_all();
   if (communicator_ != nullptr) communicator_->abort();
-  // Those behind other work of their stream would learn of it late.
+  // Parts behind other work of their stream would fail late.
   std::vector<std::shared_ptr<HostPart>> parts;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -100,7 +100,7 @@ void ProcessGroup::finish(const WorkPointer& work) const {
   try {
     future = work->getFuture();
   } catch (const c10::Error&) {
-    // Messages have none, but can be ended.
+    // Messages have no future, but can be aborted.
   }
   if (future == nullptr) {
     {

@@ -1,4 +1,4 @@
-// How a collective gets onto streams: by the driver, or by the CPU backend between copies.
+// Enqueueing of collectives on streams: by the driver, or by the CPU backend between copies.
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
 
@@ -33,7 +33,7 @@ void wait_for(const c10::Stream& awaited, const c10::Stream& waiting) {
   event.block(waiting);
 }
 
-// The tensor itself where the driver can use it, else another one on `device`.
+// The tensor itself if the driver can use it, else a dense tensor on `device`.
 at::Tensor dense_on(c10::DeviceIndex device, const at::Tensor& tensor, bool read) {
   if (tensor.device().index() == device && tensor.is_contiguous() && !tensor.is_conj() &&
       !tensor.is_neg()) {
@@ -44,7 +44,7 @@ at::Tensor dense_on(c10::DeviceIndex device, const at::Tensor& tensor, bool read
   return dense;
 }
 
-// Of what a rank has of a collective.
+// Bytes of a collective on one rank.
 uint64_t bytes_of_larger(const Tensors& inputs, const Tensors& outputs) {
   const auto sum = [](const Tensors& tensors) {
     uint64_t bytes = 0;
@@ -54,7 +54,7 @@ uint64_t bytes_of_larger(const Tensors& inputs, const Tensors& outputs) {
   return std::max(sum(inputs), sum(outputs));
 }
 
-// Below twice this a collective is one piece.
+// A collective below twice this size is one piece.
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 
 }  // namespace
@@ -72,8 +72,8 @@ std::shared_ptr<HostPart> ProcessGroup::guarded_part(std::function<void()> body,
     try {
       body();
     } catch (...) {
-      // What the others do after this is unknown: it is the group's failure, and everything
-      // behind it fails by the same.
+      // The state of other ranks is unknown after this: it is the group's failure, and all later
+      // work fails with it.
       std::lock_guard<std::mutex> state_lock(state->mutex);
       if (state->failure == nullptr) {
         state->failure = described(std::current_exception(), description);
@@ -127,7 +127,7 @@ std::vector<ProcessGroup::Piece> ProcessGroup::pieces_of(const Call& call) const
     }
   }
   if (shares_host_memory(output.device().index())) return whole;
-  // Of each rank's part, or of all.
+  // Elements of one rank's part, or of all.
   at::Tensor given, got = output.view({-1});
   int64_t elements = output.numel();
   if (call.parts == Call::kByRank) {
@@ -152,7 +152,7 @@ std::vector<ProcessGroup::Piece> ProcessGroup::pieces_of(const Call& call) const
   return pieces;
 }
 
-// While the CPU backend works on one piece, the next is copied to the host and the one before back.
+// Pipelined: copies of the next and the previous piece overlap the CPU backend's work.
 ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call,
                                                             const c10::Stream& stream,
                                                             const std::string& description) {
@@ -161,7 +161,7 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call,
   const c10::Stream out = one ? stream : copy_stream(stream.device(), 0);
   const c10::Stream back = one ? stream : copy_stream(stream.device(), 1);
   if (!one) {
-    // What is copied may be what an earlier collective gives back.
+    // The input may be the output of an earlier collective.
     wait_for(stream, out);
     for (const Tensors* tensors : {&call.inputs, &call.outputs}) {
       for (const at::Tensor& tensor : *tensors) {

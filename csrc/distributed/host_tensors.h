@@ -1,4 +1,4 @@
-// Tensors of the host that stand for tensors of a device while others communicate.
+// Host tensors in place of device tensors during communication.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,19 +7,18 @@
 
 namespace outboard::distributed {
 
-// Of one tensor of the device: over its own memory where the host shares it and its elements lie
-// side by side, else pinned memory, which copies on the current stream fill and empty.
+// The host tensor of one device tensor: the same memory if shared and dense, else pinned memory
+// with copies on the current stream.
 class HostTensor {
  public:
   // Enqueues a copy to the host if `read`.
   HostTensor(const at::Tensor& device, bool read);
 
-  // Dense, of the shape and dtype of the device's. Its elements are there when the stream has come
-  // to this place.
+  // Dense, with the shape and dtype of the device tensor. Valid when the stream reaches this point.
   const at::Tensor& tensor() const { return host_; }
-  // Its bytes: what moves without being computed with.
+  // Its bytes, for data that is moved and not computed with.
   at::Tensor bytes() const;
-  // Enqueues a copy back to the device where the host's is another memory.
+  // Enqueues a copy back to the device if the memory is not shared.
   void write_back() const;
 
  private:

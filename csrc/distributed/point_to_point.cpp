@@ -1,8 +1,7 @@
-// Point-to-point communication by Gloo is refused for tensors of the device.
+// Gloo's point-to-point communication is rejected for device tensors.
 //
-// Gloo refuses collectives on devices that it does not know, but `send` and `recv` hand the address
-// to the network as it is: before the work that fills the memory is done, and wherever the memory
-// lies.
+// Gloo rejects collectives on unknown devices, but `send` and `recv` pass the address to the
+// network: before the work that fills the memory is done, and even if the host cannot access it.
 #if __has_include(<torch/csrc/distributed/c10d/ProcessGroup.hpp>)
 
 #ifndef USE_DISTRIBUTED
@@ -37,8 +36,8 @@ void check_backend(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       stack);
 }
 
-// At a key of every call, also in inference mode. The device's own key holds PyTorch's kernels,
-// which ask the process group.
+// At a key that every call has, also in inference mode. The device's own key has PyTorch's kernels,
+// which call the process group.
 TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) {
   for (const char* name : {"send", "recv_", "recv_any_source_"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&check_backend>());

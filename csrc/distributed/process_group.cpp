@@ -51,8 +51,8 @@ void ProcessGroup::check_one(const Tensors& tensors) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "one tensor is expected, and got ", tensors.size());
 }
 
-// PyTorch before 2.15 takes Gloo for the default backend of a group that was made without naming
-// one, although it has made this one alone, and DistributedDataParallel asks for the default.
+// PyTorch before 2.15 takes Gloo for the default backend of a group without a named backend,
+// although this is its only one, and DistributedDataParallel asks for the default.
 void ProcessGroup::correct_default_backend() {
   if (default_checked_.exchange(true)) return;
   try {
@@ -63,7 +63,7 @@ void ProcessGroup::correct_default_backend() {
       group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     }
   } catch (const c10::Error&) {
-    // An unregistered group: its users do not ask for a default.
+    // An unregistered group needs no default.
   }
 }
 
@@ -98,7 +98,7 @@ c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
 ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   check_fork();
   correct_default_backend();
-  // What is received is copied into tensors that may want gradients, as a pipeline's do.
+  // Received values are copied into tensors that may require gradients, as in pipelines.
   const at::NoGradGuard no_grad;
   Tensors all = call.inputs;
   all.insert(all.end(), call.outputs.begin(), call.outputs.end());
@@ -117,7 +117,7 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   Event begin;
   begin.record(current_stream(device.index()));
   begin.block(stream);
-  // Ranks may not differ in the order of collectives, which streams of several devices would bring.
+  // All ranks need one order of collectives, which streams of several devices do not guarantee.
   if (!call.peer.has_value()) {
     if (last_collective_.has_value() && *last_collective_ != stream) {
       Event earlier;

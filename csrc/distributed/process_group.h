@@ -1,12 +1,12 @@
-// The communication of a device: collectives in the order of a stream, by the driver where it has
-// communication of its own, else by a CPU backend, which is Gloo.
+// The communication of a device: collectives in stream order, by the driver's own communication or
+// by a CPU backend, which is Gloo.
 //
-// A collective is enqueued on a stream of the group: wait for the caller's stream, copy to the host
-// where it does not share the memory, the CPU backend's call in a callback of the queue, copy back;
-// what is large goes so in pieces, whose copies have streams of their own (enqueueing.cpp). The
-// caller goes on at once, and whoever waits for the work lets its stream wait. Sends and receives
-// have a stream for each peer and direction, so that none waits for another; they have tags and may
-// come from any rank, so they are the CPU backend's.
+// By the CPU backend a collective is enqueued on a stream of the group: wait for the caller's
+// stream, copy to the host unless memory is shared, call the CPU backend in a callback of the
+// queue, copy back. Large ones are split into pieces with their own copy streams (enqueueing.cpp).
+// The caller returns at once; waiting for the work makes the current stream wait. Sends and
+// receives have a stream per peer and direction, so none waits for another. They have tags and may
+// come from any rank, so they use the CPU backend.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -27,8 +27,8 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-  // Every rank of the group at once. `cpu_backend` communicates tensors of the host among the same
-  // ranks, `store` is for this group alone, `name` is the group's. Raises ValueError for a wrong
+  // Called by every rank of the group at once. `cpu_backend`: communicates host tensors among the
+  // same ranks; `store`: for this group only; `name`: the group's. Raises ValueError for an invalid
   // OUTBOARD_COMMUNICATION.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> cpu_backend, c10d::Store& store, std::string name,
                std::chrono::milliseconds timeout);
@@ -37,7 +37,7 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   const std::string getBackendName() const override { return "outboard"; }
   bool supportsCoalescing() const override { return true; }
   bool supportsSplitting() const override { return true; }
-  // Those of the CPU backend, whose split() takes them.
+  // The CPU backend's options, as its split() takes them.
   c10::intrusive_ptr<Options> getBackendOptions() override {
     return cpu_backend_->getBackendOptions();
   }
@@ -54,19 +54,19 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return number_; }
   c10d::ErrorType getError() override;
-  // Ends all waits, and starts nothing. What the CPU backend is at goes on in its
-  // threads until its timeout, with memory that stays.
+  // Ends all waits and starts nothing. The CPU backend's running work continues on its threads
+  // until its timeout; its memory stays allocated.
   void abort() override;
-  // How often each operation was done by each of "driver" and "gloo".
+  // Count of each operation by "driver" and by "gloo".
   std::map<std::string, std::map<std::string, int64_t>> taken();
-  // Why the driver does not communicate; empty if it does.
+  // The reason why the driver does not communicate; empty if it does.
   const std::string& reason() const { return reason_; }
-  // Waits for what was enqueued.
+  // Waits for enqueued work.
   void shutdown() override;
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  // Returns when it is done.
+  // Synchronous.
   WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPointer allreduce_coalesced(Tensors& tensors,
                                   const c10d::AllreduceCoalescedOptions& options) override;
@@ -100,31 +100,31 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  // What a collective does with its tensors, and the CPU backend's part of it, which gets those of
-  // the host in the same order.
+  // A collective's tensors, and the CPU backend's function, which gets host tensors in the same
+  // order.
   struct Call {
     c10d::OpType type;
     Tensors inputs;         // read
     Tensors outputs;        // written
-    bool in_place = false;  // outputs are read, too
+    bool in_place = false;  // outputs are also read
     std::function<void(const std::vector<HostTensor>& inputs,
                        const std::vector<HostTensor>& outputs)>
         body;
-    // Of sends and receives: the peer, -1 for any.
+    // Sends and receives: the peer, -1 for any.
     std::optional<int> peer = std::nullopt;
-    // The same to the driver, for dense tensors on the communicator's device.
+    // The driver's function, for dense tensors on the communicator's device.
     std::function<void(const Tensors& inputs, const Tensors& outputs, Communications& wanted)>
         to_driver = nullptr;
-    // Whether parts of the tensors can go one after another: of the one output, or of each rank's
-    // part of the one input and the one output.
+    // Split into sequential pieces: none, of the single output, or of each rank's part of the
+    // single input and output.
     enum { kWhole, kFlat, kByRank } parts = kWhole;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   };
-  // What one piece of a collective is about.
+  // The tensors of one piece of a collective.
   struct Piece {
     Tensors inputs, outputs;
   };
-  // What was enqueued, and the streams of which the ends are the work's end.
+  // Enqueued parts, and the streams whose ends are the end of the work.
   struct Enqueued {
     std::vector<std::shared_ptr<HostPart>> parts;
     std::vector<c10::Stream> streams;
@@ -132,17 +132,17 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
 
   static void check_one(const Tensors& tensors);
   WorkPointer run(Call call);
-  // Nothing if the driver does not do it.
+  // nullopt if the driver does not support it.
   std::optional<Enqueued> enqueue_by_driver(const Call& call, const c10::Stream& stream,
                                             const std::string& description);
   Enqueued enqueue_by_cpu_backend(const Call& call, const c10::Stream& stream,
                                   const std::string& description);
   std::vector<Piece> pieces_of(const Call& call) const;
-  // Fails if the group has failed before, and lets it fail with the part.
+  // A part that fails if the group has failed, and whose failure becomes the group's.
   std::shared_ptr<HostPart> guarded_part(std::function<void()> body,
                                          const std::string& description) const;
   c10::Stream stream_for(c10::Device device, const Call& call);
-  // For copies to the host (0) and back (1).
+  // direction: 0 to the host, 1 back.
   c10::Stream copy_stream(c10::Device device, int direction);
   c10::Stream kept_stream(c10::Device device, int peer, int direction);
   std::string description(const Call& call, uint64_t number) const;
@@ -160,19 +160,19 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   std::string reason_;
   // nullptr: the CPU backend does everything.
   const std::shared_ptr<Communicator> communicator_;
-  // Shared with what runs on queues, which may outlive the group.
+  // Shared with callbacks on queues, which may outlive the group.
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
     std::exception_ptr failure;
-    // Whether whoever waits for a stream only has been told of it.
+    // True once the failure was deferred to the next wait for a stream.
     bool told = false;
     bool aborted = false;
-    // Messages that are under way, which can be ended.
+    // Running messages, which can be aborted.
     std::vector<WorkPointer> messages;
 
-    // Before a part ends by the failure, as whoever waits for its stream goes on then. The caller
-    // holds the mutex.
+    // Defers the failure before a part ends with it, because a wait for its stream returns then.
+    // The caller holds the mutex.
     void tell();
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
@@ -182,10 +182,10 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   std::mutex mutex_;
   uint64_t number_ = 0;
   std::map<std::string, std::map<std::string, int64_t>> taken_;
-  // By device, and by peer and direction; -1, 0 for collectives, -2 for copies.
+  // Key: device, peer, direction; peer -1 and direction 0: collectives; peer -2: copies.
   std::map<std::tuple<c10::DeviceIndex, int, int>, c10::Stream> streams_;
   std::optional<c10::Stream> last_collective_;
-  // What may still be on a queue: callbacks must not free memory, which can call the driver.
+  // Parts that may still be on a queue: callbacks must not free memory, which can call the driver.
   std::vector<std::shared_ptr<HostPart>> parts_;
   bool coalescing_ = false;
   std::vector<std::shared_ptr<HostPart>> coalesced_parts_;

@@ -1,6 +1,6 @@
-// The times that DistributedDataParallel keeps of its steps, taken by events of the current stream.
+// DistributedDataParallel's step times, by events of the current stream.
 //
-// Without a timer for the device they stay zero, and PyTorch warns of it.
+// Without a timer for the device they stay zero, and PyTorch warns.
 #if __has_include(<torch/csrc/distributed/c10d/reducer_timer.hpp>)
 
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -18,13 +18,13 @@ class DeviceTimer final : public c10d::Timer {
   explicit DeviceTimer(c10::Device device) : device_(device) {}
 
   void record(Event event) override {
-    c10d::Timer::record(event);  // its time in the host
+    c10d::Timer::record(event);  // the host time
     auto& recorded = events_.try_emplace(event, /*timing=*/true).first->second;
     recorded.record(current_stream(device_.index()));
   }
 
-  // Nanoseconds. Nothing where one of them was not recorded, and where the end came first: the
-  // events of a step that was not synchronized are those of different steps.
+  // Nanoseconds. nullopt if an event was not recorded, or if the end is before the start: events of
+  // a step without synchronization belong to different steps.
   std::optional<int64_t> measureDifference(Event start, Event end) override {
     const auto from = events_.find(start), to = events_.find(end);
     if (from == events_.end() || to == events_.end()) return std::nullopt;

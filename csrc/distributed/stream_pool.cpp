@@ -42,7 +42,7 @@ void give_back_stream(const c10::Stream& stream) noexcept {
     std::lock_guard<std::mutex> lock(all.mutex);
     all.streams[stream.device_index()].push_back(stream);
   } catch (const std::exception&) {
-    // The stream has failed, and stays where it is.
+    // The stream has failed and is not reused.
   }
 }
 

@@ -1,4 +1,4 @@
-// What goes from each rank to each, and messages from one to another.
+// All-to-all, point-to-point messages, and barriers.
 #include <ATen/Functions.h>
 
 #include "distributed/driver/calls.h"
@@ -12,7 +12,7 @@ at::Tensor gathered_bytes(const std::vector<HostTensor>& tensors) {
   return at::cat(bytes_of(tensors));
 }
 
-// Divides bytes among tensors, in their order.
+// Copies consecutive bytes to the tensors in order.
 void spread(const at::Tensor& bytes, const std::vector<HostTensor>& tensors) {
   int64_t begin = 0;
   for (const HostTensor& tensor : tensors) {
@@ -33,7 +33,7 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Te
                    input.scalar_type());
   c10d::checkSplitSizes(input_sizes, input, size_);
   c10d::checkSplitSizes(output_sizes, output, size_);
-  // Sizes are of rows; the CPU backend moves their bytes.
+  // Sizes count rows; the CPU backend moves their bytes.
   auto times = [this](int64_t item, const at::Tensor& tensor, std::vector<int64_t> sizes) {
     const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
     const int64_t row = rows == 0 ? 0 : tensor.numel() / rows * item;
@@ -120,7 +120,7 @@ ProcessGroup::WorkPointer ProcessGroup::recvAnysource(Tensors& tensors, int tag)
 }
 
 ProcessGroup::WorkPointer ProcessGroup::barrier(const c10d::BarrierOptions& options) {
-  // For the whole device: work of other streams counts.
+  // Synchronizes the whole device: work of other streams counts.
   synchronize_device(current_device());
   const WorkPointer work =
       run({c10d::OpType::BARRIER, {}, {}, false, [this, options](auto&, auto&) {

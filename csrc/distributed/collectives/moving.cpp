@@ -1,4 +1,4 @@
-// Collectives that move bytes from one rank to all, or from all to one or to all.
+// Collectives that move bytes: one rank to all, all to one, all to all.
 #include "distributed/driver/calls.h"
 #include "distributed/process_group.h"
 

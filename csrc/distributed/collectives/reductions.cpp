@@ -15,7 +15,7 @@ using Factor = c10d::PreMulSumSupplement;
 using Factor = c10d::NCCLPreMulSumSupplement;
 #endif
 
-// Gloo's dtypes. Integers between are carried in larger ones, of which the lower bits are the same.
+// Dtypes of Gloo. Other integers are reduced in wider ones, whose lower bits are equal.
 at::ScalarType carrier_of(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBool:
@@ -42,7 +42,7 @@ at::ScalarType carrier_of(at::ScalarType dtype) {
   }
 }
 
-// Of bytes that are 0 or 1.
+// The operation on bytes that are 0 or 1.
 ReduceOp::RedOpType logical(ReduceOp::RedOpType op) {
   switch (op) {
     case ReduceOp::SUM:
@@ -92,7 +92,7 @@ at::Tensor Reduction::carried(const at::Tensor& input) const {
   at::Tensor given = complex_ ? at::view_as_real(input) : input;
   if (given.scalar_type() != carrier_) given = given.to(carrier_);
   if (factor_.defined()) {
-    // Not in place: the input may be the caller's own memory.
+    // Out of place: the input may be the caller's memory.
     given = given.mul(factor_.to(given.scalar_type()));
   }
   return given;

@@ -1,4 +1,4 @@
-// Reductions of every dtype by a CPU backend that knows some of them.
+// Reductions of every dtype by a CPU backend that supports some of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,25 +8,25 @@
 
 namespace outboard::distributed {
 
-// A reduction as the CPU backend takes it: dtype, operation, and what is done before and after.
+// A reduction for the CPU backend: dtype, operation, and the steps before and after.
 class Reduction {
  public:
-  // `ranks` are those of the group, for averages. Raises TypeError for a dtype and an operation
-  // that do not go together.
+  // `ranks`: size of the group, for averages. Raises TypeError for an unsupported combination of
+  // dtype and operation.
   Reduction(at::ScalarType dtype, const c10d::ReduceOp& op, int64_t ranks);
 
-  // Tensors of the host, dense. What the CPU backend gets of an input: the tensor itself where
-  // nothing is to be done, so a reduction in place stays one.
+  // The CPU backend's tensor for a dense input on the host: the input itself if no conversion is
+  // needed, so a reduction in place stays in place.
   at::Tensor carried(const at::Tensor& input) const;
-  // Of an output that is not read.
+  // The same for an output that is not read.
   at::Tensor carried_result(const at::Tensor& output) const;
-  // Puts into `output` what the CPU backend left in the carried tensor.
+  // Converts the CPU backend's result to `output`.
   void finish(const at::Tensor& output, const at::Tensor& carried) const;
 
   const c10d::ReduceOp& op() const { return cpu_op_; }
 
  private:
-  at::ScalarType carrier_;  // the dtype that the CPU backend computes in
+  at::ScalarType carrier_;  // the dtype of the CPU backend
   bool complex_ = false;    // as pairs of real numbers
   c10d::ReduceOp cpu_op_;
   int64_t divisor_ = 1;

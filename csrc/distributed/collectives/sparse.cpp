@@ -8,7 +8,7 @@
 
 namespace outboard::distributed {
 
-// How many elements the sum has is not known before, so the caller waits.
+// The caller waits, because the number of elements of the sum is not known before.
 ProcessGroup::WorkPointer ProcessGroup::allreduce_sparse(std::vector<at::Tensor>& tensors,
                                                          const c10d::AllreduceOptions& options) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "one tensor is expected, and got ", tensors.size());
@@ -35,7 +35,7 @@ ProcessGroup::WorkPointer ProcessGroup::allreduce_sparse(std::vector<at::Tensor>
 
 namespace {
 
-// PyTorch's kernel for the device asks the process group for its backend; it is as good for these.
+// PyTorch's dense kernel only looks up the group's backend, so it also serves sparse tensors.
 void as_dense(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
 }

@@ -9,7 +9,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Everything but what a rank has for itself, which is copied.
+// Messages to other ranks; a copy for the rank's own part.
 void exchange(int rank, const Tensors& inputs, const std::vector<int>& to, const Tensors& outputs,
               const std::vector<int>& from, Communications& wanted) {
   at::Tensor given, got;
@@ -94,7 +94,7 @@ DriverCall list_scattered_by_driver(const c10d::ReduceOp& op) {
     for (const at::Tensor& input : inputs) parts.push_back(input.view({-1}));
     const at::Tensor whole = at::cat(parts);
     wanted.reduce(OB_COMMUNICATION_REDUCE_SCATTER, whole, outputs[0], op);
-    // Until it is enqueued; after that the stream keeps it.
+    // Keeps the tensor alive until it is enqueued; then the stream does.
     wanted.finish = [whole] {};
   };
 }

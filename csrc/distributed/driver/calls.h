@@ -1,4 +1,4 @@
-// Collectives of torch.distributed in the words of the driver contract.
+// torch.distributed's collectives as calls of the driver contract.
 #pragma once
 
 #include <functional>
@@ -7,22 +7,22 @@
 
 namespace outboard::distributed {
 
-// From dense tensors on the communicator's device.
+// Takes dense tensors on the communicator's device.
 using DriverCall =
     std::function<void(const std::vector<at::Tensor>& inputs,
                        const std::vector<at::Tensor>& outputs, Communications& wanted)>;
 
-// Of as many outputs as inputs; in place without inputs.
+// As many outputs as inputs; in place without inputs.
 DriverCall reduced_by_driver(ob_communication_kind kind, const c10d::ReduceOp& op, int root = 0);
 DriverCall gathered_by_driver();
 DriverCall broadcast_by_driver(int root, int rank);
-// Of each input to one output for each rank, those of a rank side by side.
+// Gathers each input to one output per rank; outputs of one rank are adjacent.
 DriverCall list_gathered_by_driver(int ranks);
-// Of one input for each rank.
+// One input per rank.
 DriverCall list_scattered_by_driver(const c10d::ReduceOp& op);
-// By messages, which wait for no other: inputs[i] goes to `to[i]`, outputs[i] comes from `from[i]`.
+// Independent messages: inputs[i] goes to `to[i]`, outputs[i] comes from `from[i]`.
 DriverCall exchanged_by_driver(int rank, std::vector<int> to, std::vector<int> from);
-// Of the parts of one input and one output, whose sizes are in elements and by rank.
+// Parts of one input and one output, with sizes in elements per rank.
 DriverCall split_by_driver(int rank, std::vector<int64_t> to, std::vector<int64_t> from);
 
 }  // namespace outboard::distributed

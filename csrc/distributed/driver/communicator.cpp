@@ -24,7 +24,7 @@ Choice choice() {
   return value == "driver" ? Choice::kDriver : Choice::kGloo;
 }
 
-// The bit of a real number's dtype; 0 for what the contract does not name.
+// The bit of a real dtype; 0 if the contract has none.
 uint32_t bit_of(at::ScalarType dtype) {
   switch (dtype) {
     case at::kByte:
@@ -77,7 +77,7 @@ ob_address address_of(const at::Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<ob_address>(tensor.data_ptr()) : 0;
 }
 
-// The smaller of the two sides is what one rank has.
+// Elements of one rank: the smaller of the two operands.
 int64_t elements_of(ob_communication_kind kind, const at::Tensor& source,
                     const at::Tensor& destination) {
   if (!source.defined()) return destination.numel();
@@ -101,7 +101,7 @@ ob_communication described(ob_communication_kind kind, const at::Tensor& source,
 void Communications::reduce(ob_communication_kind kind, const at::Tensor& source,
                             const at::Tensor& destination, const c10d::ReduceOp& op, int root) {
   at::ScalarType dtype = source.scalar_type();
-  // A sum of complex numbers is one of their parts.
+  // A sum of complex numbers is a sum of their parts.
   const bool complex = at::isComplexType(dtype);
   if (complex) dtype = at::toRealValueType(dtype);
   const std::optional<ob_reduction> reduction = reduction_of(op);
@@ -131,7 +131,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
   std::shared_ptr<Communicator> made;
   ob_communicator_id id = {};
   id.struct_size = sizeof(id);
-  // What the first rank found is known to all, before any tries.
+  // All ranks know the result of rank 0 before any of them creates a communicator.
   if (wanted == Choice::kGloo) {
     *reason = c10::str(kSetting, "=gloo");
   } else if (device_count() == 0) {
@@ -207,7 +207,7 @@ bool Communicator::enqueue(const c10::Stream& stream, Communications& communicat
     status = OB_ASK(communicate, state.queue, handle_, &wanted);
     if (status != OB_OK) break;
   }
-  // The end of a group says what a call of it said, without its words.
+  // communication_end returns the status of a failed call, without its message.
   std::string cause;
   if (status != OB_OK) cause = driver().last_error(driver().context);
   if (grouped) {

@@ -1,4 +1,4 @@
-// The driver's own communication among the ranks of a group, where it has one.
+// The driver's own communication among the ranks of a group, if it has one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,27 +16,27 @@
 
 namespace outboard::distributed {
 
-// What a collective is to the driver: pieces of communication that begin together, of dense tensors
-// on the communicator's device.
+// A collective for the driver: communications that begin together, of dense tensors on the
+// communicator's device.
 struct Communications {
   std::vector<ob_communication> all;
-  // Enqueued behind them.
+  // Enqueued after them.
   std::function<void()> finish;
 
-  // Each without elements is left out. `source` and `destination` may be undefined.
+  // Empty ones are skipped. `source` and `destination` may be undefined.
   void reduce(ob_communication_kind kind, const at::Tensor& source, const at::Tensor& destination,
               const c10d::ReduceOp& op, int root = 0);
-  // Of the bytes that each rank has to give or to get.
+  // Moves the bytes that each rank sends or receives.
   void move(ob_communication_kind kind, const at::Tensor& source, const at::Tensor& destination,
             int peer = 0);
-  // False once something was added that the contract has no words for.
+  // False once a communication was added that the contract cannot express.
   bool possible = true;
 };
 
 class Communicator {
  public:
-  // Every rank of the group calls, and all get one, or none: then `reason` says why. `cpu_backend`
-  // and `store` are used to agree.
+  // Called by every rank of the group. All get a communicator or none; `reason` then says why. The
+  // ranks agree by `cpu_backend` and `store`.
   static std::shared_ptr<Communicator> create(c10d::Backend& cpu_backend, c10d::Store& store,
                                               std::string* reason);
   ~Communicator();
@@ -44,10 +44,10 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   c10::DeviceIndex device() const { return device_; }
-  // Enqueues on a stream of the device. False if the driver does not do this, on any rank.
+  // Enqueues on a stream of the device. False, on all ranks alike, if the driver declines.
   bool enqueue(const c10::Stream& stream, Communications& communications,
                std::chrono::milliseconds timeout) const;
-  // Raises the first failure. May be called on a thread of the driver's.
+  // Raises the first failure. May be called on a thread of the driver.
   void check() const;
   void abort() noexcept;
 
