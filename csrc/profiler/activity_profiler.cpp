@@ -1,5 +1,5 @@
-// Device activities for torch.profiler. Builds of PyTorch without Kineto have none, and their
-// profiler gets device times by events around operators (profiler_stubs.cpp).
+// Device activities for torch.profiler. PyTorch without Kineto has none; its profiler gets device
+// times by events around operators (profiler_stubs.cpp).
 #ifdef USE_KINETO
 
 #include <IActivityProfiler.h>
@@ -35,7 +35,7 @@ class ActivityProfiler final : public libkineto::IActivityProfiler {
     return *types;
   }
 
-  // A profile of the host alone, which may want calls of drivers, records nothing.
+  // A host-only profile records nothing, even if driver calls are wanted.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& wanted, const libkineto::Config&) override {
     const auto& ours = availableActivities();

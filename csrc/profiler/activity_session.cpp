@@ -23,14 +23,14 @@ namespace {
 
 using libkineto::ActivityType;
 
-// What has to be added to CLOCK_MONOTONIC for the times of traces, which count from 1970.
+// Offset from CLOCK_MONOTONIC to trace times, which are since 1970.
 int64_t time_since_1970() {
   const auto read = [](clockid_t clock) {
     timespec now = {};
     clock_gettime(clock, &now);
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
   };
-  // The shorter the time between the looks at the first clock, the better the result.
+  // The shortest interval between the two reads of the first clock gives the best offset.
   int64_t best = INT64_MAX;
   int64_t offset = 0;
   for (int i = 0; i < 10; ++i) {
@@ -44,7 +44,7 @@ int64_t time_since_1970() {
   return offset;
 }
 
-// Whether tensors were made on a device whose memory the host's kernels can work on.
+// True if tensors were made on a device with shared host memory.
 bool host_kernels_may_have_run() {
   if (!driver_initialized() || in_bad_fork() || driver_finalized()) return false;
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
@@ -80,7 +80,7 @@ class ActivitySession final : public libkineto::IActivityProfilerSession {
     for (const Activity& activity : activities) writer.write(activity);
     writer.write_ranges();
     lanes_ = writer.lanes();
-    // Kineto asks for one device.
+    // Kineto takes one device.
     const std::vector<libkineto::DeviceInfo> devices = device_infos(lanes_);
     for (size_t i = 1; i < devices.size(); ++i) logger.handleDeviceInfo(devices[i], start);
     if (writer.without_times() > 0) {

@@ -1,4 +1,4 @@
-// One profile of PyTorch's profiler: what the device did from start to stop.
+// One profile of PyTorch's profiler: device activities from start to stop.
 #pragma once
 
 #ifdef USE_KINETO
@@ -10,7 +10,7 @@
 
 namespace outboard {
 
-// `wanted`: the types of activities that the trace should have.
+// `wanted`: activity types of the trace.
 std::unique_ptr<libkineto::IActivityProfilerSession> make_activity_session(
     const std::set<libkineto::ActivityType>& wanted);
 

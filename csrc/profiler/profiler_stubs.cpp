@@ -1,4 +1,4 @@
-// Device times for `torch.autograd.profiler.profile(use_device=...)`: an event before and after
+// Device times for `torch.autograd.profiler.profile(use_device=...)`, by events before and after
 // each operator.
 #include <torch/csrc/profiler/stubs/base.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using torch::profiler::impl::ProfilerVoidEventStub;
 
-// What cannot be measured is left out: a profiler must not make a program fail.
+// Failed measurements are left out: a profiler must not make a program fail.
 struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
   void record(c10::DeviceIndex* device, ProfilerVoidEventStub* event,
               int64_t* cpu_ns) const override {
@@ -30,7 +30,7 @@ struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
     if (device != nullptr) *device = current;
     try {
       StreamState& stream = current_stream_state(current);
-      // What is recorded into a graph has no time now.
+      // Events recorded into a graph have no time.
       if (stream.capturing.load(std::memory_order_acquire)) return;
       auto made = std::make_shared<Event>(/*timing=*/true);
       made->record(stream.stream());
@@ -51,7 +51,7 @@ struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
       last.synchronize();
       return static_cast<float>(first.elapsed_time(last) * 1000);
     } catch (const std::exception&) {
-      return 0;  // on two devices, for example
+      return 0;  // for example, events of two devices
     }
   }
 
@@ -67,7 +67,7 @@ struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
   }
 
   bool enabled() const override { return true; }
-  // Named ranges are for tools that the vendors of GPUs bring.
+  // Named ranges are for GPU vendors' tools.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

@@ -13,7 +13,7 @@
 namespace outboard {
 namespace {
 
-// Behind all processes.
+// After all processes.
 int64_t sort_index(c10::DeviceIndex device) { return libkineto::kExceedMaxPid + device; }
 
 std::string stream_name(c10::DeviceIndex device, c10::StreamId id) {
@@ -24,7 +24,7 @@ std::string stream_name(c10::DeviceIndex device, c10::StreamId id) {
   return c10::str("stream ", id);
 }
 
-// The struct had a constructor with another order of arguments up to PyTorch 2.11.
+// Up to PyTorch 2.11 the struct has a constructor with another order of arguments.
 template <class Info>
 Info resource_info(c10::DeviceIndex device, c10::StreamId id) {
   const std::string name = stream_name(device, id);

@@ -1,4 +1,4 @@
-// The rows of a trace: a group for each device, in it a lane for each stream.
+// The lanes of a trace: a group per device with a lane per stream.
 #pragma once
 
 #ifdef USE_KINETO

@@ -16,7 +16,7 @@ using libkineto::ActivityType;
 using libkineto::GenericTraceActivity;
 using libkineto::ITraceActivity;
 
-// The numbers of links to operators have 32 bits.
+// Kineto's ids of links to operators have 32 bits.
 constexpr uint64_t kMostLinks = INT32_MAX;
 
 ActivityType type_of(ActivityKind kind) {
@@ -27,7 +27,7 @@ ActivityType type_of(ActivityKind kind) {
       return ActivityType::GPU_MEMCPY;
     case ActivityKind::kFill:
       return ActivityType::GPU_MEMSET;
-    // To wait is no work: what has this type is shown, but does not count as the device's time.
+    // A wait is not work: this type is shown and does not count as device time.
     case ActivityKind::kWait:
       return ActivityType::GPU_USER_ANNOTATION;
     default:
@@ -35,14 +35,14 @@ ActivityType type_of(ActivityKind kind) {
   }
 }
 
-// Activities point to a span that outlives them: they are copied into traces, which live as long
-// as they are referenced.
+// The span outlives all activities: they are copied into traces and live as long as they are
+// referenced.
 GenericTraceActivity make_activity(ActivityType type, const std::string& name) {
   static const auto* span = new libkineto::TraceSpan(0, 0, "device");
   return GenericTraceActivity(*span, type, name);
 }
 
-// Kernels of the kit are named for what they do within their operator.
+// Built-in kernels are named for their role within their operator.
 std::string work_name(const Activity& activity, const ITraceActivity* operation) {
   if (activity.kind != ActivityKind::kKernel || operation == nullptr) return activity.name;
   return activity.name + " (" + operation->name() + ")";
@@ -52,7 +52,7 @@ std::string list(const std::array<uint64_t, 3>& values) {
   return c10::str("[", values[0], ", ", values[1], ", ", values[2], "]");
 }
 
-// Under the names of CUDA's activities, which tools for traces read.
+// Named like CUDA's activities, which trace tools read.
 void add_shape(GenericTraceActivity& work, const Activity& activity) {
   std::array<uint64_t, 3> groups = {1, 1, 1};
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -103,7 +103,7 @@ void TraceWriter::write_call(const Activity& activity, const ITraceActivity* ope
   call.resource = activity.thread;
   call.threadId = activity.thread;
   call.linked = operation;
-  // PyTorch takes a call without operator for one, whose kernels have its number.
+  // PyTorch takes a call without operator for an operator with the kernels of that id.
   if (operation != nullptr) call.id = static_cast<int32_t>(calls_);
   call.addMetadata("correlation", calls_);
   if (has_work) {
@@ -116,7 +116,7 @@ void TraceWriter::write_call(const Activity& activity, const ITraceActivity* ope
 
 void TraceWriter::write_work(const Activity& activity, const ITraceActivity* operation) {
   GenericTraceActivity work = make_activity(type_of(activity.kind), work_name(activity, operation));
-  // Nothing runs before it was asked for, whatever the clocks say.
+  // Clocks may disagree: work never begins before its call.
   const uint64_t begin = std::max(activity.begin, activity.call_begin);
   work.startTime = static_cast<int64_t>(begin) + offset_;
   work.endTime = static_cast<int64_t>(std::max(begin, activity.end)) + offset_;
@@ -152,7 +152,7 @@ void TraceWriter::extend_ranges(const Activity& activity) {
 void TraceWriter::write_ranges() {
   if (!wanted_.contains(ActivityType::GPU_USER_ANNOTATION)) return;
   for (const auto& [range, extent] : ranges_) {
-    // Without its end in the profile a range has no name.
+    // A range without an end in the profile has no name.
     const ITraceActivity* host = linked(range.id);
     if (host == nullptr) continue;
     GenericTraceActivity activity = make_activity(ActivityType::GPU_USER_ANNOTATION, host->name());

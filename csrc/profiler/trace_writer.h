@@ -1,8 +1,8 @@
-// Turns what was recorded into activities of Kineto.
+// Converts recorded activities to activities of Kineto.
 //
-// A driver call becomes an activity of its thread, and the work it gave to a stream one of the
-// device. An arrow leads from the one to the other, and both are linked to the operator in which
-// the call was made. A range of the user's becomes one activity on each stream that got work in it.
+// A driver call becomes an activity of its thread, and its work on a stream an activity of the
+// device. An arrow connects them, and both are linked to the calling operator. A user range becomes
+// one activity on each stream with work in it.
 #pragma once
 
 #ifdef USE_KINETO
@@ -20,22 +20,22 @@ namespace outboard {
 
 class TraceWriter {
  public:
-  // `offset`: what has to be added to times for those of the trace, in nanoseconds.
+  // `offset`: from recorded times to trace times, in nanoseconds.
   TraceWriter(libkineto::ActivityLogger& logger, const std::set<libkineto::ActivityType>& wanted,
               libkineto::getLinkedActivityCallback linked, int64_t offset)
       : logger_(logger), wanted_(wanted), linked_(std::move(linked)), offset_(offset) {}
 
   void write(const Activity& activity);
-  // After all activities.
+  // Call after all activities.
   void write_ranges();
 
-  // Where there was work.
+  // Lanes with work.
   const Lanes& lanes() const { return lanes_; }
-  // How many calls gave work whose times are unknown.
+  // Number of calls whose work has unknown times.
   int64_t without_times() const { return without_times_; }
 
  private:
-  // On a stream of a device; times of the trace.
+  // Range on a stream of a device; times of the trace.
   struct Range {
     uint64_t id;
     c10::DeviceIndex device;
