@@ -1,4 +1,4 @@
-// PyTorch's lists of operators and their casts, applied to the device.
+// PyTorch's autocast lists of operators and casts, registered for the device.
 #include "autograd/autocast.h"
 
 #include <ATen/autocast_mode.h>
@@ -12,7 +12,7 @@
 namespace outboard {
 namespace {
 
-// PyTorch's lists name these without their namespace.
+// Used without a namespace in PyTorch's lists.
 using at::IntArrayRef;
 using at::Scalar;
 using at::ScalarType;
@@ -26,7 +26,7 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
               "binary_cross_entropy_with_logits or BCEWithLogitsLoss without the sigmoid layer");
 }
 
-// What PyTorch's macros call as they call a library: registers what is not registered yet.
+// Replaces torch::Library in PyTorch's macros: registers only missing policies.
 class MissingPolicies {
  public:
   explicit MissingPolicies(torch::Library& library) : library_(library) {}
@@ -54,7 +54,7 @@ void register_lists(MissingPolicies m) {
   AT_FORALL_LOWER_PRECISION_FP(OUTBOARD_LOWER_PRECISION)
   AT_FORALL_FP32(OUTBOARD_FLOAT32)
 #if OUTBOARD_TORCH_AT_LEAST(14)
-  // PyTorch registers it along with the others, but has it in none of its lists.
+  // PyTorch registers it separately; it is in none of its lists.
   OUTBOARD_FLOAT32(linalg_matrix_sqrth)
 #endif
   AT_FORALL_FP32_SET_OPT_DTYPE(OUTBOARD_FLOAT32_RESULT)
@@ -69,7 +69,7 @@ void register_lists(MissingPolicies m) {
 #undef OUTBOARD_PROMOTE
 
 torch::Library& new_library(const char* name_space) {
-  // Registrations live as long as the process.
+  // Registrations last until process exit.
   return *new torch::Library(torch::Library::IMPL, name_space, kAutocastKey, __FILE__, __LINE__);
 }
 

@@ -1,4 +1,4 @@
-// Policies of single operators, given by name.
+// Policies of single operators, by name.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 enum class Policy { kLowerPrecision, kFloat32, kWidest };
 
-// Calls a function for each tensor argument, which it may replace.
+// Calls a function for each tensor argument, which may be replaced.
 template <class Function>
 void for_each_tensor(c10::IValue& value, const Function& function) {
   if (value.isTensor()) {
@@ -82,7 +82,7 @@ torch::CppFunction kernel_of(const std::string& policy) {
 
 struct Given {
   std::mutex mutex;
-  // Taking a library away takes its registration back.
+  // Destroying a library removes its registration.
   std::unordered_map<std::string, std::unique_ptr<torch::Library>> libraries;
 };
 

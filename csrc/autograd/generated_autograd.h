@@ -1,14 +1,14 @@
-// How a kernel for AutogradPrivateUse1 reaches the derivative that PyTorch generated for the
-// operator, which is registered for the alias Autograd and so hidden by it.
+// Access from a kernel for AutogradPrivateUse1 to PyTorch's generated derivative of the operator,
+// which is registered for the alias Autograd and so hidden by that kernel.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>
 
 namespace outboard {
 
-// Keys to redispatch with, from those that such a kernel was called with. Nothing else has the key
-// AutogradOther, for which the alias stands, too, and after which the same keys follow. Those that
-// came before autograd, such as the Python dispatcher, had their turn.
+// Keys to redispatch with, from the keys of such a kernel. AutogradOther has the alias's kernels
+// and no others, and the same keys follow it. Keys before autograd, such as the Python dispatcher,
+// have already run.
 inline c10::DispatchKeySet generated_autograd(c10::DispatchKeySet keys) {
   constexpr c10::DispatchKeySet kAfter(c10::DispatchKeySet::FULL_AFTER,
                                        c10::DispatchKey::AutogradFunctionality);

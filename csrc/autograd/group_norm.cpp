@@ -1,5 +1,5 @@
-// Group normalization whose gradient has the layout of the input, as on CPU. PyTorch's derivative
-// makes what it differentiates contiguous on every other device, and the gradient with it.
+// Group normalization with a gradient in the layout of the input, as on CPU. On other devices
+// PyTorch's derivative makes its operands contiguous, and so the gradient.
 #include <ATen/FuncTorchTLS.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/native_group_norm_ops.h>
@@ -19,7 +19,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Its argument; the gradient is brought into a memory format.
+// Identity; the backward converts the gradient to a memory format.
 struct GradientInFormat : public torch::autograd::Function<GradientInFormat> {
   static constexpr bool is_traceable = true;  // by compiled autograd
 
@@ -29,14 +29,14 @@ struct GradientInFormat : public torch::autograd::Function<GradientInFormat> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    // With a graph of its own CPU's gradient is contiguous.
+    // With create_graph, CPU's gradient is contiguous.
     if (!gradients[0].defined() || at::GradMode::is_enabled()) return {gradients[0], Tensor()};
     const auto format = static_cast<at::MemoryFormat>(context->saved_data["format"].toInt());
     return {gradients[0].contiguous(format), Tensor()};
   }
 };
 
-// Inside of transforms of torch.func functions in C++ are refused.
+// torch.func transforms reject autograd functions in C++.
 bool functions_are_allowed() {
   const auto& transforms = at::functorch::functorchTLSAccessor();
   if (transforms == nullptr) return true;
@@ -54,7 +54,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(c10::DispatchKeySet keys, const Te
                                               c10::SymInt channels, c10::SymInt rest,
                                               int64_t groups, double eps) {
   const at::MemoryFormat format = input.suggest_memory_format();
-  // Functions in C++ have no derivative in forward mode.
+  // Autograd functions in C++ have no forward-mode derivative.
   const bool brings = format != at::MemoryFormat::Contiguous && at::GradMode::is_enabled() &&
                       input.requires_grad() && !input._fw_grad(/*level=*/0).defined() &&
                       functions_are_allowed();
