@@ -1,5 +1,5 @@
-// `histc` of integers: PyTorch has it on accelerators, where programs rely on it (to count how many
-// words each expert of a mixture got), and not on CPU. It is composed of operators of the device.
+// `histc` of integers, as a decomposition. PyTorch has it on accelerators and not on CPU; programs
+// use it to count the tokens of each expert of a mixture.
 #include "decompositions/integer_histograms.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,9 +1,9 @@
-// Histograms of integers, which PyTorch has on accelerators and not on CPU.
+// Histograms of integers, which PyTorch supports on accelerators and not on CPU.
 #pragma once
 
 namespace outboard {
 
-// Adds them to the router. Once, at load.
+// Registers them with the router; once, at load.
 void register_integer_histograms();
 
 }  // namespace outboard

@@ -1,8 +1,8 @@
-// LSTM layers as one call of aten::mkldnn_rnn_layer each, where that runs by oneDNN on the device's
-// memory, or by device kernels (lstm_steps.cpp).
+// LSTM layers as one call of aten::mkldnn_rnn_layer each, by oneDNN on the device's memory or by
+// device kernels (lstm_steps.cpp).
 //
-// PyTorch does that for CPU tensors alone, and composes the layers of other devices of a cell for
-// each step in time, which is many small kernels. Only LSTM has such a form on CPU.
+// PyTorch does that only for CPU tensors. Its decomposition for other devices has a cell per time
+// step, which is many small kernels. On CPU only LSTM has such a form.
 #include "decompositions/lstm_layers.h"
 
 #include "decompositions/lstm_steps.h"
@@ -50,8 +50,8 @@ bool has_shape(const Tensor& tensor, at::IntArrayRef shape) {
   return !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && tensor.sizes() == shape;
 }
 
-// A layer reads memory by these sizes, so all of them are looked at. What does not fit is left to
-// PyTorch's composition, and so are projections, wrapped tensors and those of other layouts.
+// A layer reads memory by these sizes, so all are checked. Mismatches, projections, wrapped tensors
+// and other layouts use PyTorch's decomposition.
 bool is_plain(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
               int64_t num_layers, bool bidirectional, bool batch_first) {
   const auto alike = [&](const Tensor& tensor) {
@@ -87,7 +87,7 @@ bool is_plain(const Tensor& input, TensorList hx, TensorList params, bool has_bi
   return true;
 }
 
-// Whether layers are one call each.
+// True if each layer is one call.
 bool takes_one_call(const Tensor& input) {
   if (!at::globalContext().userEnabledMkldnn() ||
       at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
@@ -104,10 +104,10 @@ Outputs layers(const Tensor& input, TensorList hx, TensorList params, bool has_b
   const int64_t hidden = hx[0].size(2);
   const Tensor hidden_states = hx[0].contiguous();
   const Tensor cell_states = hx[1].contiguous();
-  // The operator wants biases; zeros are what none means.
+  // The operator requires biases; zeros stand for none.
   const Tensor zeros = has_biases ? Tensor() : at::zeros({kGates * hidden}, input.options());
   const int64_t each = has_biases ? 4 : 2;
-  // (length, batch, features) from here on.
+  // (length, batch, features) below.
   Tensor values = (batch_first ? input.transpose(0, 1) : input).contiguous();
   std::vector<Tensor> last_hidden;
   std::vector<Tensor> last_cells;
@@ -149,7 +149,7 @@ bool others_brought_kernels() {
   return entry().device_kernels.load(std::memory_order_acquire) == DeviceKernels::kExternal;
 }
 
-// Below autograd.
+// Without autograd.
 Outputs lstm_dense(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
                    int64_t num_layers, double dropout, bool train, bool bidirectional,
                    bool batch_first) {
@@ -164,8 +164,8 @@ Outputs lstm_dense(const Tensor& input, TensorList hx, TensorList params, bool h
                                                 batch_first);
 }
 
-// Derivatives are those of what a call is composed of, so kernels of others serve calls that need
-// none, as for every composite operator.
+// Derivatives are those of the called operators. So external kernels serve only calls without
+// derivatives, as for every composite operator.
 Outputs lstm_with_autograd(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
                            int64_t num_layers, double dropout, bool train, bool bidirectional,
                            bool batch_first) {

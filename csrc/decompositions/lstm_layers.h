@@ -1,4 +1,4 @@
-// LSTM layers as one call each, of oneDNN or of device kernels.
+// LSTM layers as one call each, by oneDNN or by device kernels.
 #pragma once
 
 #include <torch/library.h>
@@ -6,7 +6,7 @@
 namespace outboard {
 
 // Registers aten::lstm.input in `autograd`, a library for AutogradPrivateUse1, unless another
-// library has. Once, at load.
+// library has it. Once, at load.
 void register_lstm_layers(torch::Library& autograd);
 
 }  // namespace outboard

@@ -1,8 +1,8 @@
 // aten::mkldnn_rnn_layer and its backward by device kernels, for LSTM. Autograd and second
 // derivatives are PyTorch's own for these operators.
 //
-// A workspace is either oneDNN's, of bytes, or has the dtype of the values and holds what
-// torch_outboard/kernels/layers/recurrent_steps.cl says. The backward runs where its forward ran.
+// A workspace of bytes is oneDNN's. A workspace in the dtype of the values has the layout of
+// torch_outboard/kernels/layers/recurrent_steps.cl. The backward runs where its forward ran.
 #include "decompositions/lstm_steps.h"
 
 #include <ATen/Context.h>
@@ -40,7 +40,7 @@ bool asks(const char* name) {
   return op.has_value() && op->typed<bool()>().call();
 }
 
-// As PyTorch asks it for CPU tensors.
+// PyTorch's condition for CPU tensors.
 bool computes(c10::ScalarType dtype) {
   static const bool bfloat16 = asks("mkldnn::_is_mkldnn_bf16_supported");
   static const bool float16 = asks("mkldnn::_is_mkldnn_fp16_supported");
@@ -48,7 +48,7 @@ bool computes(c10::ScalarType dtype) {
          (dtype == at::kHalf && float16 && !at::GradMode::is_enabled());
 }
 
-// Parts of a workspace of steps, for `states` = batch * hidden.
+// Elements of a workspace, for `states` = batch * hidden.
 int64_t workspace_size(int64_t steps, int64_t states) { return (6 * steps + 2) * states; }
 
 Tensor states_in(const Tensor& workspace, int64_t from, at::IntArrayRef sizes) {
@@ -80,8 +80,7 @@ bool others_brought_kernels(const Operator& entry) {
 
 using StepGradients = std::tuple<Tensor, Tensor, Tensor>;
 
-// The same as the kernels of the backward, of operators: for who forbids device kernels after a
-// forward by them.
+// The backward kernels as a decomposition, for device kernels disabled after a forward by them.
 StepGradients composed_backward(const Tensor& workspace, const Tensor& weight,
                                 const OptionalTensor& grad_output, const OptionalTensor& grad_hy,
                                 const OptionalTensor& grad_cy, int64_t steps, int64_t batch,
@@ -135,13 +134,13 @@ LayerGradients backward(const Tensor& input, const Tensor& weight_ih, const Tens
   const Tensor all = grad_gates.view({steps * batch, 4 * hidden});
   const Tensor turned = all.t();
   Tensor grad_weight_ih = turned.mm(input.reshape({steps * batch, input.size(2)}));
-  // Step s read state s; in reverse the last time was the first step.
+  // Step s read state s; in reverse, the last time was step 0.
   Tensor before = states_in(workspace, (5 * steps + 1) * states, {steps, batch, hidden});
   if (reverse) before = before.flip(0);
   Tensor grad_weight_hh = turned.mm(before.reshape({steps * batch, hidden}));
   Tensor grad_bias = all.sum(0);
   Tensor grad_input = all.mm(weight_ih).view(input.sizes());
-  Tensor other_bias = grad_bias.clone();  // each may become a .grad of its own
+  Tensor other_bias = grad_bias.clone();  // each may become a .grad
   return {std::move(grad_input), std::move(grad_weight_ih), std::move(grad_weight_hh),
           std::move(grad_bias),  std::move(other_bias),     std::move(grad_hx),
           std::move(grad_cx)};

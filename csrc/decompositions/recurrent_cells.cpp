@@ -1,6 +1,6 @@
-// The fused LSTM and GRU cells that PyTorch's recurrent layers call on accelerators. No CPU kernel
-// exists; these compose them of operators of the device. The workspaces hold what the backward
-// needs, in the layout given at each function.
+// The fused LSTM and GRU cells that PyTorch's recurrent layers call on accelerators, as
+// decompositions, since CPU kernels do not exist. The workspaces hold values for the backward, in
+// the layout given at each function.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rsub.h>
@@ -28,7 +28,7 @@ Tensor one_minus(const Tensor& tensor) { return at::rsub(tensor, 1); }
 
 bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
-// The gates that lie side by side in a tensor of shape (batch, count * hidden).
+// The gates of a tensor of shape (batch, count * hidden).
 std::vector<Tensor> gates_in(const Tensor& tensor, int64_t count) {
   TORCH_CHECK(tensor.dim() == 2 && tensor.size(1) % count == 0, "a recurrent cell takes ", count,
               " gates side by side, a tensor of shape (batch, ", count, " * hidden), and got ",
@@ -39,7 +39,7 @@ std::vector<Tensor> gates_in(const Tensor& tensor, int64_t count) {
   return gates;
 }
 
-// Workspace: (batch, 4 * hidden), the activated input, forget, cell and output gates.
+// Workspace (batch, 4 * hidden): the activated input, forget, cell and output gates.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                              const Tensor& cx, const OptionalTensor& input_bias,
                                              const OptionalTensor& hidden_bias) {
@@ -76,7 +76,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
   return {std::move(grad_gates), grad_cell_state.mul(forget), std::move(grad_bias)};
 }
 
-// Workspace: (batch, 5 * hidden): reset gate, update gate, new gate, previous hidden state, and the
+// Workspace (batch, 5 * hidden): reset gate, update gate, new gate, previous hidden state, and the
 // hidden contribution to the new gate.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                     const Tensor& hx, const OptionalTensor& input_bias,

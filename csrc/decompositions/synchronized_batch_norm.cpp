@@ -1,5 +1,5 @@
-// What SyncBatchNorm calls on accelerators. No CPU kernel exists; these compose it of operators of
-// the device. Statistics are of the channels, dimension 1, in float where the input is smaller.
+// Operators of SyncBatchNorm on accelerators, as decompositions, since CPU kernels do not exist.
+// Statistics are per channel, dimension 1, in float for narrower inputs.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/var_mean.h>
 
@@ -36,22 +36,22 @@ std::vector<int64_t> all_but_channels(const Tensor& input) {
   return dimensions;
 }
 
-// Of shape (channels), so that it broadcasts over the input.
+// A tensor of shape (channels), reshaped to broadcast over the input.
 Tensor beside(const Tensor& per_channel, const Tensor& input) {
   std::vector<int64_t> shape(input.dim(), 1);
   shape[1] = per_channel.numel();
   return per_channel.to(statistics_dtype(input)).reshape(shape);
 }
 
-// Mean and 1 / sqrt(variance + eps), (channels) each.
+// Mean and 1 / sqrt(variance + eps), shape (channels) each.
 std::tuple<Tensor, Tensor> channel_statistics(const Tensor& input, double eps) {
   check_input(input);
   auto [variance, mean] = at::var_mean(wide(input), all_but_channels(input), /*correction=*/0);
   return {std::move(mean), variance.add_(eps).rsqrt_()};
 }
 
-// Those of all ranks from those of each, (ranks, channels); `counts` (ranks) are their values per
-// channel. The running statistics are updated.
+// Statistics of all ranks from those of each, shape (ranks, channels); `counts` (ranks): values per
+// channel. Updates the running statistics.
 std::tuple<Tensor, Tensor> combined_statistics(const Tensor& input, const Tensor& means,
                                                const Tensor& inverses,
                                                const OptionalTensor& running_mean,
@@ -61,7 +61,7 @@ std::tuple<Tensor, Tensor> combined_statistics(const Tensor& input, const Tensor
   const Tensor total = weights.sum();
   Tensor mean = means.mul(weights).sum(0).div_(total);
   const Tensor variances = inverses.square().reciprocal_().sub_(eps);
-  // Within the ranks, and between them.
+  // Variances within ranks and between them.
   const Tensor squares = variances.add_(means.sub(mean).square_()).mul_(weights).sum(0);
   if (exists(running_mean)) running_mean->mul_(1 - momentum).add_(mean, momentum);
   if (exists(running_var)) {
@@ -92,8 +92,8 @@ Tensor normalized(const Tensor& input, const OptionalTensor& weight, const Optio
   return result.to(input.scalar_type());
 }
 
-// Sums over a channel of the gradient and of the gradient times what the input exceeds the mean by,
-// and the gradients of weight and bias; those not asked for are undefined.
+// Sums per channel of the gradient and of gradient * (input - mean), and the gradients of weight
+// and bias; undefined if not requested.
 std::tuple<Tensor, Tensor, Tensor, Tensor> reduced_gradients(
     const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& inverse,
     const OptionalTensor& weight, bool input_wanted, bool weight_wanted, bool bias_wanted) {
@@ -113,7 +113,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> reduced_gradients(
   return {std::move(sum), std::move(product), std::move(of_weight), std::move(of_bias)};
 }
 
-// The sums are those of all ranks; `counts` (ranks) as above.
+// The sums are over all ranks; `counts` (ranks) as above.
 Tensor input_gradient(const Tensor& grad, const Tensor& input, const Tensor& mean,
                       const Tensor& inverse, const OptionalTensor& weight, const Tensor& sum,
                       const Tensor& product, const Tensor& counts) {
