@@ -26,20 +26,20 @@ struct Trace {
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
 };
 
-// Leaked: threads may end calls while the process exits.
+// Leaked: threads may end calls during process exit.
 Trace& trace() {
   static Trace* instance = new Trace;
   return *instance;
 }
 
-// Which trace is on, counted from 1; 0 if none is. What a thread remembers is of one trace.
+// Number of the running trace, from 1; 0: none. Thread state belongs to one trace.
 std::atomic<uint64_t> g_running{0};
 uint64_t g_traces = 0;  // under the mutex
 
 struct ThreadState {
   uint64_t trace = 0;
   uint64_t thread = 0;
-  std::vector<int64_t> open;  // numbers of the calls that run, the outermost first; -1: dropped
+  std::vector<int64_t> open;  // numbers of running calls, outermost first; -1: dropped
 };
 thread_local ThreadState t_state;
 
@@ -67,11 +67,11 @@ class KeyCollector {
     }
   }
 
-  // As the dispatcher makes them of arguments and of what the thread includes and excludes.
+  // As in the dispatcher: keys of arguments, plus the thread's included, minus its excluded keys.
   std::vector<c10::DispatchKey> keys() const {
     const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
     c10::DispatchKeySet left = (keys_ | local.included_) - local.excluded_;
-    // Factories without tensors get the key of their device at this one.
+    // Factories without tensors get their device's key at BackendSelect.
     if (factory_.has_value() && left.has(c10::DispatchKey::BackendSelect)) {
       left = left.add(c10::computeDispatchKey(std::nullopt, std::nullopt, factory_));
     }
@@ -151,7 +151,7 @@ void leave(const at::RecordFunction&, at::ObserverContext* context) {
   call.raised = std::uncaught_exceptions() > open.exceptions;
 }
 
-// The router has run a call: the innermost of this thread with that name.
+// Called by the router: sets the placement of this thread's innermost call of that name.
 void note_placement(const Operator& entry, Placement placement) noexcept {
   const uint64_t running = g_running.load(std::memory_order_acquire);
   if (running == 0 || t_state.trace != running) return;

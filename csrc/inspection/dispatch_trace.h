@@ -1,5 +1,5 @@
-// A trace of dispatch: every operator that is called through PyTorch's dispatcher, on all threads,
-// with the keys that its call had, and where the router ran it.
+// A trace of dispatch: every operator call through PyTorch's dispatcher, on all threads, with its
+// dispatch keys and its placement.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -16,25 +16,23 @@
 namespace outboard {
 
 struct TracedCall {
-  std::string name;  // "aten::add.Tensor", or of a node of autograd or a range of the program
+  std::string name;  // "aten::add.Tensor", an autograd node, or a range of the program
   bool is_operator;
-  // The highest first: of its tensors and of the thread, those that fall through included.
+  // Highest priority first: keys of its tensors and of the thread, fallthrough keys included.
   std::vector<c10::DispatchKey> keys;
-  // Of the first tensor among the arguments; undefined for none.
+  // Of the first tensor argument; undefined if there is none.
   at::ScalarType dtype = at::ScalarType::Undefined;
   std::string device;                  // "host:0"; "" for none
-  std::optional<Placement> placement;  // null: not by the router
-  int64_t parent = -1;                 // the call that it is a part of, by its number; -1 for none
-  uint64_t thread = 0;       // a number of the thread, from 0 in the order of their first calls
+  std::optional<Placement> placement;  // null: not run by the router
+  int64_t parent = -1;                 // number of the calling call; -1: none
+  uint64_t thread = 0;       // number of the thread, from 0 in the order of their first calls
   uint64_t nanoseconds = 0;  // in the calling thread; 0 while it runs
   bool raised = false;       // it ended with an exception
 };
 
-// Starts to record, anew.
-// Raises RuntimeError if a trace is on.
+// Starts a new trace. Raises RuntimeError if one is running.
 OUTBOARD_API void start_dispatch_trace();
-// Ends that and returns what was recorded; a call's number is its place. `dropped` is the number of
-// calls that came after the most that are kept.
+// Stops it and returns its calls; a call's number is its index. `dropped`: calls beyond the limit.
 OUTBOARD_API std::vector<TracedCall> stop_dispatch_trace(uint64_t& dropped);
 
 }  // namespace outboard
