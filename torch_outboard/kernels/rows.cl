@@ -1,10 +1,10 @@
-// Loops of a work-group over a row of n elements, by vectors and what is left over by values:
-// BODY(type, load, store) is put with (T1, load_vector, store_vector), where T1 is a T, and with (V, load, store),
-// where `i` is the place. What is accumulated has a part for each `type`: ROW_VALUE(sum, 0)
-// declares the parts, a body changes sum_##type, and ROW_SUM(sum) and ROW_MAX(sum) make of the
-// parts what all work items get.
+// Loops of a work-group over a row of n elements. BODY(type, load, store) is expanded with (T1,
+// load_vector, store_vector) for vectors, T1 being T, and with (V, load, store) for the remaining
+// scalars; `i` is the index. Accumulators have a part per `type`: ROW_VALUE(sum, 0) declares the
+// parts, a body changes sum_##type, and ROW_SUM(sum) and ROW_MAX(sum) reduce them for all
+// work-items.
 
-// Several accumulators, so that additions need not wait for one another: names of the same type.
+// Several names of one type: several accumulators hide the latency of additions.
 typedef T T1;
 typedef T T2;
 typedef T T3;

@@ -1,19 +1,18 @@
-// What kernel templates can use. The kernel generator (csrc/device_kernels/template/template.h) puts before this, for each
-// tensor x of the row:
+// Macros and functions for kernel templates. Before this source the kernel generator
+// (csrc/device_kernels/template/template.h) defines for each tensor x of the definition:
 //
-//   OB_REPORT            a statement: an index is out of range (rows that report);
-//                        ob_checked_index and ob_wrapped_index, below, find out
-//   HAS_x                whether it is there
+//   OB_REPORT            a statement: an index is out of range (definitions that report); see
+//                        ob_checked_index and ob_wrapped_index below
+//   HAS_x                1 if the tensor is given
 //   x_t, x_value         its elements in memory, and as values (float for half, uchar for bool)
 //   x_load(i)            element i as a value; x_store(i, v) writes one
-//   x_load_vector(i)     W elements from i on, as T; x_store_vector(i, v)      (rows with vectors)
-//   x_layout             sizes and strides, of tensors that the row calls strided; all others are
-//                        dense and in row-major order
+//   x_load_vector(i)     W elements from i on, as T; x_store_vector(i, v)  (with vectors)
+//   x_layout             sizes and strides, if declared strided; others are dense and row-major
 //
-// V is the type of values (float2 of complex ones), S that of their real parts, T a vector of W
-// values, M what comparing such vectors gives, R float, or double where values are; ob_index is int
-// or long. Functions of the table of scalar functions have the prefix ob_ and take T. C(x) is a constant T.
-// Where items are moved, V is an unsigned integer of their size. Then:
+// V is the type of values (float2 for complex ones), S that of their real parts, T a vector of W
+// values, M the mask type of such vectors, R float, or double if values are double; ob_index is int
+// or long. Functions of the table of scalar functions have the prefix ob_ and take T. C(x) is a
+// constant T. If elements are only moved, V is an unsigned integer of their size. Example:
 //
 //   __kernel void example(OB_PARAMETERS) {
 //     OB_BEGIN
@@ -31,8 +30,8 @@
 //     }
 //   }
 
-// In front of loops over private arrays, which have to stay in registers on a GPU. Other compilers
-// see that by themselves. PoCL takes long for what is unrolled, and computes some of it wrong.
+// Before loops over private arrays that must stay in registers on a GPU. Other compilers unroll on
+// their own. PoCL takes long for unrolled loops, and computes some of them wrong.
 #ifdef OB_NVIDIA
 #define OB_UNROLL _Pragma("unroll")
 #else
@@ -43,7 +42,7 @@
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
 
-// Processors take items that follow each other: memory far apart is slow to reach.
+// CPU: consecutive items per work-item, since distant memory is slow.
 #if OB_LOCAL == 1
 #define OB_FOR_GROUPS(g)                                                                  \
   for (ob_index ob_part_of_##g = (ob_items + (ob_index)get_num_groups(0) - 1) /           \
@@ -56,7 +55,7 @@
   for (ob_index g = get_group_id(0); g < ob_items; g += get_num_groups(0))
 #endif
 
-// A processor gives a group one work item, which does all the work.
+// CPU: a work-group is one work-item, which does all the work.
 #if OB_LOCAL == 1
 #define OB_LANE 0
 #define OB_SCRATCH(type)
@@ -68,8 +67,8 @@
 #define OB_LANE ((ob_index)get_local_id(0))
 #define OB_SCRATCH(type) __local type ob_scratch[OB_LOCAL];
 #define OB_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-// What the work items of a group have is put together by few of them, then by all: barriers take
-// longer than some steps more. A group may have any number of them, not only powers of two.
+// Group reductions are computed by few work-items, then by all: barriers take longer than some
+// extra steps. A group may have any size, not only powers of two.
 #define OB_FEW (OB_LOCAL < 16 ? OB_LOCAL : 16)
 #define OB_DEFINE_GROUP(name, type, both)                                   \
   static inline type name(const type mine, __local type *scratch) {         \
@@ -93,7 +92,7 @@
     }                                                                       \
     return a;                                                               \
   }
-// The maximum and minimum are NaN if a value is.
+// The maximum and minimum are NaN if a value is NaN.
 OB_DEFINE_GROUP(ob_group_sum, V, a + b)
 #define OB_GROUP_SUM(v) ob_group_sum(v, ob_scratch)
 OB_DEFINE_GROUP(ob_group_max, V, (a > b || a != a) ? a : b)
@@ -102,9 +101,8 @@ OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
 #define OB_GROUP_MIN(v) ob_group_min(v, ob_scratch)
 #endif
 
-// Moves `count` adjacent elements: STORE(i, LOAD(i)) for each. A work item of a GPU asks for several,
-// a group apart, before it stores the first, since reading does not go on behind a write that might
-// be to the same place.
+// Moves `count` adjacent elements: STORE(i, LOAD(i)) for each. A work-item of a GPU loads several,
+// a group apart, before the first store, since loads do not pass a store that may alias.
 #if OB_LOCAL == 1
 #define OB_MOVE_ROW(type, count, LOAD, STORE) \
   for (ob_index i = 0; i < (count); ++i) STORE(i, LOAD(i));
@@ -151,8 +149,8 @@ OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
             fmax(fmax((v).sc, (v).sd), fmax((v).se, (v).sf))))
 #endif
 
-// A value of an index tensor as one of n places, or -1. It is checked as it was loaded: ob_index may
-// have 32 bits of the 64.
+// A value of an index tensor as an index below n, or -1. It is checked as loaded: ob_index may have
+// only 32 of its 64 bits.
 static inline ob_index ob_checked_index(const long given, const ob_index n) {
   return given >= 0 && given < n ? (ob_index)given : -1;
 }
@@ -161,7 +159,7 @@ static inline ob_index ob_wrapped_index(const long given, const ob_index n) {
   return ob_checked_index(given < 0 ? given + n : given, n);
 }
 
-// Where element i, counted in row-major order, lies in a strided tensor.
+// Offset of element i, in row-major order, in a strided tensor.
 static inline ob_index ob_place(const ob_layout layout, ob_index i) {
   ob_index place = 0;
   for (ob_index d = layout.dims - 1; d >= 0; --d) {
@@ -172,7 +170,7 @@ static inline ob_index ob_place(const ob_layout layout, ob_index i) {
   return place;
 }
 
-// Where line `line` along dimension `dim` starts in a strided tensor; lines are counted in row-major
+// Offset of line `line` along dimension `dim` in a strided tensor; lines are counted in row-major
 // order of the other dimensions.
 static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_index line) {
   ob_index place = 0;

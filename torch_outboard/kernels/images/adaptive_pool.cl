@@ -1,4 +1,4 @@
-// Pooling of windows that divide an image evenly. Windows may overlap by an element.
+// Adaptive pooling: windows divide an image evenly and may overlap by an element.
 
 #define OB_ADAPTIVE_WINDOWS                                   \
   const ob_index z_begin = window_begin(z, out_depth, depth);  \
@@ -84,8 +84,8 @@ __kernel void adaptive_pool(OB_PARAMETERS) {
 
 #else
 
-// Window `o` contains element i exactly for o in [i * outputs / inputs, (i + 1) * outputs / inputs),
-// rounded outwards: windows of the transposed problem.
+// Window `o` contains element i exactly for o in [i * outputs / inputs, (i + 1) * outputs /
+// inputs), rounded outwards: windows of the transposed problem.
 __kernel void adaptive_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {

@@ -1,4 +1,4 @@
-// Means of windows. What a window is divided by: `divisor`, or its size with or without padding.
+// Average pooling. Divisor: `divisor`, or the size of the window with or without padding.
 
 #define OB_WINDOW(name, o, step, padding, kernel, size)                            \
   ob_index name##_begin = (o) * (step) - (padding);                                \

@@ -1,5 +1,5 @@
-// What average_pool does, of images whose channels are adjacent in memory: to be put after
-// average_pool.cl. A group takes rows of a result, and in them some channels at once.
+// average_pool for channels-last images. A work-group computes rows of a result, several channels
+// at once. Needs average_pool.cl before it.
 
 __kernel void average_pool_channels(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,6 +1,6 @@
-// Max pooling of windows at pseudo-random places, as many as `samples` say per plane.
+// Fractional max pooling: windows at pseudo-random locations, `samples` numbers per plane.
 
-// Rounded to the dtype of the samples, in which CPU computes.
+// Rounded to the dtype of the samples, in which the CPU kernel computes.
 static inline V rounded(const V value) {
   long memory;
   random_samples_t *random_samples = (random_samples_t *)&memory;

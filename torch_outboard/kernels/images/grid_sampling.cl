@@ -1,8 +1,8 @@
-// Samples of an image at the places of a grid, whose coordinates go from -1 to 1. MODE: 0 linear,
-// 1 nearest, 2 cubic (planes only); PADDING: 0 zeros, 1 the border, 2 reflection; DIMENSIONS 2 or 3.
-// A grid holds the coordinates in the order width, height, depth.
+// Samples of an image at the coordinates of a grid, which are from -1 to 1. MODE: 0 linear, 1
+// nearest, 2 cubic (2-d only); PADDING: 0 zeros, 1 border, 2 reflection; DIMENSIONS: 2 or 3. A grid
+// has coordinates in the order width, height, depth.
 
-// A coordinate in elements, and its derivative by the coordinate of the grid.
+// A coordinate in elements, and its derivative with respect to the grid coordinate.
 typedef struct {
   V at, slope;
 } ob_coordinate;
@@ -37,7 +37,7 @@ static inline ob_coordinate padded(ob_coordinate c, const ob_index size) {
   }
 #endif
 #if PADDING != 0
-#if DIMENSIONS == 3  // where CPU takes NaN for the other end
+#if DIMENSIONS == 3  // CPU clamps NaN to the other end
   if (c.at != c.at) c.at = size - 1;
 #endif
   if (!(c.at > 0)) {
@@ -48,7 +48,7 @@ static inline ob_coordinate padded(ob_coordinate c, const ob_index size) {
     c.slope = 0;
   }
 #endif
-  // Far outside, and NaN: a place that an index can hold, where there is nothing.
+  // Far outside, or NaN: an index that is representable and outside.
   if (!(c.at > -100 && c.at < (V)size + 100)) c.at = -100;
   return c;
 }
@@ -61,7 +61,7 @@ static inline ob_coordinate padded(ob_coordinate c, const ob_index size) {
 #define TAPS 2
 #endif
 
-// Places along an axis with weights and their derivatives by the coordinate of the grid.
+// Indices along an axis with weights and their derivatives with respect to the grid coordinate.
 typedef struct {
   ob_index at[TAPS];
   V weight[TAPS], slope[TAPS];
@@ -120,9 +120,9 @@ static inline ob_axis no_axis() {
   const ob_axis z_axis =                                                                    \
       DIMENSIONS == 3 ? axis_of(grid_load((place) * DIMENSIONS + DIMENSIONS - 1), depth) : no_axis();
 
-// What sums start from: NaN where a factor of every product is one, also of taps outside, which
-// count as 0 on CPU. There linear samples are outside if a coordinate is NaN, but not those of
-// planes among zeros.
+// Initial values of sums: NaN if a factor of every product is NaN, including taps outside, which
+// count as 0 on CPU. There linear samples are outside if a coordinate is NaN, except for 2-d images
+// with zero padding.
 #define OB_GRID(d) ((V)grid_load(place * DIMENSIONS + (d)))
 #if MODE == 2
 #define OB_START (0 * fabs(OB_GRID(0) + OB_GRID(1)))
@@ -172,14 +172,14 @@ __kernel void sample(OB_PARAMETERS) {
 
 #else
 
-// Sums of narrow dtypes are kept in the dtype of values.
+// Sums of 16-bit dtypes are in the compute dtype.
 #if OB_DTYPE_BITS == 16
 #define SUM(i) sums[i]
 #else
 #define SUM(i) grad_input[i]
 #endif
 
-// A work item does a plane: places may repeat.
+// One work-item per plane, because indices may repeat.
 __kernel void differentiate_input(OB_PARAMETERS) {
   OB_BEGIN
 #if HAS_grad_input

@@ -1,18 +1,18 @@
-// Interpolation along up to three axes, and its backward. MODE is one of
-//   0 nearest   1 nearest of centres   2 linear   3 cubic
-//   4 linear, 5 cubic, 6 Lanczos, with filters that widen where an image shrinks
-// and ALIGN says that corners lie upon each other. An axis contributes taps: places of the input with
-// weights. The backward adds the same taps the other way round.
+// Interpolation along up to three axes, and its backward. MODE:
+//   0 nearest   1 nearest-exact   2 linear   3 cubic
+//   4 linear, 5 cubic, 6 Lanczos, antialiased: filters widen for downscaling
+// ALIGN: align_corners. An axis contributes taps: input indices with weights. The backward adds the
+// same taps transposed.
 
 typedef struct {
   ob_index first;
   int count;
-  R position;  // between the first two taps, or the centre of a wide filter
+  R position;  // between the first two taps, or the centre of an antialiased filter
   R factor;    // of weights
 } ob_taps;
 
 #define WIDE (MODE >= 4)
-// How far a filter reaches, in elements of the input if it is not widened.
+// Radius of a filter, in input elements if it is not widened.
 #define REACH ((R)(MODE == 6 ? 3 : MODE == 5 || MODE == 3 ? 2 : 1))
 
 static inline R cubic_near(const R x, const R a) {
@@ -96,7 +96,7 @@ static inline R tap_weight(const ob_taps *taps, const int k) {
 #endif
 }
 
-// Weights of a wide filter are divided by their sum.
+// Weights of a widened filter are divided by their sum.
 static inline R tap_scale(const ob_taps *taps) {
 #if WIDE
   R total = 0;
@@ -107,7 +107,7 @@ static inline R tap_scale(const ob_taps *taps) {
 #endif
 }
 
-// Taps along an axis that there is; otherwise the only place with the weight 1.
+// Taps along an existing axis; otherwise a single index with weight 1.
 #define OB_TAPS(axis, at, inputs, outputs, scale, there)                        \
   ob_taps axis##_taps;                                                          \
   if (there) {                                                                  \
@@ -140,8 +140,8 @@ static inline R tap_scale(const ob_taps *taps) {
 
 #if OB_LOCAL == 1
 
-// On a processor the taps along rows are computed once, and a row of the output is made of one line:
-// the sum of the rows of the input that it comes from.
+// CPU: taps along rows are computed once. An output row is computed from one line, the weighted sum
+// of input rows.
 __kernel void find_taps(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(x)
@@ -153,7 +153,7 @@ __kernel void find_taps(OB_PARAMETERS) {
   }
 }
 
-// Constants, so that compilers unroll what goes through the taps.
+// Constants, so that compilers unroll loops over taps.
 #if MODE < 2
 #define TAP_COUNT 1
 #elif MODE == 2
@@ -179,7 +179,7 @@ __kernel void interpolate(OB_PARAMETERS) {
         const ob_index from = ((plane * depth + z_taps.first) * height + y_taps.first) * width;
         for (ob_index x = 0; x < out_width; ++x) out_store(to + x, self_load(from + places[x]));
 #else
-        // A scale that does not fit the sizes leads behind the input, where there are no taps.
+        // A scale that does not fit the sizes may lead beyond the input, where there are no taps.
         if (z_taps.count == 0 || y_taps.count == 0) {
           for (ob_index x = 0; x < width; ++x) line[x] = 0;
         }
@@ -218,7 +218,7 @@ __kernel void interpolate(OB_PARAMETERS) {
 
 #else
 
-// Sums of narrow dtypes are kept in the dtype of values.
+// Sums of 16-bit dtypes are in the compute dtype.
 #if OB_DTYPE_BITS == 16
 #define SUM(i) sums[i]
 #else
@@ -308,8 +308,8 @@ __kernel void interpolate(OB_PARAMETERS) {
 
 __kernel void find_taps(OB_PARAMETERS) {}
 
-// Outputs [begin, end) may have taps at `i`: those between the places where a filter that is
-// somewhat wider begins and ends to reach it. Taps that are moved into the image lie at its border.
+// Outputs [begin, end) may have taps at `i`: a range with a slightly larger filter radius. Taps
+// clamped into the image are at its border.
 #define OB_RANGE(axis, i, inputs, outputs, scale)                                              \
   const R axis##_reach = (REACH + 1) * (WIDE ? fmax(scale, (R)1) : (R)1) + 1;                  \
   const ob_index axis##_begin =                                                                \
@@ -321,7 +321,7 @@ __kernel void find_taps(OB_PARAMETERS) {}
                                     : clamp((ob_index)((i + axis##_reach) / scale) + 2,        \
                                             (ob_index)0, outputs);
 
-// The weight with which output `o` has taps at `i`.
+// Weight of the taps of output `o` at `i`.
 static inline R weight_at(const ob_index o, const ob_index i, const ob_index inputs,
                           const ob_index outputs, const R scale) {
   const ob_taps taps = taps_of(o, inputs, outputs, scale);

@@ -1,10 +1,10 @@
-// Interpolation of bytes in two dimensions, in integers: columns first, then rows of the bytes that
-// come of it. Weights are computed as doubles and rounded to as many bits as let them fit in 16.
-// TAPS is 2 for linear and 4 for cubic filters, WIDE says that they widen where an image shrinks,
-// ALIGN that corners lie upon each other.
+// Interpolation of uint8 in two dimensions, in integers: columns first, then rows of the resulting
+// bytes. Weights are computed as doubles and rounded to as many bits as fit in 16. TAPS: 2 for
+// linear, 4 for cubic filters; WIDE: antialias, filters widen for downscaling; ALIGN:
+// align_corners.
 
-// Of an axis: its sizes, elements of the input per element of the output, and where its output
-// elements start among those of both axes. A place has `slots` weights, of which `counts` count.
+// Per axis: sizes, scale (input elements per output element), and the first output index among
+// those of both axes. An output index has `slots` weights, `counts` of them valid.
 #define COLUMNS 0
 #define INPUTS(axis) (axis == COLUMNS ? width : height)
 #define OUTPUTS(axis) (axis == COLUMNS ? out_width : out_height)
@@ -53,7 +53,7 @@ __kernel void byte_weights(OB_PARAMETERS) {
   const ob_index before = nearest - TAPS / 2 + 1;
   const ob_index first = max(before, (ob_index)0);
   const ob_index count = min(nearest + TAPS / 2 + 1, inputs) - first;
-  // Weights of places outside of the image go to its edges.
+  // Weights of indices outside of the image are added to its edges.
   for (ob_index k = 0; k < count; ++k) weight[k] = 0;
   for (ob_index k = 0; k < TAPS; ++k) {
     const ob_index to = clamp(before + k, (ob_index)0, inputs - 1) - first;
@@ -66,7 +66,7 @@ __kernel void byte_weights(OB_PARAMETERS) {
   maxima[place] = largest;
 }
 
-// The bits of an axis's weights.
+// Precision of an axis's weights in bits.
 __kernel void byte_precisions(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(V)
@@ -91,7 +91,7 @@ __kernel void byte_round(OB_PARAMETERS) {
   rounded[i] = (int)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
-// A sum of bytes from `from` on, `step` apart.
+// A sum of bytes with stride `step` from `from` on.
 #define SUM_BYTES(bytes, from, step, place, axis)                                             \
   int sum = 1 << (precisions[axis] - 1);                                                      \
   for (int k = 0; k < counts[place]; ++k) {                                                   \
@@ -99,7 +99,7 @@ __kernel void byte_round(OB_PARAMETERS) {
   }                                                                                           \
   const uchar byte = (uchar)clamp(sum >> precisions[axis], 0, 255);
 
-// Where only one axis changes its size there is only one pass.
+// If only one axis changes its size, there is only one pass.
 __kernel void byte_columns(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)

@@ -1,7 +1,7 @@
-// The largest element of each window, and its place in the plane. NaN counts as the largest; of
-// several the last. To be put after pooling.cl.
+// Max pooling: the largest element of each window and its index in the plane. NaN is the largest;
+// of equal elements the last. Needs pooling.cl before it.
 
-// Without branches, which cannot be predicted.
+// Branch-free, because the outcome is unpredictable.
 #define OB_TAKE(value, at, best, place)              \
   {                                                  \
     const V ob_v = value;                            \
@@ -10,7 +10,7 @@
     place = better ? (at) : place;                   \
   }
 
-// The window of one place, as far as it lies inside.
+// The window of one output, clipped to the image.
 #define OB_ONE_PLACE(z, y, x)                                                                    \
   {                                                                                              \
     const ob_index z_start = first_inside(z * step_d - padding_d, dilation_d);                   \
@@ -36,9 +36,9 @@
 
 #if OB_LOCAL == 1
 
-// A processor takes adjacent places at once, where their windows lie inside from left to right.
+// CPU: adjacent outputs at once if their windows are inside horizontally.
 #define OB_ADJACENT 16
-// Windows `step` apart: known ones become vectors.
+// Windows with stride `step`: constant strides vectorize.
 #define OB_TAPS(step)                                                                        \
   for (ob_index a = z_start; a < z_end; a += dilation_d) {                                   \
     for (ob_index b = y_start; b < y_end; b += dilation_h) {                                 \
@@ -53,7 +53,7 @@
 
 __kernel void max_pool(OB_PARAMETERS) {
   OB_BEGIN
-  // The first and the last place from which on windows lie inside.
+  // The first and the last output with adjacent windows inside.
   const ob_index first_whole = (padding_w + step_w - 1) / step_w;
   const ob_index free = width - 1 - (kernel_w - 1) * dilation_w + padding_w;
   const ob_index last_whole =
@@ -69,7 +69,7 @@ __kernel void max_pool(OB_PARAMETERS) {
             min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
         ob_index x = 0;
         while (x < out_width) {
-          // Some places are done twice rather than by themselves.
+          // Some outputs are computed twice to stay vectorized.
           if (last_whole >= first_whole && x > last_whole && x < last_whole + OB_ADJACENT) {
             x = last_whole;
           }

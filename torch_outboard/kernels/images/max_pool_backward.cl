@@ -1,4 +1,4 @@
-// The gradient of an element is the sum of those of the windows that took it.
+// The gradient of an element: the sum of the gradients of windows with its index.
 
 #if OB_LOCAL == 1
 
@@ -25,7 +25,7 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
   OB_FOR_GROUPS(plane) {
     OB_FOR_PLACES(z, y, x, depth, height, width) {
       const ob_index place = (z * height + y) * width + x;
-      // Windows that reach this far, whether they have a tap here or not.
+      // Windows that reach this element, with or without a tap at it.
       const ob_index z_begin = max((z + padding_d - reach_d + step_d - 1) / step_d, (ob_index)0);
       const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
       const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);

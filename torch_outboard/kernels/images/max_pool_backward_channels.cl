@@ -1,6 +1,5 @@
-// What max_pool_backward does, of images whose channels are adjacent in memory: to be put after
-// pooling.cl. A group takes rows of the gradient, and in them some channels at once: each asks all
-// windows that reach it.
+// max_pool_backward for channels-last images. A work-group computes rows of the gradient, several
+// channels at once, each from all windows that reach it. Needs pooling.cl before it.
 
 #define OB_TAKE(count)                                             \
   for (int k = 0; k < (count); ++k) {                              \

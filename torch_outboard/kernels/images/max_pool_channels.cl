@@ -1,5 +1,5 @@
-// What max_pool does, of images whose channels are adjacent in memory: to be put after pooling.cl. A
-// group takes rows of a result, and in them some channels at once.
+// max_pool for channels-last images. A work-group computes rows of a result, several channels at
+// once. Needs pooling.cl before it.
 
 // `count` channels of one element of the window.
 #define OB_TAKE(count)                                     \

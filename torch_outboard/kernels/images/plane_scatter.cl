@@ -1,5 +1,5 @@
-// Each value of a plane goes to a place in a larger plane, which held zeros. One work item does a
-// plane, since places may repeat: then values are added, or the last one stays.
+// Scatters each value of a plane to an index of a larger plane of zeros. One work-item per plane,
+// because indices may repeat: values are added, or the last one is stored.
 
 __kernel void plane_scatter(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,8 +1,6 @@
-// What pooling kernels share: an image has a depth, a height and a width; those of fewer dimensions
-// have sizes of one.
+// Shared by pooling kernels: images have depth, height and width; missing dimensions have size 1.
 
-// A group takes planes, one after the other. Runs over the places of one; a processor needs no
-// divisions for that.
+// Loop of a work-group over the positions of a plane. A CPU needs no divisions for that.
 #if OB_LOCAL == 1
 #define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size) \
   for (ob_index z = 0; z < (d_size); ++z)              \
@@ -16,9 +14,9 @@
        ob_i += OB_LOCAL)
 #endif
 
-// A group takes a row of `columns` places, and some of their channels at once, which are adjacent in
-// memory: OB_CHANNELS, from channel `first` on. Work items of a GPU have one each, also of places
-// beside each other, so that none is idle where channels are few.
+// Loop of a work-group over a row of `columns` positions, and OB_CHANNELS adjacent channels from
+// `first` on. Work-items of a GPU have one channel each, also of adjacent positions, so that none
+// is idle if there are few channels.
 #define OB_CHANNELS (OB_LOCAL == 1 ? 32 : 1)
 #if OB_LOCAL == 1
 #define OB_FOR_CHANNELS(x, first, columns)  \
@@ -41,8 +39,8 @@ static inline ob_index first_inside(const ob_index start, const ob_index step) {
   return start < 0 ? start + (-start + step - 1) / step * step : start;
 }
 
-// Where adaptive window `o` of `outputs` begins and ends in `inputs` elements. The products may need
-// 64 bits.
+// Begin and end of adaptive window `o` of `outputs` in `inputs` elements. The products may need 64
+// bits.
 static inline ob_index window_begin(const ob_index o, const ob_index outputs,
                                     const ob_index inputs) {
   return (ob_index)((long)o * inputs / outputs);

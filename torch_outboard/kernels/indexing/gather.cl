@@ -1,6 +1,6 @@
-// Elements of `self` at the places that `index` names along one dimension. A work item of a processor
-// takes adjacent elements of a row along the last dimension. On a GPU it takes one: adjacent items
-// then meet adjacent memory.
+// Elements of `self` at the indices in `index` along one dimension. A work-item on a CPU loads
+// adjacent elements of a row along the last dimension. On a GPU it loads one, so that adjacent
+// work-items access adjacent memory.
 
 #if OB_LOCAL == 1
 #define OB_ADJACENT 64

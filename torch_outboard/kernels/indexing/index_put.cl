@@ -1,11 +1,11 @@
-// Elements of `values`, or its only one, go to the slices of `out` that `index` names along one
-// dimension; negative places count from the end. `after` elements of a slice lie together.
-// ACCUMULATE: they are added to what is there.
+// Writes elements of `values`, or its only one, to slices of `out` at `index` along one dimension;
+// negative indices count from the end. `after`: contiguous elements of a slice. ACCUMULATE: adds.
 //
-// `block` places are taken one after the other: of those that are the same the last one wins, and
-// sums are the same at every run. Between blocks there is no order.
+// `block` indices are processed in order: for equal ones the last value wins, and sums are
+// reproducible. Blocks are unordered.
 //
-// ORDERED: groups of a GPU share all places, each in its order. To be put after places_in_order.cl.
+// ORDERED: GPU work-groups share all indices, each in its order. Needs places_in_order.cl before
+// it.
 
 #if ACCUMULATE
 #define OB_PUT(at, value) out_store(at, out_load(at) + (value))
@@ -13,7 +13,7 @@
 #define OB_PUT(at, value) out_store(at, value)
 #endif
 
-// Elements `first` to `end` of slice `from`, as far as this work item takes them.
+// Elements `first` to `end` of slice `from` that belong to this work-item.
 #define OB_PUT_SLICE(to, from, lane, lanes)                                           \
   if (single_value) {                                                                 \
     for (ob_index k = first + (lane); k < end; k += (lanes)) {                        \
@@ -25,7 +25,7 @@
     }                                                                                 \
   }
 
-// What `part` of all blocks of places does.
+// Processes `part` of all blocks of indices.
 #define OB_PUT_BLOCK(part, lane, lanes)                               \
   const ob_index blocks = (count + block - 1) / block;                \
   const ob_index outer = (part) / blocks;                             \
@@ -39,7 +39,7 @@
     OB_PUT_SLICE(outer * n + place, outer * count + j, lane, lanes)   \
   }
 
-// One work item per block.
+// One work-item per block.
 __kernel void index_put(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(item)
@@ -47,12 +47,12 @@ __kernel void index_put(OB_PARAMETERS) {
   OB_PUT_BLOCK(item, 0, 1)
 }
 
-// A group takes adjacent elements of the slices.
+// A work-group processes adjacent elements of the slices.
 #define OB_SLICE 256
 
 #if ORDERED
 #define OB_WRAPPED(k) ob_wrapped_index(index_load(k), n)
-// Values are asked for before the first is put: putting waits for what it reads.
+// Values are loaded before the first store: stores wait for their loads.
 #define OB_VALUES 4
 
 __kernel void index_put_slices(OB_PARAMETERS) {

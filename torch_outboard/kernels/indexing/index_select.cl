@@ -1,5 +1,5 @@
-// The slices of `self` that `index` names along one dimension. `out` has the dimensions of `self` but
-// for this one; `after` elements lie together. WRAP: negative places count from the end.
+// The slices of `self` at the indices in `index` along one dimension. `out` has the other
+// dimensions of `self`; `after`: contiguous elements. WRAP: negative indices count from the end.
 
 #if WRAP
 #define OB_PLACE(given) ob_wrapped_index(given, n)
@@ -7,7 +7,7 @@
 #define OB_PLACE(given) ob_checked_index(given, n)
 #endif
 
-// One work item per element.
+// One work-item per element.
 __kernel void select_elements(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
@@ -21,7 +21,7 @@ __kernel void select_elements(OB_PARAMETERS) {
   out_store(i, self_load((outer * n + place) * after + i - before * after));
 }
 
-// Groups take slices.
+// Work-groups process slices.
 __kernel void select_slices(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(slice) {

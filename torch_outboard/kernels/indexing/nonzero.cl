@@ -1,5 +1,5 @@
-// Places of the elements that are not zero, in row-major order: they are counted per block of
-// elements, the counts are added up, and then every block knows where to write.
+// Indices of nonzero elements in row-major order: counts per block of elements, their prefix sum,
+// then writes of each block at its offset.
 
 static inline int ob_is_set(const V v) {
 #if OB_COMPLEX
@@ -51,7 +51,7 @@ __kernel void write_places(OB_PARAMETERS) {
 
 #else
 
-// A group takes a block, by tiles: adjacent items look at adjacent elements.
+// One work-group per block, in tiles: adjacent work-items load adjacent elements.
 #define OB_EACH 4
 #define OB_TILE (OB_EACH * OB_LOCAL)
 #define OB_WORDS ((OB_TILE + 31) / 32)
@@ -69,7 +69,7 @@ __kernel void count_blocks(OB_PARAMETERS) {
   if (OB_LANE == 0) starts[b + 1] = total[0];
 }
 
-// One group, whose items take adjacent blocks.
+// One work-group; its work-items sum adjacent blocks.
 __kernel void add_counts(OB_PARAMETERS) {
   OB_BEGIN
   __local long totals[OB_LOCAL];
@@ -88,7 +88,7 @@ __kernel void add_counts(OB_PARAMETERS) {
   if (OB_LANE == OB_LOCAL - 1) starts[0] = before;
 }
 
-// Every item marks what it found in a bit each. The bits before its own say where that belongs.
+// Each work-item sets a bit per nonzero element. The number of bits before its own is its offset.
 __kernel void write_places(OB_PARAMETERS) {
   OB_BEGIN
   __local uint marks[OB_WORDS];

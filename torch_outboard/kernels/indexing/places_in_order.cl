@@ -1,13 +1,13 @@
-// Places that the groups of a GPU share: a group takes those whose last bits are its own number, in
-// their order. So no two groups write the same, and sums are the same at every run.
+// Indices shared by GPU work-groups: a group processes indices whose low bits equal its number, in
+// order. So no two groups write to one index, and sums are reproducible.
 //
 //   PLACES_SCRATCH                                   // at the kernel's start
 //   for (ob_index begin = 0; begin < count; begin += PLACES_AT_ONCE) {
 //     FIND_PLACES(begin, count, PLACE, range, ranges)
-//     // `found` elements from `begin` on: the t-th is found_at[t], its place found_place[t].
+//     // `found` elements from `begin` on: the t-th is found_at[t], its index found_place[t].
 //   }
 //
-// PLACE(k) is -1 where element k does not count. `ranges` is a power of two.
+// PLACE(k) is -1 if element k is ignored. `ranges` is a power of two.
 
 #if OB_LOCAL > 1
 
@@ -20,7 +20,7 @@
   __local int ob_found[1];                                                \
   __local ob_index found_at[PLACES_AT_ONCE], found_place[PLACES_AT_ONCE];
 
-// Every item marks what it found in a bit each. The bits before its own say where that belongs.
+// Each work-item sets a bit per element found. The number of bits before its own is its offset.
 #define FIND_PLACES(begin, count, PLACE, range, ranges)                                          \
   barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
   for (int word = OB_LANE; word < PLACES_WORDS; word += OB_LOCAL) ob_marks[word] = 0;            \
@@ -52,8 +52,8 @@
   }                                                                                              \
   barrier(CLK_LOCAL_MEM_FENCE);
 
-// Of rows of n elements a team of items takes one, by vectors of `width` elements; short rows leave
-// several teams to a group, which share the group's places.
+// Rows of n elements are processed by teams of work-items, in vectors of `width` elements. For
+// short rows a group has several teams, which share the group's indices.
 #define PLACES_TEAMS(n, width)                                                          \
   const ob_index team_lanes = min(((n) + (width) - 1) / (width), (ob_index)OB_LOCAL);   \
   const ob_index teams = OB_LOCAL / team_lanes, team = OB_LANE / team_lanes;            \

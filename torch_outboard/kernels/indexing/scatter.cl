@@ -1,8 +1,8 @@
-// Elements of `src`, or a number, go to the places of `out` that `index` names along one dimension.
-// One work item takes lines of `index` in order, as CPU does: the last of several elements for
-// one place wins, and sums are the same at every run. Lines that are adjacent in the last dimension
-// are taken together, for they share the memory that is loaded at once. On a GPU adjacent work
-// items take them, and GROUPED says that scatter_lines.cl takes lines.
+// Writes elements of `src`, or a number, to the indices of `out` that `index` names along one
+// dimension. A work-item processes lines of `index` in order, as on CPU: for equal indices the last
+// element wins, and sums are reproducible. It processes lines adjacent in the last dimension
+// together, because they share cache lines. On a GPU adjacent work-items process them; GROUPED:
+// scatter_lines.cl processes lines.
 
 #if OB_LOCAL == 1
 #define OB_ADJACENT 32

@@ -1,9 +1,9 @@
-// What scatter and scatter_reduce do with long lines on a GPU: a group takes a line, and its work items
-// elements of it, OB_EACH at a time. Of elements that may be for one place the first is served, then the
-// others ask again, so that the order is that of the line. To be put after places_in_order.cl,
-// scatter.cl and, if so, scatter_reduce.cl.
+// scatter and scatter_reduce for long lines on a GPU. A work-group processes a line, OB_EACH
+// elements per work-item at a time. Of elements with possibly equal indices the first is stored,
+// then the others retry, so the order is that of the line. Needs places_in_order.cl, scatter.cl
+// and, if used, scatter_reduce.cl before it.
 //
-// GROUPED: 1 a group takes all of a line; 2 groups share its places.
+// GROUPED: 1: one group per line; 2: groups share the indices of a line.
 
 #if GROUPED
 
@@ -14,14 +14,14 @@
 #endif
 
 #define OB_EACH 4
-// Places that differ by a multiple of these wait for each other, too.
+// Indices that are equal modulo OB_SLOTS also wait for each other.
 #define OB_SLOTS (GROUPED == 1 ? 4096 : 1024)
 #define OB_SLOT(place) ((int)((place) & (OB_SLOTS - 1)))
 
 #if !defined(REDUCE)
 #define OB_SERVE(at, place, held) out_store(at, held);
 #elif OB_COUNTS
-// What was there does not count where the row says so: the first that comes replaces it.
+// Without INCLUDE_SELF the first element replaces the initial value.
 #define OB_SERVE(at, place, held)                                                        \
   {                                                                                      \
     const int before = count[line * size + place]++;                                     \
@@ -31,11 +31,10 @@
 #define OB_SERVE(at, place, held) out_store(at, ob_combined(out_load(at), held));
 #endif
 
-// The place of element k of a work item, or -1.
+// The index of element k of a work-item, or -1.
 #define OB_WAITING(k) waiting[(k) * OB_LOCAL + OB_LANE]
 
-// Serves OB_WAITING(k) with held[k], k < OB_EACH, of all items: those of one k come before those of the
-// next.
+// Stores held[k], k < OB_EACH, of all work-items at OB_WAITING(k), in the order of k.
 #define OB_SERVE_IN_ORDER                                                                 \
   for (int some = 1; some != 0; some = left[turn]) {                                      \
     turn = 1 - turn;                                                                      \

@@ -1,5 +1,5 @@
-// What scatter does, with `out` combined with what comes: to be put after scatter.cl.
-// REDUCE: 0 sum, 1 product, 2 maximum, 3 minimum, 4 mean.
+// scatter with a reduction of `out` and the elements. Needs scatter.cl before it. REDUCE: 0 sum, 1
+// product, 2 maximum, 3 minimum, 4 mean.
 
 #define OB_COUNTS (REDUCE == 4 || !INCLUDE_SELF)
 
@@ -21,7 +21,7 @@ static inline V ob_combined(const V a, const V b) {
 #endif
 }
 
-// The mean of so many elements.
+// The mean of `number` elements.
 static inline V ob_mean(const V total, const int number) {
 #if OB_FLOATING || OB_COMPLEX
   return total / (R)(number + INCLUDE_SELF);
@@ -46,7 +46,7 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
       }
       const ob_index at = in_out + k * out_next + place * out_stride;
 #if OB_COUNTS
-      // What was there does not count where the row says so: the first that comes replaces it.
+      // Without INCLUDE_SELF the first element replaces the initial value.
       const int before = count[(line + k) * size + place]++;
       const V value = OB_SOURCE(j, k);
       out_store(at, !INCLUDE_SELF && before == 0 ? value : ob_combined(out_load(at), value));

@@ -1,6 +1,6 @@
-// What scatter and scatter_reduce do where `index` repeats along the last dimension, so that it names
-// whole slices: to be put after them. A group takes adjacent elements of slices, one slice after
-// the other. Groups of a GPU share slices, too.
+// scatter and scatter_reduce for an `index` that repeats along the last dimension and so names
+// whole slices. Needs those files before it. A work-group processes adjacent elements of slices,
+// one slice after the other. GPU work-groups share slices, too.
 
 #define OB_SLICE 256
 
@@ -65,7 +65,7 @@ __kernel void scatter_slices(OB_PARAMETERS) {
 #else
 
 #define OB_PLACE_OF(j) ob_checked_index(index_load(in_index + (j) * index_stride), size)
-// Elements are asked for before the first is put: putting waits for what it reads.
+// Elements are loaded before the first store: stores wait for their loads.
 #define OB_VALUES 4
 
 __kernel void scatter_slices(OB_PARAMETERS) {

@@ -1,4 +1,4 @@
-// Rows of `weight` at the places that `indices` names. What an index out of range names is 0.
+// Rows of `weight` at `indices`; 0 for an index out of range.
 
 __kernel void embedding(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,7 +1,7 @@
-// The gradient of embedding and of the sums and means of embedding_bag: rows of `gradient` added to
-// the rows that `indices` names, in their order. Of `ranges` groups each adds to the rows whose
-// numbers agree with its own in the last bits, so that no two write the same.
-// To be put after rows.cl and places_in_order.cl.
+// The gradient of embedding and of the sums and means of embedding_bag: rows of `gradient` are
+// added to the rows at `indices`, in order. Each of `ranges` work-groups adds to rows whose low
+// bits equal its number, so that no two write to one row. Needs rows.cl and places_in_order.cl
+// before it.
 
 #if OB_LOCAL == 1
 __kernel void embedding_backward(OB_PARAMETERS) {
@@ -54,7 +54,7 @@ __kernel void embedding_backward(OB_PARAMETERS) {
 #define GRADIENT(load, k) grad_output_##load(source[k] * n + i)
 #endif
 
-// Rows of the gradient are asked for before the first is added: adding waits for what it reads.
+// Rows of the gradient are loaded before the first addition, which would wait for its loads.
 #define ROWS 4
 #define ADD(type, load, store)                                                             \
   {                                                                                        \
@@ -96,7 +96,7 @@ __kernel void embedding_backward(OB_PARAMETERS) {
           }
           source[k] = found_at[t + k];
 #if BY_FREQUENCY
-          // What others counted must not come from a cache.
+          // Volatile: counts of other work-groups must not come from a cache.
           scale[k] /= (V)((volatile __global int *)counts)[place[k]];
 #endif
 #if BAG

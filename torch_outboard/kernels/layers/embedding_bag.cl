@@ -1,5 +1,5 @@
-// Sums (MODE 0), means (1) and maxima (2) of bags of rows of `weight`. A group takes a bag; rows
-// whose number is `padding` do not count. Numbers out of range are left out.
+// Sums (MODE 0), means (1) and maxima (2) of bags of rows of `weight`. One work-group per bag.
+// Index `padding` does not count. Indices out of range are skipped.
 
 __kernel void embedding_bag(OB_PARAMETERS) {
   OB_BEGIN
@@ -15,7 +15,7 @@ __kernel void embedding_bag(OB_PARAMETERS) {
       for (ob_index k = first; k < last; ++k) {
         if (ob_checked_index(indices_load(k), row_count) < 0) { OB_REPORT }
       }
-      // PyTorch asks for no more than this.
+      // PyTorch checks no more than this.
       if (bag == 0 && start != 0 || start > index_count || next > index_count) { OB_REPORT }
     }
     for (ob_index k = first + OB_LANE; k < last; k += OB_LOCAL) offset2bag_store(k, bag);

@@ -1,4 +1,4 @@
-// The gradient of maxima of bags: a work item takes a column.
+// The gradient of maxima of bags: one work-item per column.
 
 __kernel void embedding_bag_maximum_backward(OB_PARAMETERS) {
   OB_BEGIN

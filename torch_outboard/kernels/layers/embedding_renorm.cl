@@ -1,6 +1,6 @@
-// Rows whose norm is above `limit`, among those that `indices` names, scaled down to it.
+// Scales rows at `indices` with a norm above `limit` down to it.
 
-// Of the places that name the same row one takes it.
+// Of equal indices one processes the row.
 __kernel void embedding_renorm_choose(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(k)
@@ -27,7 +27,7 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
   OB_SCRATCH(S)
   OB_FOR_GROUPS(k) {
     const ob_index place = ob_checked_index(indices_load(k), row_count);
-    // All groups meet at the same barriers, whether they take a row or not.
+    // All work-groups execute the same barriers, with or without a row.
     const bool takes = place >= 0 && chosen_load(place) == k;
     V total = 0;
     if (takes) {

@@ -1,17 +1,17 @@
-// Attention whose scores go through functions of their places, over the blocks of keys that a mask
-// leaves to each block of queries: those of `indices`, where VISIBLE says which keys count, and those
-// of `full_indices`, where all do. Softmax is kept as a running maximum and sum.
+// Flex attention: scores are modified by functions of their indices, in the blocks of keys that a
+// mask leaves to each block of queries: `indices`, where VISIBLE masks keys, and `full_indices`,
+// where all keys count. Softmax is a running maximum and sum.
 //
-// SCORE(to, s, b, h, m, n), VISIBLE(to, b, h, m, n) and SCORE_GRADIENT(to, s, b, h, m, n, g) are
-// written before this.
+// SCORE(to, s, b, h, m, n), VISIBLE(to, b, h, m, n) and SCORE_GRADIENT(to, s, b, h, m, n, g)
+// precede this source.
 
 #define LN2 ((V)0.693147180559945309417)
 
-// Where the lists of block `block` of head h stand; masks may have one batch or head for all.
+// Index of the lists of block `block` of head h; masks may have one batch or head for all.
 #define LIST(counts, b, h, block) \
   ((((b) % mask_batches) * mask_heads + (h) % mask_heads) * (counts) + (block))
 
-// The blocks that belong to a list: first those that need the mask, then the others.
+// Lists of blocks: partial blocks, which need the mask, then full ones.
 #if HAS_full_counts
 #define LISTS 2
 #define COUNT(kind, at) ((kind) == 0 ? counts_load(at) : full_counts_load(at))
@@ -35,8 +35,8 @@
 #define PLACE_OF_ROW(x, b, h, i)                                             \
   ((b) * x##_layout.stride[0] + (h) * x##_layout.stride[1] + (i) * x##_layout.stride[2])
 
-// Which rows a group of a GPU works on: up to ROWS of a block of `block` of all `rows`. Blocks need
-// not be multiples of ROWS.
+// Rows of a GPU work-group: up to ROWS of a block of `block` of all `rows`. Blocks need not be
+// multiples of ROWS.
 #define BLOCK_OF_GROUP(group, block, rows, all_heads)                                       \
   const ob_index per_block = (min(block, rows) + ROWS - 1) / ROWS;                          \
   const ob_index per_head = ((rows) + (block) - 1) / (block) * per_block;                   \

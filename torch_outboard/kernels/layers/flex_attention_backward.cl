@@ -1,9 +1,9 @@
-// Gradients. Probabilities are computed again from the scores and `logsumexp`. One kernel goes
-// through the queries for each block of keys, one through the keys for each block of queries, so that
-// nothing is added up by several groups.
+// Gradients. Probabilities are recomputed from the scores and `logsumexp`. One kernel loops over
+// queries for each block of keys, one over keys for each block of queries, so no sum spans several
+// work-groups.
 
-// Turns a product of a query and a key, and the gradient of their probability, into the probability
-// and the gradient of the product.
+// Converts the dot product of a query and a key, and the gradient of their probability, to the
+// probability and the gradient of the product.
 #define DIFFERENTIATE(p, g, kind, b, h, m, n, known, minus)                \
   {                                                                        \
     const V ob_raw = (p) * scale_value;                                    \
@@ -21,7 +21,7 @@
     }                                                                      \
   }
 
-// As COUNT and BLOCK: the blocks of queries to which a mask leaves a block of keys.
+// COUNT and BLOCK for the backward: the blocks of queries that a mask leaves to a block of keys.
 #if HAS_full_q_counts
 #define COUNT_OF_KEYS(kind, at) ((kind) == 0 ? q_counts_load(at) : full_q_counts_load(at))
 #define BLOCK_OF_KEYS(kind, at) ((kind) == 0 ? q_indices_load(at) : full_q_indices_load(at))
@@ -155,7 +155,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
   OB_PLACE
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
-    // Rows of tiles are keys here, and columns queries.
+    // Here rows of tiles are keys, and columns queries.
     BLOCK_OF_GROUP(group, key_block, keys, key_heads)
     const ob_index first = start, key_head = h;
     const int width = length;

@@ -1,4 +1,4 @@
-// The forward pass: softmax is kept as in attention.cl.
+// The forward pass, with the online softmax of attention.cl.
 
 #if OB_LOCAL == 1
 

@@ -1,9 +1,9 @@
-// LSTM and GRU cells. The gates of a row of the batch lie side by side, `hidden` values each; what
-// backwards need stands in the workspace: (input, forget, cell, output gates) of LSTM cells, (reset,
-// update, new gates, previous state, the state's part of the new gate) of GRU cells.
+// LSTM and GRU cells. The gates of a batch row are adjacent, `hidden` values each. Workspaces for
+// the backward: (input, forget, cell, output gates) of LSTM cells, (reset, update, new gates,
+// previous state, the state's part of the new gate) of GRU cells.
 //
-// A row is done in vectors; the last one may overlap the one before it. Rows shorter than a vector
-// are done in scalars.
+// Rows are processed in vectors; the last one may overlap the previous one. Rows shorter than a
+// vector use scalars.
 
 static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
 

@@ -1,13 +1,12 @@
-// The steps in time of an LSTM layer. A work-group takes ROWS rows of the batch and `chunk` hidden
-// values: their part of the product with the hidden weights, and then their cells, while all of it
-// is in registers. A step needs all hidden values of the one before, so each is a launch; where
-// there are rows for all processors, an item takes all values of its rows, and all steps.
+// The time steps of an LSTM layer. A work-group computes ROWS rows of the batch and `chunk` hidden
+// values: their part of the product with the hidden weights, then their cells, all in registers. A
+// step needs all hidden values of the previous one, so each is a launch. With enough rows for all
+// processors, a work-item computes all values of its rows and all steps.
 //
-// State s is the one before step s, and step s computes time t, which goes back in reverse. The
-// workspace holds, one after the other: the activated input, forget, cell and output gates
-// (steps, batch, 4, hidden), cell states (steps + 1, batch, hidden), and hidden states of the same
-// shape. Values go in vectors, the last of which may overlap the one before it; layers with fewer
-// than a vector go one by one.
+// State s precedes step s, and step s computes time t, which decreases in reverse. The workspace
+// contains the activated input, forget, cell and output gates (steps, batch, 4, hidden), cell
+// states (steps + 1, batch, hidden), and hidden states of the same shape. Values are vectors; the
+// last one may overlap the previous one. Layers narrower than a vector use scalars.
 
 #define ROWS 4
 #define TIME(s) (reverse ? steps - 1 - (s) : (s))
@@ -18,12 +17,12 @@
 
 static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
 
-// Rows of a part of the batch; those beyond the last are the last.
+// Rows of a part of the batch; rows beyond the last repeat it.
 #define TAKE_ROWS(part)  \
   ob_index row[ROWS];    \
   for (int r = 0; r < ROWS; ++r) row[r] = min((part)*ROWS + r, batch - 1);
 
-// For their hidden values `j`.
+// Loop over their hidden values `j`.
 #define FOR_VALUES(from, end, VECTOR_BODY, SCALAR_BODY)                                \
   if (hidden >= W) {                                                                   \
     for (ob_index next = (from) + OB_LANE * W; next < (end); next += OB_LOCAL * W) {   \
@@ -45,7 +44,7 @@ __kernel void first_states(OB_PARAMETERS) {
   workspace_store(states_at + i, hx_load(i));
 }
 
-// Weights by the value that they multiply: (hidden, 4, hidden). An item takes a line of the cache.
+// Transposes weights to (hidden, 4, hidden), by input value. One work-item per cache line.
 __kernel void turn_weights(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(item)
@@ -89,8 +88,8 @@ __kernel void turn_weights(OB_PARAMETERS) {
 
 #else
 
-// The last launch of `steps + 1` has what goes into the first states. What comes to cell states
-// alternates between the halves of `to_cells`: vectors that overlap read what they write.
+// The last of `steps + 1` launches computes gradients of the initial states. Those of cell states
+// alternate between the halves of `to_cells`, because overlapping vectors reread values.
 #define SLOT(turn, row) (((turn) % 2 * batch + (row)) * hidden)
 
 #if HAS_grad_hy

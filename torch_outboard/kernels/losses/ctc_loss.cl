@@ -1,9 +1,9 @@
-// Connectionist temporal classification: what losses and gradients share, and losses. A sample's
-// labels stand between blanks: places 0, 2, 4 ... of a path are blanks, place 2 s + 1 is label s.
-// Probabilities are logarithms, of (time, sample, class).
+// Connectionist temporal classification: losses, and functions shared with gradients. Labels of a
+// sample alternate with blanks: indices 0, 2, 4 ... of a path are blanks, index 2 s + 1 is label s.
+// Probabilities are logarithms (time, sample, class).
 
-// What is known: the largest number of labels, and of each sample where its labels start, its times
-// and its labels.
+// `plan`: the largest number of labels, then per sample the start of its labels, its times and its
+// labels.
 #define START(b) plan[3 * (b) + 1]
 #define TIMES(b) ((ob_index)plan[3 * (b) + 2])
 #define LABELS(b) ((ob_index)plan[3 * (b) + 3])
@@ -31,11 +31,11 @@ __kernel void ctc_plan(OB_PARAMETERS) {
   plan[0] = longest;
 }
 
-// The class at a place of a path.
+// The class at an index of a path.
 #define CLASS_AT(b, place) \
   ((place) % 2 == 0 ? (long)blank : (long)targets_load(START(b) + (place) / 2))
 
-// One that there is not has no probability.
+// A class out of range gives NaN.
 #define LOG_PROBABILITY(t, b, target)           \
   ((target) < 0 || (target) >= classes ? (V)NAN \
                                        : log_probs_load(((t) * batch + (b)) * classes + (target)))

@@ -1,7 +1,7 @@
 // The gradient of ctc_loss.cl.
 
-// Of each label the next equal one of the sample, or -1, and whether it is the first one. Labels
-// that are blanks belong to the blanks.
+// For each label the next equal one of the sample, or -1, and a flag for the first one. Blank
+// labels count as blanks.
 __kernel void ctc_equal_labels(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
@@ -37,7 +37,7 @@ __kernel void ctc_betas(OB_PARAMETERS) {
   }
 }
 
-// Adds the paths through place s of a row: `sum` of exponentials of differences to `most`.
+// Adds the paths through index s of a row: `sum` of exponentials relative to `most`.
 #define ADD_PATHS(s)                                           \
   {                                                            \
     const V both = log_alpha[row + (s)] + log_beta[row + (s)]; \

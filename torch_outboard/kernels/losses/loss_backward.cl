@@ -1,5 +1,5 @@
-// The gradient of a loss: `divisor` is the number of elements of a mean, else 1; `single` says that
-// there is one gradient of the output for all elements.
+// The gradient of a loss. `divisor`: the number of elements for a mean, else 1; `single`: one
+// gradient of the output for all elements.
 
 __kernel void loss_backward(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,4 +1,4 @@
-// Sums of losses: a group adds up `part` elements of the `count`.
+// Sums of losses: a work-group sums `part` of the `count` elements.
 
 __kernel void loss_parts(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,5 +1,5 @@
-// How far the scores of other classes come within `margin` of that of the target, to the power p.
-// A target that is no class gives NaN.
+// Mean over classes of max(0, margin - target score + score of another class)^p, times the class
+// weight. NaN for a target that is no class.
 
 #define POWER(z) (P == 1 ? (z) : (z) * (z))
 

@@ -1,5 +1,5 @@
-// How far the scores of classes that are no targets come within 1 of those of the targets. A row of
-// targets ends with -1.
+// Sum over targets and other classes of max(0, 1 - target score + other score), divided by the
+// number of classes. A row of targets ends with -1.
 
 #if FORWARD
 __kernel void multilabel_margin_loss(OB_PARAMETERS) {
@@ -7,7 +7,7 @@ __kernel void multilabel_margin_loss(OB_PARAMETERS) {
   OB_ITEM(row)
   const ob_index first = row * classes;
   for (ob_index i = 0; i < classes; ++i) {
-    // Those behind the end count here, too.
+    // Targets after the end are checked, too.
     if (target_load(first + i) < -1 || target_load(first + i) >= classes) { OB_REPORT }
     bool found = false;
     for (ob_index k = 0; k < classes && target_load(first + k) >= 0; ++k) {

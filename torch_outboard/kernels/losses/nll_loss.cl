@@ -1,12 +1,12 @@
-// The negative log likelihood of class `target` of (batch, classes, inner), times the weight of the
-// class. A target that is no class gives NaN.
+// The negative log likelihood of class `target` of (batch, classes, inner), times the class weight.
+// NaN for a target that is no class.
 
 #if HAS_weight
 #define SHARE_OF(class) weight_load(class)
 #else
 #define SHARE_OF(class) ((V)1)
 #endif
-// The loss of element i, and its share in a mean.
+// The loss of element i, and its weight in a mean.
 #define LOSS_AND_SHARE(i)                                                                         \
   V loss = 0, share = 0;                                                                          \
   {                                                                                               \

@@ -17,7 +17,7 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
 #if OB_LOCAL == 1
-  // A processor divides for a row at a time: all classes of a place, or all places of a class.
+  // CPU: one division per row, either all classes of a position or all positions of a class.
   if (inner == 1) {
     const long t = target_load(i);
     if (IS_WRONG(t)) { OB_REPORT }

@@ -1,4 +1,4 @@
-// Sums of parts of the losses in nll_loss.cl, which one group would take long to add up.
+// Partial sums of the losses of nll_loss.cl, for inputs too large for one work-group.
 
 __kernel void nll_loss_parts(OB_PARAMETERS) {
   OB_BEGIN

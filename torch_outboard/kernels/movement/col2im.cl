@@ -1,4 +1,4 @@
-// The inverse of im2col: each pixel gathers, in one order, what blocks have of it.
+// The inverse of im2col: each pixel sums its elements of all blocks in a fixed order.
 
 __kernel void col2im(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,6 +1,5 @@
-// Columns of the blocks of images (im2col), and their sum back into images (col2im), which each
-// pixel gathers in one order. Images are (n, channels, height, width), columns
-// (n, channels * kernel_height * kernel_width, blocks).
+// im2col, columns of the blocks of images. Shapes: images (n, channels, height, width), columns (n,
+// channels * kernel_height * kernel_width, blocks).
 
 __kernel void im2col(OB_PARAMETERS) {
   OB_BEGIN

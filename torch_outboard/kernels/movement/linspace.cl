@@ -1,13 +1,13 @@
-// Numbers at equal distances from start to end, both included; with LOGARITHMIC powers of `base`.
+// Evenly spaced numbers from start to end inclusive; LOGARITHMIC: powers of `base`.
 
 __kernel void linspace(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
   const R step = count > 1 ? (end - start) / (R)(count - 1) : (R)0;
-  // From the nearer end, so that both are exact.
+  // Computed from the nearer end, so that both ends are exact.
   const R x = i < count / 2 || count == 1 ? start + step * (R)i : end - step * (R)(count - 1 - i);
 #if LOGARITHMIC && OB_COMPLEX
-  // Of a negative base, with the angle pi.
+  // A power of a negative base: angle pi.
   const R size = pow(fabs(base), x);
   out_store(i, base < 0 ? (V)(size * cospi(x), size * sinpi(x)) : (V)(size, 0));
 #elif LOGARITHMIC

@@ -1,7 +1,7 @@
-// The gradient of padding by reflection (MODE 1) or repetition of the ends (MODE 2): each element
-// of the input gathers from where it went, in one order. At most three dimensions are padded.
+// The gradient of padding by reflection (MODE 1) or replication (MODE 2): each input element sums
+// its copies in a fixed order. At most three dimensions are padded.
 
-// The places where element c of the input went along a dimension: *count ranges of them.
+// The indices of copies of input element c along a dimension: *count ranges.
 static inline int ob_images(const ob_index c, const ob_index n, const ob_index before,
                             const ob_index padded, ob_index *first, ob_index *last) {
   int count = 0;
@@ -23,7 +23,7 @@ static inline int ob_images(const ob_index c, const ob_index n, const ob_index b
   return count;
 }
 
-// A group takes rows along the last dimension.
+// A work-group computes rows along the last dimension.
 __kernel void reflect_backward(OB_PARAMETERS) {
   OB_BEGIN
   const ob_index last = out_layout.dims - 1;
@@ -33,7 +33,7 @@ __kernel void reflect_backward(OB_PARAMETERS) {
   const ob_index out_stride = out_layout.stride[last];
   const ob_index before = amounts.at[0];
 #if MODE == 1
-  // Between these columns an element went to one place.
+  // Elements between these columns have one copy.
   const ob_index inner = max(before + 1, (ob_index)0);
   const ob_index outer = min(before + 2 * columns - 1 - padded, columns);
 #else
@@ -41,7 +41,7 @@ __kernel void reflect_backward(OB_PARAMETERS) {
   const ob_index outer = columns - 1;
 #endif
   OB_FOR_GROUPS(row) {
-    // Ranges of places in the second and third dimension from the last one.
+    // Ranges of indices in the second and third dimension from the last one.
     ob_index low[2][3], high[2][3], stride[2];
     int count[2];
     for (int k = 0; k < 2; ++k) {

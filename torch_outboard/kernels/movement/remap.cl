@@ -1,7 +1,6 @@
-// Elements of `self` at other places: element c of `out` along a dimension is element f(c) of
-// `self`, or `value` where that lies outside.
-// MODE: 0 shifted (constant padding), 1 reflected at the ends, 2 clamped to the ends, 3 periodic,
-// 4 reversed in the dimensions with a flag.
+// Moved elements: element c of `out` along a dimension is element f(c) of `self`, or `value` if
+// that is outside. MODE: 0 shifted (constant padding), 1 reflected at the ends, 2 clamped to the
+// ends, 3 periodic, 4 reversed in the dimensions with a flag.
 
 static inline ob_index ob_source(const ob_index c, const ob_index n, const ob_index shift) {
 #if MODE == 1
@@ -37,7 +36,7 @@ static inline ob_index ob_shift(const ob_list amounts, const ob_list along, cons
 #endif
 }
 
-// A group takes rows along the last dimension.
+// A work-group computes rows along the last dimension.
 __kernel void remap(OB_PARAMETERS) {
   OB_BEGIN
   const ob_index last = self_layout.dims - 1;

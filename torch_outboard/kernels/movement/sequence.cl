@@ -1,4 +1,4 @@
-// Numbers at equal distances, and the unit matrix.
+// Evenly spaced numbers, and the identity matrix.
 
 #if OB_COMPLEX
 #define OB_NUMBER(x) (V)((x), 0)

@@ -1,5 +1,5 @@
-// The part of matrices on and above (UPPER), or on and below a diagonal; zero elsewhere. A group
-// takes rows.
+// The triangle of matrices on and above (UPPER), or on and below a diagonal; zero elsewhere. A
+// work-group computes rows.
 
 __kernel void triangle(OB_PARAMETERS) {
   OB_BEGIN
@@ -9,7 +9,7 @@ __kernel void triangle(OB_PARAMETERS) {
   OB_FOR_GROUPS(row) {
     const ob_index from = ob_line(self_layout, last, row);
     const ob_index to = ob_line(out_layout, last, row);
-    // The first column on the other side.
+    // The first column on the other side of the diagonal.
     const ob_index edge = row % rows + diagonal + 1 - UPPER;
     for (ob_index c = OB_LANE; c < columns; c += OB_LOCAL) {
       const int kept = UPPER ? c >= edge : c < edge;

@@ -1,4 +1,4 @@
-// The gradient of unfold: each element gathers, in one order, from the windows that hold it.
+// The gradient of unfold: each element sums its windows in a fixed order.
 
 __kernel void unfold_backward(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,5 +1,5 @@
-// Channels brought to mean 0 and variance 1: their own (TRAINING) or those given. A group takes a
-// channel of (blocks, channels, n).
+// Batch normalization with statistics of the batch (TRAINING) or given ones. A work-group computes
+// a channel of (blocks, channels, n).
 
 __kernel void batch_norm(OB_PARAMETERS) {
   OB_BEGIN
@@ -21,7 +21,7 @@ __kernel void batch_norm(OB_PARAMETERS) {
     FOR_RUNS(START, SQUARES)
     V variation = ROW_SUM(squares);
 #if ROUNDED
-    // CPU goes on with both in the dtype of the statistics.
+    // CPU continues with both rounded to the dtype of the statistics.
     if (OB_LANE == 0) {
       mean_store(channel, average);
       rstd_store(channel, variation);

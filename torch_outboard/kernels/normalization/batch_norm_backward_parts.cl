@@ -1,4 +1,4 @@
-// What batch_norm_backward.cl does, where groups take parts of channels as in batch_norm_parts.cl.
+// batch_norm_backward.cl with work-groups for parts of channels, as in batch_norm_parts.cl.
 
 #ifdef HAS_save_var
 #define INVERSE_load save_var_load

@@ -1,5 +1,5 @@
-// What batch_norm.cl does, where a GPU has room for more groups than there are channels: each takes
-// one of the `parts` of a channel.
+// batch_norm.cl for GPUs that run more work-groups than there are channels: each computes one of
+// the `parts` of a channel.
 
 #define START (block * channels + channel) * n
 
@@ -28,7 +28,7 @@ __kernel void batch_norm_parts(OB_PARAMETERS) {
   }
 }
 
-// Parts are put together as by Chan, Golub and LeVeque (1979), so that nothing cancels out.
+// Combines parts by the method of Chan, Golub and LeVeque (1979), which avoids cancellation.
 __kernel void batch_norm_statistics(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
@@ -49,7 +49,7 @@ __kernel void batch_norm_statistics(OB_PARAMETERS) {
     if (OB_LANE != 0) continue;
     mean_store(channel, average);
 #if ROUNDED
-    // CPU goes on with both in the dtype of the statistics.
+    // CPU continues with both rounded to the dtype of the statistics.
     rstd_store(channel, variation);
     average = mean_load(channel);
     variation = rstd_load(channel);

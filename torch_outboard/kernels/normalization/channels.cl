@@ -1,7 +1,7 @@
 // Loops of a work-group over the elements of `blocks` runs of n elements: FOR_RUNS(first, BODY),
-// where `first` says where run `block` starts, and BODY is as in rows.cl. Where groups have many
-// work items, short runs are spread over them, and FOR_PART(begin, end, first, BODY) takes those
-// elements only. Both are multiples of W, if n is.
+// where `first` is the start of run `block`, and BODY is as in rows.cl. If groups have many
+// work-items, short runs are distributed over them. FOR_PART(begin, end, first, BODY) covers
+// [begin, end); both are multiples of W if n is.
 
 #if OB_LOCAL == 1
 #define FOR_RUNS(start, BODY)                             \
@@ -17,7 +17,7 @@
   } else {                                                              \
     FOR_PLACES(begin, end, 1, start, BODY(V, load, store))              \
   }
-// Divides only where a run ends.
+// Divides only at the end of a run.
 #define FOR_PLACES(begin, end, width, start, body)                                             \
   {                                                                                            \
     ob_index place = (begin) + OB_LANE * (width), block = place / n, i = place - block * n;    \
@@ -32,7 +32,7 @@
     }                                                                                          \
   }
 
-// A GPU has more groups than most tensors have channels: each takes one of the `parts` of a channel.
+// For GPUs, which run more work-groups than most tensors have channels: `parts` per channel.
 #define PART_LENGTH (((blocks * n + parts - 1) / parts + 15) / 16 * 16)
 #define BEGIN_OF_PART min(part * PART_LENGTH, blocks * n)
 #define END_OF_PART min((part + 1) * PART_LENGTH, blocks * n)

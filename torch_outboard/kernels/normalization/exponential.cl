@@ -1,5 +1,5 @@
-// exp_value(V) and exp_vector(T): exp within 2 ulp. What compilers for processors make of exp() of
-// float vectors takes several times as long; numbers so small that they are subnormal become 0.
+// exp_value(V) and exp_vector(T): exp within 2 ulp. CPU compilers' exp() of float vectors takes
+// several times as long. Subnormal results become 0.
 
 #if OB_GPU || defined(OB_DOUBLE)
 #define exp_value(x) exp(x)

@@ -1,5 +1,5 @@
-// Groups of channels brought to mean 0 and variance 1, then scaled and shifted per channel. A
-// work-group takes the `blocks` channels of a group, each of n elements.
+// Group normalization, scaled and shifted per channel. A work-group computes the `blocks` channels
+// of a group, n elements each.
 
 __kernel void group_norm(OB_PARAMETERS) {
   OB_BEGIN

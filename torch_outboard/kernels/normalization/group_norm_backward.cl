@@ -1,7 +1,6 @@
 // The gradients of group_norm.cl, of (batch, channels, n).
 
-// Per channel of each element of the batch: the sum of the gradient, and of its product with the
-// normalized input.
+// Per sample and channel: the sum of the gradient, and of gradient * normalized input.
 __kernel void group_norm_sums(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)

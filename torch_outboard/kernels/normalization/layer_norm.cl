@@ -1,4 +1,4 @@
-// Rows of n elements brought to mean 0 and variance 1, then scaled and shifted elementwise.
+// Layer normalization of rows of n elements, scaled and shifted elementwise.
 
 __kernel void layer_norm(OB_PARAMETERS) {
   OB_BEGIN

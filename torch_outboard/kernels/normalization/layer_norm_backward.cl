@@ -1,8 +1,8 @@
-// The gradients of layer_norm.cl. A group takes a chunk of rows, writes the gradient of their
-// input, and adds up the parts of the other gradients, which the second kernel adds. Groups of a GPU
-// take either a row, or adjacent columns of a chunk, whose sums then stay in registers.
+// The gradients of layer_norm.cl. A work-group writes the input gradient of a chunk of rows and
+// partial sums of the other gradients, which the second kernel sums. GPU work-groups compute either
+// a row, or adjacent columns of a chunk with sums in registers.
 
-// Of rows of one element the gradient is 0, which products of more digits would miss.
+// For rows of one element the gradient is 0, which fused products would miss.
 #pragma OPENCL FP_CONTRACT OFF
 
 #if HAS_weight
@@ -21,7 +21,7 @@
 #define RESULT(type, load, store)                                                             \
   grad_input_##store(                                                                         \
       first + i, (WEIGHTED(load) - shift - (input_##load(first + i) - average) * slope) * scale);
-// Of a row whose elements begin with `first`.
+// The input gradient of a row whose elements begin at `first`.
 #define GRAD_INPUT                                            \
   ROW_VALUE(total, 0)                                         \
   ROW_VALUE(product, 0)                                       \
@@ -118,7 +118,7 @@ __kernel void layer_norm_backward(OB_PARAMETERS) {
   }
 }
 
-// A group adds up the parts of adjacent columns. Its items take a column and every SLICES-th part.
+// A work-group sums the parts of adjacent columns, a work-item every SLICES-th part of one.
 #define COLUMNS (OB_LOCAL < 32 ? OB_LOCAL : 32)
 #define SLICES (OB_LOCAL / COLUMNS)
 

@@ -1,5 +1,5 @@
-// Softmax over a dimension of n values that lie `inner` apart, and its gradient: a work item takes
-// COLUMNS neighbouring columns. LOG: the logarithm of it.
+// Softmax over a dimension of n values with stride `inner`, and its gradient. A work-item computes
+// COLUMNS adjacent columns. LOG: log-softmax.
 
 #define COLUMNS 8
 

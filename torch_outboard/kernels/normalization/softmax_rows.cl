@@ -1,5 +1,5 @@
-// Softmax over the last dimension, and its gradient: a group per row of n values.
-// LOG: the logarithm of it.
+// Softmax over the last dimension, and its gradient: a work-group per row of n values. LOG:
+// log-softmax.
 
 #define exp_T1 exp_vector
 #define exp_T2 exp_vector
@@ -7,14 +7,14 @@
 #define exp_T4 exp_vector
 #define exp_V exp_value
 
-// Half types are rounded once, at the end: what a pass stores cannot be read by the next one. A GPU
-// has time to compute exponentials twice, while it waits for memory.
+// 16-bit results are rounded once, at the end, so later passes cannot read stored values. A GPU
+// computes exponentials twice, while it waits for memory.
 #define KEEPS_EXPONENTIALS (OB_DTYPE_BITS >= 32 && !LOG && !OB_GPU)
 
 #if FORWARD
 #if HELD
-// A work item of a GPU keeps its HELD elements of a row, which is read once. What is behind the end
-// adds nothing.
+// GPU: a work-item has its HELD elements of a row in registers; the row is read once. Padding is
+// the identity.
 #define FOR_HELD(k) OB_UNROLL for (int k = 0; k < HELD / W; ++k)
 #define HELD_AT(k) ((OB_LANE + (k) * OB_LOCAL) * W)
 
@@ -93,8 +93,8 @@ __kernel void softmax(OB_PARAMETERS) {
 
 #endif
 #else
-// The gradient: of softmax (grad - sum(grad * output)) * output, of its logarithm
-// grad - sum(grad) * exp(output).
+// Gradient of softmax: (grad - sum(grad * output)) * output; of log-softmax: grad - sum(grad) *
+// exp(output).
 #if LOG
 #define PART(load) grad_output_##load(first + i)
 #define SLOPE(type, load) grad_output_##load(first + i) - total * exp_##type(output_##load(first + i))

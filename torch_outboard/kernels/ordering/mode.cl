@@ -1,5 +1,5 @@
-// The most frequent value of each sorted line, the smallest of several, and the last place where it
-// was before sorting: to be put after sort.cl.
+// The most frequent value of each sorted line, the smallest of several, and its last index before
+// sorting. Needs sort.cl before it.
 
 __kernel void mode(OB_PARAMETERS) {
   OB_BEGIN

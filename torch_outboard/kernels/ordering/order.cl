@@ -1,4 +1,4 @@
-// Whether a comes before b in sorted order; NaN counts as the largest value.
+// True if a precedes b in sorted order; NaN is the largest value.
 
 static inline int ob_before(const V a, const V b) {
 #if OB_FLOATING && DESCENDING

@@ -1,5 +1,5 @@
-// For each value the first place in a sorted line where it could be inserted, or, with RIGHT, the
-// last one. NaN goes to the end. `sorter` says where the elements of a line lie in order.
+// For each value the first index in a sorted line at which it can be inserted, or, with RIGHT, the
+// last one. NaN goes to the end. `sorter`: the sorted order of a line.
 
 #ifdef HAS_sorted_sequence  // what bucketize calls boundaries
 #define boundaries_load sorted_sequence_load

@@ -1,7 +1,7 @@
-// The first k elements of lines in sorted order: to be put after order.cl. Lines are cut into blocks;
-// a work item keeps the first k of its block in a sorted list, and one per line merges the lists.
-// Most elements come after all of a full list, so they are looked at in groups. OB_MOST is the
-// largest number of elements of a list.
+// The first k elements of lines in sorted order. Lines are cut into blocks: a work-item collects
+// the first k of its block in a sorted list, and one per line merges the lists. Most elements come
+// after a full list, so they are compared in groups. OB_MOST: capacity of a list. Needs order.cl
+// before it.
 
 #define OB_GROUP 16
 

@@ -1,8 +1,8 @@
-// The element of a line that has a rank in sorted order, and its place; of equal elements the one that
-// a stable sort would put there. A group takes lines. It counts the elements by 8 bits of an
-// unsigned number that has their order, goes on with those that have the right bits, and so on.
-// MODE: 0 the given rank; 1 the middle, or the first NaN; 2 the middle of those that are not NaN.
-// To be put after places_in_order.cl.
+// The element of a line with a given rank in sorted order, and its index; of equal elements the one
+// that a stable sort puts there. Radix select: a work-group counts the elements by 8 bits of an
+// order-preserving unsigned key, continues with the elements of the selected digit, and so on.
+// MODE: 0 the given rank; 1 the median, or the first NaN; 2 the median without NaN. Needs
+// places_in_order.cl before it.
 
 #define OB_WIDE (OB_DTYPE_BITS == 64)
 #if OB_WIDE
@@ -35,7 +35,7 @@ static inline ob_key_t ob_key(const V value) {
 #define OB_COUNT(counter) atomic_inc(&(counter))
 #define OB_COUNTERS __local int
 #endif
-// Neighbours tend to be alike, and one counter would have to be waited for.
+// Several counters, because adjacent elements are often equal and would wait for one counter.
 #define OB_COPIES (OB_LOCAL == 1 ? 4 : 1)
 
 __kernel void select_rank(OB_PARAMETERS) {
@@ -55,7 +55,7 @@ __kernel void select_rank(OB_PARAMETERS) {
       for (int i = OB_LANE; i < OB_COPIES * 256; i += OB_LOCAL) counts[i] = 0;
       if (OB_LANE == 0) found_nans[0] = 0;
       OB_BARRIER
-      // Of the bits above these two shifts are one by OB_KEY_BITS, which C does not know.
+      // Two shifts, because C does not define one by OB_KEY_BITS.
       const ob_key_t above = shift + 8 < OB_KEY_BITS ? ~(ob_key_t)0 << (shift + 7) << 1 : 0;
       for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
         const ob_key_t key = ob_key(self_load(start + i * self_stride));

@@ -1,9 +1,9 @@
-// Stable merge sort of lines. A work item sorts OB_RUN elements, then runs are merged in pairs:
-// for every OB_RUN elements of a merged run a work item finds where they come from (merge path).
-// To be put after order.cl.
+// Stable merge sort of lines. A work-item sorts OB_RUN elements, then runs are merged in pairs: for
+// every OB_RUN elements of a merged run a work-item finds their sources (merge path). Needs
+// order.cl before it.
 //
-// On a GPU a run is what a group sorts in local memory, in the same way. DIRECT: a run has whole lines,
-// which go to the results at once.
+// On a GPU a work-group sorts a run in local memory by the same method. DIRECT: a run contains
+// whole lines, which are written to the results.
 
 #if OB_LOCAL == 1
 
@@ -79,9 +79,9 @@ __kernel void merge_runs(OB_PARAMETERS) {
 
 #else
 
-#define OB_EACH 8  // adjacent elements of a work item
+#define OB_EACH 8  // adjacent elements per work-item
 #define OB_RUN (OB_EACH * OB_LOCAL)
-// One place in 32 is left out, so that items that are OB_EACH places apart meet different banks.
+// One element of padding per 32: work-items OB_EACH apart access different banks.
 #define OB_AT(i) ((i) + (i) / 32)
 
 #define OB_TILE                              \
@@ -97,8 +97,7 @@ __kernel void merge_runs(OB_PARAMETERS) {
     tile_places[OB_AT((first) + i)] = places[i];                    \
   }
 
-// Elements `skipped` and those behind it, of what merging [begin, middle) and [middle, end) of the tile
-// gives.
+// `count` elements from `skipped` on of the merge of [begin, middle) and [middle, end) of the tile.
 #define OB_MERGE_OWN(begin, middle, end, skipped, count)                                      \
   {                                                                                           \
     int low = max(0, (skipped) - ((end) - (middle))), high = min(skipped, (middle) - (begin)); \
@@ -129,8 +128,8 @@ __kernel void merge_runs(OB_PARAMETERS) {
     }                                                                                         \
   }
 
-// Puts USE(slot, line, at) for the elements of a tile in the order of memory: element `at` of a line. A
-// tile has OB_RUN elements of a line, or several lines from `slots` to `slots`.
+// USE(slot, line, at) for the elements of a tile in memory order: element `at` of a line. A tile
+// has OB_RUN elements of a line, or several lines with stride `slots`.
 #define OB_FOR_TILE(USE)                                                          \
   for (int slot = OB_LANE; slot < OB_RUN; slot += OB_LOCAL) {                     \
     const int which = slot / slots;                                               \
@@ -160,8 +159,7 @@ __kernel void sort_runs(OB_PARAMETERS) {
     if (i < own_count) keys[i] = tile_keys[OB_AT(base + own + i)];
     places[i] = (int)first + own + i;
   }
-  // Neighbours in turn: that needs no place that only the running program knows, so that all stay in
-  // registers.
+  // Odd-even transposition sort: its indices are constants, so that all elements stay in registers.
   OB_UNROLL for (int round = 0; round < OB_EACH; ++round) {
     OB_UNROLL for (int i = round % 2; i + 1 < OB_EACH; i += 2) {
       if (i + 1 < own_count && ob_before(keys[i + 1], keys[i])) {
@@ -204,7 +202,7 @@ __kernel void sort_runs(OB_PARAMETERS) {
   OB_FOR_TILE(WRITE)
 }
 
-// How many of the first `skipped` elements of both runs together are of the first run.
+// The number of elements from the first run among the first `skipped` of the merge.
 #define OB_SPLIT(from, skipped)                                               \
   {                                                                           \
     ob_index low = max((ob_index)0, (skipped) - (end - middle));              \

@@ -1,4 +1,4 @@
-// Sorted keys and their places go to the results: to be put after sort.cl.
+// Writes sorted keys and their indices to the results. Needs sort.cl before it.
 
 __kernel void write_sorted(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,5 +1,5 @@
-// The scale of losses after a step: smaller if gradients were not finite, larger after some steps
-// in a row with finite ones.
+// The loss scale after a step: smaller if gradients were not finite, larger after some consecutive
+// steps with finite ones.
 __kernel void update_loss_scale(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(only)

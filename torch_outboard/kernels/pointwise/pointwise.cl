@@ -1,12 +1,12 @@
-// Kernels of pointwise operators. ops/sources/pointwise.py writes the functions and macros before them;
-// docs/kernels.md shows an example.
+// Kernels of pointwise operators. ops/sources/pointwise.py writes the functions and macros before
+// them; docs/kernels.md shows an example.
 //
 //   OB_PARAMETERS, OB_BEGIN   parameters of operands; their pointers, uniform operands and scalars
-//   OB_COMPUTE(at, step, n)   computes n elements; at(p) is the first index of the operand behind
-//                             pointer p, and step(p) the distance from an index to the next
+//   OB_COMPUTE(at, step, n)   computes n elements; at(p): first index of the operand with pointer
+//                             p; step(p): distance between indices
 //   OB_FOR_POINTERS(f)        f(p) for each pointer
-//   OB_FOR_READS(f)           f(i, p, element) for each input in memory that is not uniform
-//   OB_END                    sets the flag if an element asked for it
+//   OB_FOR_READS(f)           f(i, p, element) for each non-uniform input in memory
+//   OB_END                    sets the flag if an element requested it
 //   OB_CHUNK, OB_WIDTH        elements of a work-item; lanes of a vector
 //   OB_ADJACENT               1 on GPUs: adjacent work-items access adjacent vectors
 
@@ -24,8 +24,8 @@ typedef struct {
 
 #if OB_CROSSED
 
-// A group takes a tile of dimension 0, along which outputs lie, and of dimension `across`. It reads
-// what lies along the second one into local memory in that order.
+// A work-group computes a tile of dimension 0, contiguous in outputs, and of dimension `across`.
+// Inputs contiguous along `across` are loaded to local memory in that order.
 #define OB_START_TILE(p) \
   OB_INDEX o##p = first * layout.stride[0][p] + first_across * layout.stride[across][p];
 #define OB_TILE_OF(i, p, element)                   \
@@ -76,7 +76,7 @@ __kernel void crossed(OB_PARAMETERS, ob_layout layout, uint dimensions, uint acr
 
 #define OB_SAME(p) i
 #define OB_ONE(p) 1
-// Elements i to `end`; those that fill no vector come last.
+// Elements i to `end`; the remainder that fills no vector is last.
 #if OB_WIDTH > 1
 #define OB_COMPUTE_REST                    \
   if (i < end) {                           \
@@ -95,7 +95,7 @@ __kernel void crossed(OB_PARAMETERS, ob_layout layout, uint dimensions, uint acr
 
 #if OB_CALLS > 0
 
-// Contiguous operands of several calls: a work-group does a part of one of them.
+// Contiguous operands of several calls: a work-group computes a part of one call.
 __kernel void many(OB_PARAMETERS OB_FLAG_PARAMETER) {
   OB_BIND_CALLS
   OB_SELECT_CALL

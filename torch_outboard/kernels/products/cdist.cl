@@ -1,5 +1,5 @@
-// Distances between all rows of two batches of matrices, whose dimensions before the last two
-// broadcast to those of `out`.
+// Distances between all rows of two batches of matrices, whose batch dimensions broadcast to those
+// of `out`.
 
 static inline ob_index matrix_place(const ob_layout out, const ob_layout layout, ob_index batch) {
   ob_index place = 0;
@@ -33,7 +33,7 @@ __kernel void cdist(OB_PARAMETERS) {
   out_store(ob_place(out_layout, i), total);
 }
 #else
-// Distances that a work item adds up side by side, instead of waiting for each sum.
+// Independent sums per work-item, to hide the latency of additions.
 #define OB_ADJACENT 8
 #define OB_ADD(count)                                                  \
   for (ob_index k = 0; k < columns; ++k, o += a, q += b) {             \

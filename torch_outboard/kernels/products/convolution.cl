@@ -1,7 +1,7 @@
-// Convolution: what the products of matrix_product.cl, which stands before this text, need.
+// Convolution by the products of matrix_product.cl, which precedes this source.
 //
 // A patch element is (channel, depth, height, width of the kernel), a position (batch, depth,
-// height, width of a place that the kernel is put on); both are numbered row by row.
+// height, width of the kernel's location); both have row-major indices.
 
 typedef struct {
   I batches, depth, begin, count;  // of the packed operand; columns [begin, begin + count)
@@ -9,11 +9,11 @@ typedef struct {
   I size[3], stride[3];            // of the source
   I kernel_size[3], step[3], padding[3], dilation[3];
   I positions[3];
-  I scattered;  // the source is what a convolution wrote, positions are those that it read
-  I across;     // columns are patch elements, depth is positions; otherwise the other way round
+  I scattered;  // transposed: the source is the output of a convolution, positions are of its input
+  I across;     // columns are patch elements, K is positions; otherwise the reverse
 } Patches;
 
-// Where element `k` of a kernel on `position` falls; -1 if it falls outside or between.
+// Coordinate of kernel element `k` at `position`; -1 if outside or between steps.
 static inline I place(I position, I k, const Patches *l, int d) {
   if (!l->scattered) {
     const I at = position * l->step[d] - l->padding[d] + k * l->dilation[d];
@@ -26,7 +26,7 @@ static inline I place(I position, I k, const Patches *l, int d) {
   return source * l->step[d] == at && source < l->size[d] ? source : -1;
 }
 
-// The four parts of a number.
+// The four digits of an index.
 static inline void split(I number, const I *sizes, I *parts) {
   for (int d = 2; d >= 0; --d) {
     parts[d + 1] = number % sizes[d];
@@ -43,7 +43,7 @@ static inline void increment(const I *sizes, I *parts) {
   ++parts[0];
 }
 
-// What element `k` of the kernel's rows meets on W positions from `position` on.
+// Values that kernel element `k` meets in one row at W positions from `position` on.
 static inline V read_row(const __global X *row, I position, I k, const Patches *l) {
   const I step = l->step[2], size = l->size[2];
   const I shift = k * l->dilation[2] - l->padding[2];
@@ -82,7 +82,7 @@ static inline void pack_positions(const __global X *source, __global S *packed, 
     const __global X *plane = source + patch[0] * l->channel;
     for (int c = 0; c < COLUMNS; c += W) {
       const I *p = at[c];
-      // Neighbours of one row of positions: only their last coordinate differs.
+      // W positions in one row: only their last coordinate differs.
       if (column + c + W <= end && p[3] + W <= l->positions[2]) {
         const I z = place(p[1], patch[1], l, 0), y = place(p[2], patch[2], l, 1);
         V values = (V)(0);
@@ -93,7 +93,7 @@ static inline void pack_positions(const __global X *source, __global S *packed, 
         VSTORE(values, 0, packed + c);
         continue;
       }
-      // Else the part of each row.
+      // Otherwise the part of each row.
       for (int i = c; i < c + W;) {
         const I *q = at[i];
         const int stop = column + i < end ? (int)min((I)(c + W), i + l->positions[2] - q[3]) : c + W;
@@ -143,7 +143,7 @@ static inline void pack_elements(const __global X *source, __global S *packed, c
   }
 }
 
-// The right operand of a product from an image, as pack_right does it from a matrix.
+// Packs the right operand of a product from an image, like pack_right from a matrix.
 __kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const Patches l,
                            const I items) {
   OB_BIND(X, source) OB_BIND(S, packed)
@@ -165,8 +165,8 @@ __kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const P
   }
 }
 
-// The image that a convolution with steps read, from `columns`: what each patch element (channel,
-// kernel's depth, height, width) gets from each position of `count` in all. A work item does a row.
+// The input gradient of a convolution with strides, from `columns`: values of each patch element
+// (channel, kernel's depth, height, width) for each of `count` positions. One work-item per row.
 __kernel void gather_columns(OB_POINTER(X, columns), OB_POINTER(X, out), OB_POINTER(X, bias),
                              const Patches l, const I bias_stride, const int adds, const I items) {
   OB_BIND(X, columns) OB_BIND(X, out) OB_BIND(X, bias)

@@ -1,6 +1,6 @@
-// Cross products of vectors of three elements along one dimension, whose sizes are 1 or equal.
+// Cross products of vectors of three elements along one dimension; other sizes are 1 or equal.
 
-// Of the vector that work item i computes: its first element. `dim` is the vectors' dimension.
+// Offset of the vector of work-item i; `dim`: the vectors' dimension.
 static inline ob_index vector_place(const ob_layout out, const ob_layout layout, ob_index i,
                                     const ob_index dim) {
   ob_index place = 0;

@@ -1,5 +1,5 @@
-// Distances in the p-norm between rows of `columns` elements. KIND says which: 0, 1 and 2 are the
-// norms with these p, 3 has p = infinity and 4 any other p.
+// Distances in the p-norm between rows of `columns` elements. KIND: 0, 1 and 2 for these p, 3 for p
+// = infinity, 4 for any other p.
 
 static inline V distance(const V total, const V difference, const R p) {
   const V d = fabs(difference);

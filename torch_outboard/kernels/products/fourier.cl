@@ -1,9 +1,9 @@
-// Discrete Fourier transforms of complex arrays [outer, n, inner] along n, by passes that sort
-// themselves (Stockham): a pass of radix r over arrays of which m * r elements along n are still
-// one transform reads elements that are m apart and writes its results next to each other.
+// Discrete Fourier transforms of complex arrays [outer, n, inner] along n, by self-sorting passes
+// (Stockham): a pass of radix r, with m * r elements of n left in one transform, reads elements m
+// apart and writes its results adjacently.
 //
-// The kernel generator defines S (float or double), V (a complex value), L (OB_LANES of them) and ob_index. `sign` is -1 for the
-// forward transform. `roots` holds exp(sign * 2 pi i t / n) for t < n.
+// The kernel generator defines S (float or double), V (a complex value), L (OB_LANES of them) and
+// ob_index. `sign`: -1 for the forward transform. `roots`: exp(sign * 2 pi i t / n) for t < n.
 
 typedef struct {
   ob_index dims;
@@ -25,7 +25,7 @@ static inline V times(const V a, const V b) {
   return (V)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-// Makes a dense array of one with any strides.
+// Copies an array of any strides to a dense one.
 __kernel void read_complex(OB_POINTER(V, from), OB_POINTER(V, to), const ob_layout layout,
                            const ob_index total) {
   OB_BIND(V, from) OB_BIND(V, to)
@@ -40,8 +40,8 @@ __kernel void read_real(OB_POINTER(S, from), OB_POINTER(V, to), const ob_layout 
   if (i < total) to[i] = (V)(from[place_of(layout, i)], 0);
 }
 
-// Of rows of `n` elements the first `kept`; where there are fewer, the others are the conjugates
-// that make the transform real.
+// The first `kept` elements of rows of `n`; missing elements are the conjugates that make the
+// transform real.
 __kernel void cut(OB_POINTER(V, from), OB_POINTER(V, to), const ob_index total, const ob_index n,
                   const ob_index kept, const S scale) {
   OB_BIND(V, from) OB_BIND(V, to)
@@ -59,7 +59,7 @@ __kernel void real_parts(OB_POINTER(V, from), OB_POINTER(S, to), const ob_index 
   if (i < total) to[i] = from[i].x * scale;
 }
 
-// The point of the unit circle at (eighth + part) / 8 of the way around it, by Taylor's series.
+// The point of the unit circle at (eighth + part) / 8 of a turn, by Taylor series.
 static inline V on_circle(const int eighth, const S part, const int sign) {
   const S angle = (S)0.78539816339744830962 * (eighth % 2 == 0 ? part : 1 - part);
   const S z = -angle * angle;
@@ -72,7 +72,7 @@ static inline V on_circle(const int eighth, const S part, const int sign) {
   const S c = NEXT(NEXT(NEXT(NEXT(NEXT(1, 9), 7), 5), 3), 1);
   const S s = angle * NEXT(NEXT(NEXT(NEXT(1, 8), 6), 4), 2);
 #endif
-  // The octants 0, 3, 4 and 7 have the cosine first.
+  // In octants 0, 3, 4 and 7 the cosine comes first.
   const bool straight = (eighth + 1) / 2 % 2 == 0;
   const S x = straight ? c : s, y = straight ? s : c;
   const S right = eighth >= 2 && eighth < 6 ? -x : x;
@@ -84,12 +84,12 @@ __kernel void make_roots(OB_POINTER(V, to), const ob_index n, const int sign) {
   OB_BIND(V, to)
   const ob_index t = get_global_id(0);
   if (t >= n) return;
-  // 8 n fits into an ob_index without a sign.
+  // 8 n fits into an unsigned ob_index.
   const ob_unsigned turns = 8 * (ob_unsigned)t, eighth = turns / (ob_unsigned)n;
   to[t] = on_circle((int)eighth, (S)(turns - eighth * n) / (S)n, sign);
 }
 
-// Several complex values next to each other.
+// Vectors of several complex values.
 #if OB_LANES == 4
 #define SWAPPED(a) (a).s10325476
 #define REALS(a) (a).s00224466
@@ -117,11 +117,11 @@ static inline L times_lanes(const L a, const L w) {
   return REALS(w) * a + IMAGINARIES(w) * ALTERNATING * SWAPPED(a);
 }
 
-// By the square root of -1 with the transform's sign.
+// Multiplies by the square root of -1 with the transform's sign.
 static inline V turned(const V a, const S sign) { return sign * (V)(-a.y, a.x); }
 static inline L turned_lanes(const L a, const S sign) { return sign * ALTERNATING * SWAPPED(a); }
 
-// Transforms of 2, 4 and 8 values of type T; `turn` is one of the functions above.
+// Transforms of 2, 4 and 8 values of type T; `turn`: one of the functions above.
 #define SHORT_TRANSFORMS(T, lanes, turn)                                                          \
   static inline void transform2##lanes(T *a, const S sign) {                                      \
     const T b = a[1];                                                                             \
@@ -174,8 +174,8 @@ static inline void transform5(V *a, const S sign) {
   a[4] = m - p;
 }
 
-// Rows of n real numbers were transformed as rows of n / 2 complex ones: even places are their real
-// parts. Untangles the first `kept` results.
+// Separates the first `kept` results of a real transform of rows of n, which was computed as a
+// complex one of n / 2: even elements are real parts.
 __kernel void untangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
                        const ob_index total, const ob_index n, const ob_index kept,
                        const S scale) {
@@ -190,8 +190,8 @@ __kernel void untangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roo
   to[i] = scale * (at > half_n ? value * (V)(1, -1) : value);
 }
 
-// The opposite: of rows of n / 2 + 1 elements whose transforms are real. The imaginary parts of the
-// first and the last one do not count.
+// The inverse, for rows of n / 2 + 1 elements with real transforms. The imaginary parts of the
+// first and the last element are ignored.
 __kernel void tangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
                      const ob_index total, const ob_index n) {
   OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)
@@ -204,8 +204,8 @@ __kernel void tangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots
   to[i] = a + b + turned(times(roots[k], a - b), 1);
 }
 
-// `items` butterflies; `s` counts what lies next to each other: inner, times the radices of earlier
-// passes; `step` is n / (m * r).
+// `items` butterflies; `s`: contiguous elements, inner times the radices of earlier passes; `step`:
+// n / (m * r).
 #define PASS(r)                                                                               \
   __kernel void pass##r(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),         \
                         const ob_index items, const ob_index s, const ob_index m,             \
@@ -230,7 +230,7 @@ PASS(4)
 PASS(5)
 PASS(8)
 
-// The same for OB_LANES butterflies that lie next to each other: s is a multiple of them.
+// The same for OB_LANES adjacent butterflies: s is a multiple of OB_LANES.
 #define LANES_PASS(r)                                                                         \
   __kernel void lanes_pass##r(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),   \
                               const ob_index items, const ob_index s, const ob_index m,       \
@@ -283,7 +283,7 @@ FIRST_PASS(2)
 FIRST_PASS(4)
 FIRST_PASS(8)
 
-// Any radix; a work item for each result.
+// Any radix; one work-item per result.
 __kernel void pass_any(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
                        const ob_index items, const ob_index s, const ob_index m,
                        const ob_index step, const int sign, const S scale, const ob_index r) {
@@ -303,8 +303,8 @@ __kernel void pass_any(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roo
   to[i] = scale * times(sum, roots[p * k * step]);
 }
 
-// Bluestein's algorithm: j k = (j^2 + k^2 - (k - j)^2) / 2 makes of the transform a convolution with
-// a chirp, which transforms of any length `long_n` from 2 n - 1 on compute.
+// Bluestein's algorithm: j k = (j^2 + k^2 - (k - j)^2) / 2 turns the transform into a convolution
+// with a chirp, computed by transforms of any length `long_n` >= 2 n - 1.
 __kernel void make_chirp(OB_POINTER(V, to), const ob_index n, const int sign) {
   OB_BIND(V, to)
   const ob_index i = get_global_id(0);
@@ -313,7 +313,7 @@ __kernel void make_chirp(OB_POINTER(V, to), const ob_index n, const int sign) {
   to[i] = on_circle((int)eighth, (S)(turns - eighth * n) / (S)n, sign);
 }
 
-// What the convolution is with: both ends of it are conjugates of the chirp.
+// The filter of the convolution: conjugates of the chirp at both ends.
 __kernel void chirp_ends(OB_POINTER(V, from), OB_POINTER(V, to), const ob_index n,
                          const ob_index long_n) {
   OB_BIND(V, from) OB_BIND(V, to)
@@ -323,7 +323,7 @@ __kernel void chirp_ends(OB_POINTER(V, from), OB_POINTER(V, to), const ob_index 
   to[t] = u < n ? from[u] * (V)(1, -1) : (V)(0, 0);
 }
 
-// Multiplies by the chirp, from rows of `n` elements into rows of `long_n`.
+// Multiplies by the chirp, from rows of `n` elements to rows of `long_n`.
 __kernel void with_chirp(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, factors),
                          const ob_index items, const ob_index s, const ob_index n,
                          const ob_index long_n, const ob_index count, const S scale) {

@@ -1,25 +1,25 @@
-// out = alpha * left @ right + beta * added, batched, with any strides, by groups of work items
-// that share a tile of the result: the form of matrix_product.cl for GPUs.
+// out = alpha * left @ right + beta * added, batched, with any strides: the GPU form of
+// matrix_product.cl, with tiles of the result shared by work-groups.
 //
-// A group goes along the depth in slices. Its work items read a slice of both operands, neighbours
-// in memory by neighbouring items, into registers, while they multiply the slice before, which lies
-// in local memory. Nothing is packed before, and nothing is read twice by a group.
+// A work-group loops over slices of K. Its work-items load the next slice of both operands to
+// registers, adjacent elements by adjacent work-items, while they multiply the current one in local
+// memory. Operands are not packed, and a group reads each element once.
 //
-// The kernel generator defines X, S, V, W, I, LOAD and their like as for matrix_product.cl, and
-//   ACROSS, DOWN                  work items of a group, side by side and one below the other
-//   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns whose sums an item has
-//   DEPTH                         of a slice
+// The kernel generator defines X, S, V, W, I, LOAD ... as for matrix_product.cl, and
+//   ACROSS, DOWN                  columns and rows of work-items in a group
+//   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns summed by a work-item
+//   DEPTH                         K of a slice
 //
-// Where the result has few tiles, several groups have parts of the depth of one tile. They write
-// their sums into `partials`, which `add_parts` adds up in the order of the depth.
+// Split K: if the result has few tiles, several groups compute parts of K of one tile. They write
+// their sums to `partials`, which `add_parts` sums in the order of K.
 //
-// IMAGE, if it is defined, says that the right operand is made of patches of an image, as that of a
-// convolution is, or of a gradient. The kernel generator says by two Axes what its depth and its columns are.
+// IMAGE: the right operand is made of patches of an image, as in a convolution or a gradient. Two
+// Axes describe its K and its columns.
 
-// Where the generator defines MATRIX_UNITS, matrix_unit_tiles.cl has another group_tiles.
+// With MATRIX_UNITS, matrix_unit_tiles.cl has another group_tiles.
 
 #define ITEMS (ACROSS * DOWN)
-// NVIDIA's compiler heeds no limit of registers where it knows the size of groups.
+// NVIDIA's compiler ignores the limit of registers if it knows the work-group size.
 #ifdef OB_NVIDIA
 #define GROUP_KERNEL __kernel
 #else
@@ -28,36 +28,36 @@
 #define ROWS (ROW_VECTORS * W)
 #define TILE_ROWS (DOWN * ROWS)
 #define TILE_COLUMNS (ACROSS * COLUMN_VECTORS * W)
-// Of a slice in local memory: lines along the depth, in vectors. One vector more than a line has,
-// so that items that write along the depth meet other banks.
+// Lines of a slice in local memory, along K, in vectors. One vector of padding, so that work-items
+// that write along K access different banks.
 #define LEFT_LINE (DOWN * ROW_VECTORS + 1)
 #define RIGHT_LINE (ACROSS * COLUMN_VECTORS + 1)
-// Elements of a slice that an item reads.
+// Elements of a slice loaded by a work-item.
 #define LEFT_LOADS (TILE_ROWS * DEPTH / ITEMS)
 #define RIGHT_LOADS (TILE_COLUMNS * DEPTH / ITEMS)
 
 typedef struct {
-  I batch, row, column;  // strides; `row` of the right operand is along the depth
+  I batch, row, column;  // strides; `row` of the right operand is along K
 } Strides;
 
 typedef struct {
   I batches, rows, columns, depth;
   Strides left, right, out, added;
-  I parts, part;          // of the depth: how many there are, and how deep one is
-  I left_way, right_way;  // how items read
+  I parts, part;          // number of parts of K, and K of a part
+  I left_way, right_way;  // load order of work-items
 } Layout;
 
-// How neighbouring work-items read: flags, for neighbours along the depth, and for 16 bytes at once.
+// Load order of adjacent work-items: flags for adjacent elements along K, and for 16 bytes at once.
 #define ALONG_DEPTH 1
 #define VECTORS 2
 
-// For matrix units the generator defines both: code that does not run would need registers, too.
+// For matrix units the generator defines both: unreachable code would also need registers.
 #ifndef LEFT_WAY
 #define LEFT_WAY l.left_way
 #define RIGHT_WAY l.right_way
 #endif
 
-// Which elements of a slice an item reads: the first one, and how far it is to the next ones.
+// Elements of a slice that a work-item loads: the first one, and the distances to the next.
 typedef struct {
   int line, depth, lines, depths;
 } Walk;
@@ -73,14 +73,14 @@ static inline Walk walk_of(I way, int item, int tile_lines) {
 }
 
 #ifdef IMAGE
-// A number along the depth or the columns has four digits: a channel or an image of a batch, and
-// three that count positions or elements of a kernel. The first one varies slowest, or fastest.
+// An index along K or the columns has four digits: a channel or an image of a batch, and three
+// coordinates of positions or kernel elements. The first varies slowest or fastest.
 typedef struct {
   int size[4];
-  int other[4];           // strides of the left operand, along the depth, or of the result
+  int other[4];           // strides in the left operand, along K, or in the result
   int image;              // stride of the first digit in the image
-  int step[3], shift[3];  // of the others: what they add to a coordinate in the image
-  int fastest;            // whether the first digit varies fastest
+  int step[3], shift[3];  // of the others: added to an image coordinate
+  int fastest;            // 1 if the first digit varies fastest
 } Axes;
 
 typedef struct {
@@ -88,15 +88,15 @@ typedef struct {
   int size[3], stride[3];  // of the image
 } Image;
 
-// Numbers along the depth whose places are computed at once: by a part of the items, so it is not
-// done for each slice. They are kept twice, since one half is read while the other is written.
+// Indices along K whose offsets are computed at once, by some work-items, so not for each slice.
+// Double-buffered: one half is read while the other is written.
 #define CHUNK (DEPTH > 16 ? 64 : 32)
 #define KEPT (2 * CHUNK)
 // Added to a coordinate, it leads out of every image.
 #define OUTSIDE (-(1 << 30))
 
-// What a number adds to an offset in the image, and to the coordinates there; `other` is its offset
-// in the left operand or the result. That of another number, beyond `count`, leads outside.
+// Offset in the image and its coordinates for an index; `other`: offset in the left operand or the
+// result. An index beyond `count` leads outside.
 static inline int4 image_place(I number, I count, const Axes *axes, const Image *image,
                                int *other) {
   *other = 0;
@@ -129,7 +129,7 @@ static inline int4 image_place(I number, I count, const Axes *axes, const Image 
 #define IMAGE_PARAMETERS
 #endif
 
-// What every kernel gets; `count` is how many groups or work items have work.
+// Parameters of all kernels; `count`: number of groups or work-items with work.
 #define PARAMETERS                                                                              \
   OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out), OB_POINTER(X, added),          \
       OB_POINTER(S, partials), const Layout l, const S alpha, const S beta, const int adds,     \
@@ -138,7 +138,7 @@ static inline int4 image_place(I number, I count, const Axes *axes, const Image 
   OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added) OB_BIND(S, partials) \
   const Layout layout = l;
 
-// Stores results of `row` from `column` on, at at[W]; -1 for one that there is not.
+// Stores results of `row` from `column` on, at at[W]; -1 for a missing one.
 static inline void store_sums(V sum, __global X *out, const __global X *added, const I *at,
                               I batch, I row, I column, const Layout *l, const S alpha,
                               const S beta, const int adds) {
@@ -196,8 +196,8 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
   const I begin = part * l.part;
   const I depth = min(l.depth - begin, l.part);
 
-  // Items of 32 that run together have 4 x 8 places: what they read of local memory together lies
-  // in one line of banks, or is the same.
+  // 32 consecutive work-items have 4 x 8 positions: their reads of local memory are in one line of
+  // banks, or equal.
 #if ACROSS % 8 == 0 && DOWN % 4 == 0
   const int across = item % 8 + item / 32 % (ACROSS / 8) * 8;
   const int down = item / 8 % 4 + item / 32 / (ACROSS / 8) * 4;
@@ -245,12 +245,12 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 #pragma unroll
     for (int c = 0; c < COLUMN_VECTORS; ++c) sums[r][c] = (V)(0);
 
-  // In round k, the slice at k is read, and the one before is multiplied.
+  // Iteration k loads the slice at k and multiplies the previous one.
   int current = 0;
   for (I k = 0; k < depth + DEPTH; k += DEPTH) {
     S left_values[LEFT_LOADS], right_values[RIGHT_LOADS];
     if (k < depth) {
-      // Also where a slice ends early or a tile is cut off, what is not there is zero.
+      // Elements beyond the end of a slice or a tile are zero.
       const I left_rest = depth - k - left_walk.depth;
 #ifdef IMAGE
       const int kept = (int)(k % KEPT);
@@ -297,7 +297,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 #endif
     }
     if (k > 0) {
-      // Not all at once: what would be read ahead then takes registers that another group needs.
+      // Unrolled partly: prefetched values would take registers from another group.
 #pragma unroll 4
       for (int d = 0; d < DEPTH; ++d) {
         S rows[ROWS];
@@ -320,7 +320,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
       current = 1 - current;
     }
 #ifdef IMAGE
-    // The next chunk of places, while the last slice of this one is not yet read.
+    // Computes the offsets of the next chunk before the last slice of this one is read.
     if ((k + 2 * DEPTH) % CHUNK == 0 && item < CHUNK) {
       const int to = (int)((k + 2 * DEPTH) % KEPT) + item;
       int place;
@@ -342,7 +342,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  // Through memory, so that the sums above stay in registers: they are indexed by constants only.
+  // Through memory: sums are indexed by constants only and stay in registers.
   S tile[ROWS * COLUMN_VECTORS * W];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r)
@@ -377,7 +377,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 }
 #endif
 
-// W results from the sums of all parts, in the order of the depth.
+// W results from the sums of all parts, in the order of K.
 __kernel void add_parts(PARAMETERS) {
   BEGIN
   const I item = get_global_id(0);

@@ -1,18 +1,18 @@
 // out = alpha * left @ right + beta * added, batched, with any strides.
 //
-// The kernel generator defines: X, the type in memory, and LOAD, STORE, LOADV, STOREV for scalars and vectors
-// of it; S, the type of values, V, vectors of W of them, VLOAD and VSTORE; I, the type of indices;
-// ROWS x (VECTORS * W), the tile that a work item holds in registers; PANELS, the tiles of a work
-// item; SLICE, the depth that a work item packs; and IN_PLACE, if tiles may read operands that are
-// not packed, whose elements are of the type of values.
+// The kernel generator defines: X, the type in memory, and LOAD, STORE, LOADV, STOREV for its
+// scalars and vectors; S, the type of values, V, vectors of W of them, VLOAD and VSTORE; I, the
+// type of indices; ROWS x (VECTORS * W), the register tile of a work-item; PANELS, the tiles of a
+// work-item; SLICE, the K packed by a work-item; and IN_PLACE, if tiles may read operands that are
+// not packed, whose elements have the type of values.
 //
-// Two-level indices: index i along the depth lies at (i / inner) * outer stride + (i % inner) *
-// stride, and the same for columns of `out`. That is how a batch becomes part of one dimension.
+// Two-level indices: index i along K has the offset (i / inner) * outer stride + (i % inner) *
+// stride, and the same for columns of `out`. So a batch can be part of a dimension.
 
 #define COLUMNS (VECTORS * W)
 
 typedef struct {
-  I batch, row, column, outer;  // strides; `row` of the right operand is along the depth
+  I batch, row, column, outer;  // strides; `row` of the right operand is along K
 } Strides;
 
 typedef struct {
@@ -21,9 +21,9 @@ typedef struct {
   Strides left, right, out, added;
 } Layout;
 
-// Where tiles read an operand: strides of batches, of panels, which are a tile high or wide, of the
-// lines of a panel, and along the depth. The last panel begins `early` lines earlier, so as to end
-// with the operand. Panels that are packed are filled up with zeros instead.
+// Strides of an operand that tiles read: of batches, of panels (as high or wide as a tile), of the
+// lines of a panel, and along K. The last panel begins `early` lines earlier, to end with the
+// operand. Packed panels are padded with zeros instead.
 typedef struct {
   I batch, panel, line, step, early;
 } Places;
@@ -56,7 +56,7 @@ static inline void pack_four(const __global X *source, I stride, __global S *to,
   for (int i = 0; i < W; ++i) vstore4(vload4(i, lanes), 0, to + i * width);
 }
 
-// Panels of `width` lines, depth by depth, filled up with zeros: what the tiles read in order.
+// Packs panels of `width` lines, contiguous per K and padded with zeros, in the order of the tiles.
 static inline void pack(const __global X *source, __global S *packed, I lines, I line_stride,
                         I depth, I inner, I stride, I outer, I first, const int width) {
   const I last = min(first + (I)SLICE, depth);
@@ -147,12 +147,12 @@ static inline I column_offset(I column, I inner, const Strides strides) {
   return column / inner * strides.outer + column % inner * strides.column;
 }
 
-// One result of alpha * sum + beta * added; `added` is not read where it does not count.
+// alpha * sum + beta * added; `added` is not read without `adds`.
 static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, int adds) {
   return adds ? alpha * sum + beta * LOAD(added, at) : alpha * sum;
 }
 
-// Tiles of `columns` columns from column `begin` on, which `right` begins with.
+// Tiles of `columns` columns from column `begin` on, the first in `right`.
 __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out),
                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                     const int adds, const I begin, const I columns, const Places left_at,
@@ -167,7 +167,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
   const I group = item / column_panels % groups;
   const I batch = item / column_panels / groups;
   const I last = min((group + 1) * PANELS, row_panels);
-  // Columns that the panel before has, too, and stores.
+  // Columns that the previous panel also has and stores.
   const int known = column_panel + 1 == column_panels ? (int)EARLY(right_at) : 0;
   const I column = begin + column_panel * COLUMNS - known;
   const int width = (int)min((I)COLUMNS, begin + columns - column);
@@ -186,7 +186,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
   for (I panel = group * PANELS; panel < last; ++panel) {
     const int above = panel + 1 == row_panels ? (int)EARLY(left_at) : 0;
     const __global S *b = right + batch * right_at.batch + column_panel * right_at.panel - known;
-    // Every fourth row has an address of its own: instructions add small multiples of a stride.
+    // An address for every fourth row: instructions add small multiples of a stride.
     const size_t line = LINE(left_at);
     const __global S *a[(ROWS + 3) / 4];
 #pragma unroll
@@ -212,7 +212,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
       for (int r = 0; r < ROWS; r += 4) a[r / 4] += STEP(left_at, ROWS);
       b += STEP(right_at, COLUMNS);
     }
-    // Through memory, so that the sums above stay in registers: they are indexed by constants only.
+    // Through memory: sums are indexed by constants only and stay in registers.
     S tile[ROWS * COLUMNS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
@@ -242,8 +242,8 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
   }
 }
 
-// For products that do not pay for packing: W neighbouring columns of a row, where the columns of
-// `right` are neighbours in memory.
+// For products too small for packing: W adjacent columns of a row, if columns of `right` are
+// adjacent in memory.
 __kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
                           OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                           const int adds, const I items) {
@@ -282,7 +282,7 @@ __kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(
   }
 }
 
-// One result per work item: any strides, and vectors where both operands are dense along the depth.
+// One result per work-item: any strides, and vectors if both operands are dense along K.
 __kernel void single(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
                      OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                      const int adds, const I items) {

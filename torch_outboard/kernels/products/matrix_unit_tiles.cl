@@ -1,17 +1,16 @@
-// The tiles of group_tiles.cl, which stands before this source, by the instructions of
-// matrix_units.cl: for operands of 16-bit floating point.
+// Tiles for 16-bit floating point by the instructions of matrix_units.cl. Needs group_tiles.cl
+// before it.
 //
-// A group multiplies slices of UNIT_DEPTH of both operands, which lie in local memory. STAGES slices
-// are there at once: one is multiplied while others are read. A slice keeps the order that its
-// operand has in global memory. A unit is 16 bytes, and units lie so that eight work-items that
-// read, or write, neighbours meet all banks:
-//   neighbours along the depth   unit u of line l is in line l at u ^ l % 8, or, if a line has four
-//                                units, at u ^ l / 2 % 4
-//   neighbours are lines         blocks of 64 lines have 8 units at each depth; unit u at depth d is
-//                                there at u ^ d % 8
+// A work-group multiplies slices of UNIT_DEPTH of both operands in local memory. It is pipelined:
+// one of STAGES slices is multiplied while others are loaded. A slice has the order of its operand
+// in global memory. A unit is 16 bytes. Units are swizzled so that eight work-items that read, or
+// write, adjacent ones access all banks:
+//   adjacent along K      unit u of line l is in line l at u ^ l % 8, or, if a line has four units,
+//                         at u ^ l / 2 % 4
+//   adjacent lines        blocks of 64 lines have 8 units per K index d; unit u is at u ^ d % 8
 // That is PTX's swizzling by 128 bytes, or by 64 if a line has four units.
 //
-// The generator defines, beside what group_tiles.cl needs,
+// The generator defines, beside the macros of group_tiles.cl,
 //   UNIT_ROWS, UNIT_COLUMNS    of a tile: multiples of 64
 //   UNIT_DEPTH                 of a slice: 32 or 64
 //   WARPS_DOWN, WARPS_ACROSS   warps of a group, which share a tile
@@ -20,32 +19,32 @@
 //                              64, and WARPS_ACROSS is 1
 
 #define LINE_UNITS (UNIT_DEPTH / 8)
-// Rounds from the one that reads a slice to the one that multiplies it. Warpgroups still multiply
-// the slice of the round before while a new one is read.
+// Iterations from the load of a slice to its product. Warpgroups still multiply the previous slice
+// while a new one is loaded.
 #ifdef WARPGROUPS
 #define AHEAD (STAGES - 2)
 #else
 #define AHEAD (STAGES - 1)
 #endif
-// Of a warp: blocks of 16 rows, and of 16 columns.
+// Per warp: blocks of 16 rows, and of 16 columns.
 #define ROW_BLOCKS (UNIT_ROWS / WARPS_DOWN / 16)
 #define COLUMN_BLOCKS (UNIT_COLUMNS / WARPS_ACROSS / 16)
 #define WARP_ROWS (UNIT_ROWS / WARPS_DOWN)
 #define WARP_COLUMNS (UNIT_COLUMNS / WARPS_ACROSS)
-// Pairs of elements of a slice that a work-item reads where it can't read units.
+// Pairs of elements of a slice per work-item, if it cannot load units.
 #define LEFT_PAIRS (UNIT_ROWS * UNIT_DEPTH / 2 / UNIT_ITEMS)
 #define RIGHT_PAIRS (UNIT_COLUMNS * UNIT_DEPTH / 2 / UNIT_ITEMS)
 // Bytes of a slice.
 #define LEFT_BYTES (UNIT_ROWS * UNIT_DEPTH * 2)
 #define RIGHT_BYTES (UNIT_COLUMNS * UNIT_DEPTH * 2)
 #define STAGE_BYTES (LEFT_BYTES + RIGHT_BYTES)
-// Floats of a row of results in local memory: eight more, so that a warp that writes meets all banks.
+// Floats per row of results in local memory: 8 of padding, for a warp's writes to all banks.
 #define RESULT_LINE (UNIT_COLUMNS + 8)
 
 #define RESULT_BYTES (WARP_ROWS * RESULT_LINE * 4)
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 
-// Where a unit of a slice is, in units. `unit` counts along the depth, or lines.
+// Offset of a unit of a slice, in units. `unit` counts along K, or lines.
 static inline int unit_along_depth(int line, int unit) {
   return line * LINE_UNITS + (unit ^ (LINE_UNITS == 8 ? line % 8 : line / 2 % 4));
 }
@@ -53,7 +52,7 @@ static inline int unit_along_lines(int unit, int depth) {
   return unit / 8 * (8 * UNIT_DEPTH) + depth * 8 + (unit % 8 ^ depth % 8);
 }
 
-// Copies units of a slice, of `lines` lines and `depths` depths that there are.
+// Copies units of a slice with `lines` existing lines and `depths` existing K indices.
 static inline void copy_units(LocalAddress to, const __global ushort *from, const int way,
                               const int tile_lines, int item, I lines, I depths, I line_stride,
                               I depth_stride) {
@@ -78,7 +77,7 @@ static inline void copy_units(LocalAddress to, const __global ushort *from, cons
   }
 }
 
-// The line and the depth of a pair of elements, and where it is, in pairs.
+// The line and the K index of a pair of elements, and its offset in pairs.
 static inline int2 pair_of(const int way, const int tile_lines, int item, int e) {
   const int number = item + e * UNIT_ITEMS;
   if (way & ALONG_DEPTH) return (int2)(number / (UNIT_DEPTH / 2), number % (UNIT_DEPTH / 2) * 2);
@@ -113,8 +112,8 @@ static inline void write_pairs(const uint *pairs, __local uint *to, const int wa
   }
 }
 
-// The address of the row of a matrix that a work-item gives for 16 lines from `line` on and 16
-// depths from `depth` on: lines 0 to 7, then 8 to 15, at 8 depths, then the same at the next 8.
+// A work-item's row address for ldmatrix of 16 lines from `line` on and 16 K indices from `depth`
+// on: lines 0 to 7, then 8 to 15, of 8 K indices, then the same of the next 8.
 static inline int row_of_matrices(const int way, int line, int depth, int item) {
   const int row = item % 8, later_lines = item / 8 % 2, later_depths = item / 16 % 2;
   if (way & ALONG_DEPTH) {
@@ -136,7 +135,7 @@ static inline ushort image_value(const __global ushort *from, int4 place, const 
   return inside ? from[place.x] : (ushort)0;
 }
 
-// Copies units of a slice of the image: 8 channels of one place, along the depth or along lines.
+// Copies units of a slice of the image: 8 channels of one position, along K or along lines.
 static inline void copy_image_units(LocalAddress to, const __global ushort *from, const int way,
                                     const int tile_lines, int item, const __local int4 *line_places,
                                     const __local int4 *depth_places, const Image *image) {
@@ -154,7 +153,7 @@ static inline void copy_image_units(LocalAddress to, const __global ushort *from
   }
 }
 
-// Copies units of a slice of the other operand, whose elements along the depth are at `places`.
+// Copies units of a slice of the other operand, with offsets along K in `places`.
 static inline void copy_units_at(LocalAddress to, const __global ushort *from, const int way,
                                  const int tile_lines, int item, I lines, I depths, I line_stride,
                                  const __local int *places) {
@@ -174,7 +173,7 @@ static inline void copy_units_at(LocalAddress to, const __global ushort *from, c
 #endif
 #define UNITS_OF(way) ((way) & VECTORS)
 
-// NVIDIA's OpenCL runs no more than 256 work-items of a kernel that does not say how many.
+// NVIDIA's OpenCL runs at most 256 work-items of a kernel without this attribute.
 __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tiles(PARAMETERS) {
   BEGIN
   __local uchar slices[MAX_OF(STAGES * STAGE_BYTES, RESULT_BYTES)] __attribute__((aligned(1024)));
@@ -231,7 +230,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
     }
   }
 
-  // A round reads a slice at k, and multiplies the one that was read AHEAD rounds before.
+  // An iteration loads the slice at k, and multiplies the slice loaded AHEAD iterations before.
   const LocalAddress first_slice = LOCAL_ADDRESS(slices);
   int reading = 0, multiplying = 0;
   for (I round = 0, k = 0; k < depth + AHEAD * UNIT_DEPTH; k += UNIT_DEPTH, ++round) {
@@ -292,7 +291,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
                     image_value(right_from, column_places[line] + depth_places[kept + at],
                                 &source));
       }
-      // Places of the next chunk: those of the one before were read a round ago.
+      // Offsets of the next chunk: the previous chunk was read an iteration ago.
       if (k > 0 && k % CHUNK == 0 && item < CHUNK) {
         const int to = (int)((k + CHUNK) % KEPT) + item;
         int place;
@@ -361,8 +360,8 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
   WARPGROUP_WAIT(0);
 #endif
 
-  // Results go through local memory, a row of warps after the other, so that neighbours store
-  // neighbours: columns, or rows where these are so in memory.
+  // Results pass through local memory, one row of warps at a time, so that adjacent work-items
+  // store adjacent elements: columns, or rows if these are adjacent in memory.
   const int by_rows = l.out.row == 1 && l.out.column != 1;
   __local float *results = (__local float *)slices;
   const int g = item % 32 / 4, t = item % 4;

@@ -1,20 +1,21 @@
 // Instructions for matrix products of 16-bit floating point with sums in float32, and an emulation.
 //
 // Instructions and fragments are those of the PTX manual, from compute capability 8.0 on:
-// mma.m16n8k16, ldmatrix and cp.async. A warp is 32 work-items that run together. Of the work-item
-// i of a warp, with g = i / 4 and t = i % 4, a fragment has
-//   left     rows g and g + 8, at depths 2t, 2t + 1 and 2t + 8, 2t + 9
-//   right    column g, at the same depths
+// mma.m16n8k16, ldmatrix and cp.async. A warp is 32 work-items that run together. Work-item i of a
+// warp, with g = i / 4 and t = i % 4, has these fragments:
+//   left     rows g and g + 8, K indices 2t, 2t + 1 and 2t + 8, 2t + 9
+//   right    column g, the same K indices
 //   sums     rows g and g + 8, columns 2t and 2t + 1
-// The emulation runs on any device of OpenCL, so that tests need no GPU. A work-item reads what
-// others of its warp have from UNIT_SCRATCH; every work-item of a group has to call it.
+// The emulation runs on any OpenCL device, so tests need no GPU. Work-items exchange data through
+// UNIT_SCRATCH; every work-item of a group has to call it.
 //
-// Of compute capability 9.0 there is wgmma, by which four warps, a warpgroup, multiply operands in
-// local memory. PTX has it for the target sm_90a alone, and NVIDIA's OpenCL compiles for sm_90: the
-// driver compiles the PTX once more for the other target, without what ONLY_SM_90A stands for.
+// Compute capability 9.0 has wgmma: four warps, a warpgroup, multiply operands in local memory. PTX
+// has it only for the target sm_90a, and NVIDIA's OpenCL compiles for sm_90: the driver compiles
+// the PTX again for sm_90a, without ONLY_SM_90A's instruction.
 //
-// Where MATRIX_UNITS is defined. The generator defines it as "f16" or "bf16", UNIT_ITEMS, the size of a group, and, for
-// warpgroups, WARPGROUP_SUMS and WARPGROUP_OPERANDS: "%0, %1 ..." and the sums of a work-item.
+// Used with MATRIX_UNITS: the generator defines it as "f16" or "bf16", UNIT_ITEMS, the work-group
+// size, and, for warpgroups, WARPGROUP_SUMS and WARPGROUP_OPERANDS: "%0, %1 ..." and a work-item's
+// sums.
 
 #ifdef OB_NVIDIA
 
@@ -23,17 +24,17 @@ typedef uint LocalAddress;
 #define LOCAL_ADDRESS(p) ((uint)(size_t)(p))
 #define UNIT_UNROLL _Pragma("unroll")
 
-// 16 bytes from global to local memory, of which `bytes` are read and the rest is zero.
+// Copies 16 bytes from global to local memory: `bytes` are read, the others are zero.
 #define COPY_ASYNC(to, from, bytes)                            \
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" \
                :                                               \
                : "r"(to), "l"((ulong)(from)), "r"(bytes)       \
                : "memory")
 #define COMMIT_COPIES asm volatile("cp.async.commit_group;" : : : "memory")
-// Until no more than `groups`, a literal, of those that were committed are under way.
+// Waits until at most `groups`, a literal, of the committed copies are in flight.
 #define WAIT_FOR_COPIES(groups) asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory")
 
-// Four matrices of 8 x 8, of whose rows this work-item has the address of one.
+// Four matrices of 8 x 8; this work-item passes the address of one row.
 #define LOAD_MATRICES(to, from)                                                        \
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"      \
                : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])            \
@@ -52,28 +53,28 @@ typedef uint LocalAddress;
       : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                      \
       : "r"((left)[0]), "r"((left)[1]), "r"((left)[2]), "r"((left)[3]), "r"(right0), "r"(right1))
 
-// `to` is the float `value` of the work-item of the warp whose number differs in the bits of `mask`.
+// `to` = the float `value` of the work-item of the warp whose number differs in the bits of `mask`.
 #define SHUFFLE_XOR(to, value, mask)                             \
   asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" \
                : "=f"(to)                                        \
                : "f"(value), "n"(mask))
-// A unit in registers to local memory.
+// Stores a unit from registers to local memory.
 #define STORE_UNIT(to, unit)                                                         \
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"                            \
                :                                                                     \
                : "r"(to), "r"((unit).x), "r"((unit).y), "r"((unit).z), "r"((unit).w) \
                : "memory")
 
-// Where the condition is that of a whole warp: instructions of others may be left out.
+// The condition is uniform in a warp: other warps may skip the instructions.
 #define WARP_IF(condition) if (condition)
 
-// Two floats, rounded to nearest, as two elements.
+// Two floats, rounded to nearest even, as two elements.
 static inline uint rounded_pair(float first, float second) {
   uint pair;
   asm("cvt.rn." MATRIX_UNITS "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 }
-// 2^x, with errors of two units in the last place.
+// 2^x within 2 ulp.
 static inline float power_of_two(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -83,14 +84,14 @@ static inline float power_of_two(float x) {
 #ifdef WARPGROUPS
 #define ONLY_SM_90A "//sm_90a "
 #define SM_90A(instruction) asm volatile(ONLY_SM_90A instruction : : : "memory")
-// What copies have written, to wgmma.
+// Makes copies visible to wgmma.
 #define SHOW_COPIES asm volatile("fence.proxy.async.shared::cta;" : : : "memory")
 #define WARPGROUP_ARRIVE SM_90A("wgmma.fence.sync.aligned;")
 #define WARPGROUP_COMMIT SM_90A("wgmma.commit_group.sync.aligned;")
 #define WARPGROUP_WAIT(groups) SM_90A("wgmma.wait_group.sync.aligned " #groups ";")
 
-// A matrix descriptor, as PTX has it: where a slice begins, and how far its parts are apart, in 16
-// bytes; swizzling by 128 bytes. Of 16 depths from `depth` on.
+// PTX's matrix descriptor of 16 K indices from `depth` on: start of a slice, strides of its parts
+// in 16 bytes; swizzling by 128 bytes.
 static inline ulong descriptor(const int way, LocalAddress slice, const int depth) {
   const ulong along = 64ul << 32 | 1ul << 16 | 1ul << 62;
   const ulong lines = 64ul << 32 | (ulong)(UNIT_DEPTH * 8) << 16 | 1ul << 62;
@@ -120,9 +121,9 @@ static inline ulong descriptor(const int way, LocalAddress slice, const int dept
 
 #else
 
-#define FRAGMENT_WORDS 6  // of a work-item: four of the left operand, and two of the right one
+#define FRAGMENT_WORDS 6  // per work-item: four of the left operand, and two of the right one
 typedef size_t LocalAddress;
-// Functions are inlined: PoCL's compiler loses addresses of local memory that it passes.
+// Inlined, because PoCL's compiler loses local-memory addresses passed as arguments.
 #define EMULATION static __attribute__((always_inline))
 #define UNIT_SCRATCH                          \
   __local ulong unit_addresses[UNIT_ITEMS];   \
@@ -154,7 +155,7 @@ EMULATION void load_matrices(uint *to, int transposed, const __local ulong *addr
     }
   }
 }
-// PoCL's compiler crashes on barriers inside of functions.
+// A macro, because PoCL's compiler crashes on barriers inside functions.
 #define EXCHANGE(write, read)    \
   write;                         \
   barrier(CLK_LOCAL_MEM_FENCE);  \
@@ -171,7 +172,7 @@ static inline float unit_value(uint word, int high) {
   return as_float((uint)bits << 16);
 #else
   const uint sign = (uint)(bits & 0x8000) << 16, rest = (uint)(bits & 0x7fff) << 13;
-  if (rest >= 0x7c00 << 13) return as_float(sign | 0x70000000 | rest);  // infinite or no number
+  if (rest >= 0x7c00 << 13) return as_float(sign | 0x70000000 | rest);  // infinity or NaN
   return as_float(sign | as_uint(as_float(rest) * 0x1p112f));
 #endif
 }
@@ -203,7 +204,7 @@ EMULATION float4 multiply_add(float4 before, const __local uint *words) {
 #define SHUFFLE_XOR(to, value, mask)                            \
   EXCHANGE(unit_words[get_local_id(0)] = as_uint(value),        \
            to = as_float(unit_words[get_local_id(0) ^ (mask)]))
-#define WARP_IF(condition) if (1)  // barriers want all work-items of the group
+#define WARP_IF(condition) if (1)  // barriers need all work-items of the group
 #define STORE_UNIT(to, unit) vstore4(unit, 0, (__local uint *)(to))
 
 static inline uint rounded_bits(float x) {
@@ -226,7 +227,7 @@ static inline uint rounded_pair(float first, float second) {
 #define WARPGROUP_ARRIVE
 #define WARPGROUP_COMMIT
 #define WARPGROUP_WAIT(groups)
-// An element of a slice whose lines have 128 bytes: units are swizzled in blocks of 1024 bytes.
+// An element of a slice with lines of 128 bytes: units are swizzled in blocks of 1024 bytes.
 EMULATION float slice_value(const int along, LocalAddress slice, int line, int depth) {
   const int at = along ? line * 128 + depth * 2
                        : line / 64 * (UNIT_DEPTH * 128) + depth * 128 + line % 64 * 2;

@@ -1,23 +1,23 @@
-// Convolutions of large maps, whose patches are read where they lie.
+// Convolutions of large maps, whose patches are read in place.
 //
-// An image is packed into the padded layout, planes: for each channel the places of all images row by row, with zeros
-// between rows and between images. Then what element `tap` of a kernel meets lies at one distance
-// from every position, and a product reads it from there instead of from a matrix of patches. Some
-// positions exist in planes alone; what is computed for them is not stored. A convolution with
-// steps reads a plane for every remainder of its places.
+// An image is packed into the padded layout, a plane per channel: the positions of all images by
+// row, with zeros between rows and between images. Then kernel element `tap` meets values at one
+// distance from every position, and a product reads them there instead of from a matrix of patches.
+// Some positions exist only in planes; their results are not stored. A convolution with strides has
+// a plane per remainder of its positions.
 //
-// The kernel generator defines what stands at the top of matrix_product.cl, and: ROWS x COLUMNS, the tile of a
-// product, ROWS a power of two; PANELS, the most panels of ROWS rows in a work item;
-// FILTERS x ELEMENTS, the tile of a gradient of a weight; TAPS, the most elements of a kernel.
+// The kernel generator defines the macros of matrix_product.cl, and: ROWS x COLUMNS, the tile of a
+// product, ROWS a power of two; PANELS, the most panels of ROWS rows of a work-item; FILTERS x
+// ELEMENTS, the tile of a weight gradient; TAPS, the most elements of a kernel.
 
 #define VECTORS (COLUMNS / W)
 
 typedef struct {
-  I phases[3], grid[3];  // planes of a channel, and places of one
-  I lead, plane;         // zeros before the first place; elements from plane to plane
+  I phases[3], grid[3];  // planes per channel, and positions per plane
+  I lead, plane;         // zeros before the first position; elements between planes
 } PaddedSizes;
 
-// Tap i of a dimension meets place (scale * i + offset) / step, rounded down, from its position, in
+// Tap i of a dimension meets index floor((scale * i + offset) / step) relative to its position, in
 // phase i % cycle.
 typedef struct {
   I count[3], scale[3], offset[3], step[3], cycle[3];
@@ -25,7 +25,7 @@ typedef struct {
 
 static inline I floor_divide(const I a, const I b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
-// How far each tap is from its position. Returns their number.
+// Computes the distance of each tap from its position. Returns their number.
 static inline I find_offsets(const Taps *t, const PaddedSizes *p, I *offsets) {
   I n = 0;
   for (I z = 0; z < t->count[0]; ++z) {
@@ -47,12 +47,12 @@ static inline I find_offsets(const Taps *t, const PaddedSizes *p, I *offsets) {
 
 typedef struct {
   I images, image, channel, stride[3], size[3];  // of the source
-  I scale[3], offset[3], step[3];        // phase i has the places (scale * i + offset) modulo step
+  I scale[3], offset[3], step[3];        // phase i has the indices (scale * i + offset) modulo step
 } Source;
 
-// A row of a plane: places first, first + step ... below `size`, then zeros up to `count`. From
-// `row` on, `readable` elements may be read, and from `to` on `room` ones written, since what lies
-// behind this row is packed later.
+// Packs a row of a plane: indices first, first + step ... below `size`, then zeros up to `count`.
+// `readable`: elements that may be read from `row` on; `room`: elements that may be written from
+// `to` on, since later data is packed after this row.
 static inline void pack_row(const __global X *row, __global S *to, const I first, const I step,
                             const I stride, const I size, const I count, const I readable,
                             const I room) {
@@ -69,7 +69,7 @@ static inline void pack_row(const __global X *row, __global S *to, const I first
   } else if (vectors && step == 2 && (full > W || readable >= 2 * W)) {
     const I pairs = max(size / 2, (I)W);
     while (x < full && x < pairs) {
-      x = min(x, pairs - W);  // what is there already is written again
+      x = min(x, pairs - W);  // overlaps: writes equal values again
       const V a = LOADV(row, 2 * x), b = LOADV(row, 2 * x + W);
       VSTORE(first == 0 ? (V)(a.even, b.even) : (V)(a.odd, b.odd), 0, to + x);
       x += W;
@@ -80,7 +80,7 @@ static inline void pack_row(const __global X *row, __global S *to, const I first
   for (; x < count; ++x) to[x] = 0;
 }
 
-// A work item packs one image of one plane.
+// A work-item packs one image of one plane.
 __kernel void pack_padded(OB_POINTER(X, source), OB_POINTER(S, planes), const Source s,
                           const PaddedSizes p, const I items) {
   OB_BIND(X, source) OB_BIND(S, planes)
@@ -117,19 +117,19 @@ __kernel void pack_padded(OB_POINTER(X, source), OB_POINTER(S, planes), const So
 }
 
 typedef struct {
-  I rows, channels;          // of a group
+  I rows, channels;          // per group
   I group, row, channel;     // strides
   I size[3];                 // of kernels
   I count[3], first[3], step[3];  // the taps that are packed
 } Weights;
 
-// ROWS rows of W elements each, at `stride`, as W columns.
+// Transposes ROWS rows of W elements, `stride` apart, to W columns.
 static inline void load_transposed(const __global X *from, const I stride, V *rows) {
   V mixed[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) rows[r] = LOADV(from, r * stride);
-  // From `n` sequences of `m` vectors, half as many twice as long: element by element from one of the
-  // first half and one of the second.
+  // Interleaves `n` sequences of `m` vectors to half as many of twice the length, by element from
+  // the first and the second half.
 #pragma unroll
   for (int n = ROWS, m = 1; n > 1; n /= 2, m *= 2) {
 #pragma unroll
@@ -152,7 +152,7 @@ static inline void transpose(const __global X *from, const I stride, __global S 
   for (int r = 0; r < ROWS; ++r) VSTORE(rows[r], r, to);
 }
 
-// Panels of ROWS rows, tap by tap, filled up with zeros. A work item packs `slice` channels.
+// Packs panels of ROWS rows, by tap, padded with zeros. A work-item packs `slice` channels.
 __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const Weights w,
                            const I slice, const I items) {
   OB_BIND(X, weight) OB_BIND(S, packed)
@@ -175,7 +175,7 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
   const __global X *from = weight + group * w.group + panel * ROWS * w.row;
   __global S *to = packed + ((group * panels + panel) * w.channels + begin) * taps * ROWS;
   if (height == ROWS && w.channel == taps && taps == w.size[0] * w.size[1] * w.size[2]) {
-    // A row's elements follow each other.
+    // The elements of a row are contiguous.
     const I last = end * taps;
     I k = begin * taps;
     for (; k + W <= last; k += W, to += W * ROWS) transpose(from + k, w.row, to);
@@ -188,7 +188,7 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
   const int whole = height == ROWS && taps <= W && taps == w.size[0] * w.size[1] * w.size[2];
   for (I c = begin; c < end; ++c) {
     if (whole && (end - c) * taps >= W) {
-      // What vectors have too much of belongs to the next channels, and is overwritten by them.
+      // The excess of a vector belongs to the next channels, which overwrite it.
       transpose(from + c * w.channel, w.row, to);
       to += taps * ROWS;
       continue;
@@ -207,14 +207,14 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
 }
 
 typedef struct {
-  I groups, rows, channels;  // rows and channels of a group
-  I count, grid[3];          // columns: of all images, and of one
-  I extent[3];               // those of them that the result has
+  I groups, rows, channels;  // rows and channels per group
+  I count, grid[3];          // columns: of all images, and per image
+  I extent[3];               // columns that the result has
   I image, row, first, stride[3];  // of the result
 } Result;
 
-// Panels of COLUMNS positions of the result, tap by tap, for maps so small that planes have too many
-// positions more. A work item packs `slice` channels.
+// Packs panels of COLUMNS result positions, by tap, for small maps, where planes have too many
+// extra positions. A work-item packs `slice` channels.
 __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
                              const Taps t, const Result l, const I slice, const I items) {
   OB_BIND(S, planes) OB_BIND(S, packed)
@@ -227,7 +227,7 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
   const Taps taps = t;
   const PaddedSizes source = p;
   const I count = find_offsets(&taps, &source, offsets);
-  // Positions that follow each other in planes: a vector at most, the first at column starts[n].
+  // Runs of contiguous positions in planes, up to a vector; run n begins at column starts[n].
   I starts[COLUMNS + 1], places[COLUMNS], runs = 0;
   const I width = min((I)COLUMNS, l.count - panel * COLUMNS);
   for (I i = 0, next = -1; i < width; ++i, ++next) {
@@ -249,7 +249,7 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
     for (I n = 0; n < count; ++n, to += COLUMNS) {
       const __global S *tap = from + offsets[n];
       if (to < last) {
-        // Each run overwrites what a vector has too much of the one before.
+        // Each run overwrites the excess of the previous vector.
         for (I i = 0; i < runs; ++i) VSTORE(VLOAD(0, tap + places[i]), 0, to + starts[i]);
         continue;
       }
@@ -260,8 +260,8 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
   }
 }
 
-// What each tap meets at each position of the result, as a plane of its own, for gradients of weights
-// on such maps. A work item does a channel.
+// Gathers a plane per tap with its values at all result positions, for weight gradients of such
+// maps. One work-item per channel.
 __kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
                           const Taps t, const Result l, const I plane, const I items) {
   OB_BIND(S, planes) OB_BIND(S, packed)
@@ -288,7 +288,7 @@ __kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const Pa
   }
 }
 
-// Sums of a tile over `channels` times `taps`: of rows packed in `a` and columns in `b`.
+// Sums of a tile over `channels` times `taps`: rows packed in `a` and columns in `b`.
 static inline void multiply(const __global S *a, const __global S *b, const I channels,
                             const I channel, const I *offsets, const I taps, S *tile) {
   V sums[ROWS][VECTORS];
@@ -316,8 +316,8 @@ static inline void multiply(const __global S *a, const __global S *b, const I ch
     for (int v = 0; v < VECTORS; ++v) VSTORE(sums[r][v], r * VECTORS + v, tile);
 }
 
-// out = weights * planes (+ bias), `panels` panels of rows in a work item; `gathered` says that
-// columns are what gather_patches made.
+// out = weights * planes (+ bias), `panels` panels of rows per work-item; `gathered`: columns are
+// from gather_patches.
 __kernel void padded_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POINTER(X, out),
                           OB_POINTER(X, bias), const PaddedSizes p, const Taps t, const Result l,
                           const I bias_stride, const int adds, const int gathered, const I panels,
@@ -343,7 +343,7 @@ __kernel void padded_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POI
     count = 1;
     offsets[0] = 0;
   }
-  // Where each column is stored; -1 for one that the result has not.
+  // Offset of each column in the result; -1 if it is not there.
   I at[COLUMNS];
   int dense[VECTORS];
   I x = column % l.grid[2], y = column / l.grid[2] % l.grid[1];
@@ -393,17 +393,17 @@ __kernel void padded_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POI
 }
 
 typedef struct {
-  I groups, filters, channels;  // filters and channels of a group
-  I plane;                      // of the gradient's planes, which have no phases
-  I gradient_group, group;      // elements from group to group: of the gradient's planes, of the others
-  I positions, part;            // of a plane; of a work item
-  I block;                      // filters of a work item
-  I elements;                   // of filters, of a work item
+  I groups, filters, channels;  // filters and channels per group
+  I plane;                      // of the gradient's planes, without phases
+  I gradient_group, group;      // elements between groups: gradient's planes, other planes
+  I positions, part;            // per plane; per work-item
+  I block;                      // filters per work-item
+  I elements;                   // of filters, per work-item
 } Gradient;
 
-// The gradient of a weight: sums over positions of each filter's gradient times what each element of
-// the filter met. Each work item has some filters, elements and positions; `sums` holds a weight for
-// each part of the positions, to which the sums are added or as which they are stored.
+// The weight gradient: sums over positions of each filter's gradient times the values that each
+// filter element meets. A work-item has some filters, elements and positions. `sums` has a weight
+// per part of the positions, stored or added to.
 __kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), OB_POINTER(S, sums),
                               const PaddedSizes p, const Taps t, const Gradient g, const int adds,
                               const I items) {
@@ -458,9 +458,9 @@ __kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), 
           for (int i = 0; i < FILTERS; ++i) total[i][j] = values[i] * value + total[i][j];
         }
       }
-      // Halves of neighbours are added, then neighbours, until a vector has the sums of W vectors.
-      // In loops, so that compilers take them from memory: for horizontal sums x86 has the first 16
-      // registers only, and all of the above would be kept in those.
+      // Horizontal sums: halves of adjacent vectors are added, until a vector has the sums of W
+      // vectors. In loops through memory: x86 can encode horizontal sums only with the first 16
+      // registers, and compilers would allocate all of the above there.
       S tile[(FILTERS * ELEMENTS / 2 + 1) * W];
       int vectors = FILTERS * ELEMENTS / 2;
 #pragma unroll
@@ -497,7 +497,7 @@ __kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), 
   }
 }
 
-// Adds up the weights that parts of the positions made.
+// Sums the weights of the parts of the positions.
 __kernel void sum_parts(OB_POINTER(S, sums), OB_POINTER(X, out), const I parts, const I elements,
                         const I items) {
   OB_BIND(S, sums) OB_BIND(X, out)

@@ -24,7 +24,7 @@ __kernel void pdist(OB_PARAMETERS) {
 __kernel void pdist(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(k)
-  // The largest i with at most k pairs before it: guessed, then corrected.
+  // The largest i with at most k pairs before it: estimated in float, then corrected.
   const float middle = rows - 0.5f;
   ob_index i = (ob_index)(middle - sqrt(fmax(middle * middle - 2.0f * k, 0.0f)));
   i = clamp(i, (ob_index)0, rows - 2);

@@ -1,10 +1,9 @@
-// Products and convolutions whose results fill no tile, by groups of work items, for GPUs: what has few
-// rows or few columns is summed without local memory for operands.
-//
-// Behind group_tiles.cl, whose operands, parts of the depth and stores these are.
+// Products and convolutions with few rows or few columns, too few for a tile, on GPUs: sums without
+// local memory for operands. Needs group_tiles.cl before it, whose operands, split K and stores it
+// uses.
 
-// The sum over `lanes` work items, a power of two, that are `apart`, for the first of them. All
-// items of a group call it.
+// The sum over `lanes` work-items, a power of two, `apart` apart, for the first of them. All
+// work-items of a group call it.
 static inline S sum_of_lanes(S sum, __local S *sums, int item, int lane, int lanes, int apart) {
   sums[item] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -15,7 +14,7 @@ static inline S sum_of_lanes(S sum, __local S *sums, int item, int lane, int lan
   return sums[item];
 }
 
-// One result, or its part.
+// Stores one result, or its part.
 static inline void store_sum(S sum, __global X *out, const __global X *added, __global S *partials,
                              I at, I part, I batch, I row, I column, const Layout *l,
                              const S alpha, const S beta, const int adds) {
@@ -33,8 +32,8 @@ static inline void store_sum(S sum, __global X *out, const __global X *added, __
 }
 
 #ifndef IMAGE
-// With few columns: some items have a row. Where rows lie along the depth in memory, these are 32
-// neighbours, and otherwise neighbours have 32 rows.
+// Few columns: several work-items have a row. If rows are contiguous along K, these are 32 adjacent
+// ones; otherwise adjacent work-items have 32 rows.
 GROUP_KERNEL void thin_products(PARAMETERS) {
   BEGIN
   __local S sums[ITEMS];
@@ -58,7 +57,7 @@ GROUP_KERNEL void thin_products(PARAMETERS) {
     const __global X *b = right + batch * l.right.batch + column * l.right.column;
     const I end = min(l.depth, (part + 1) * l.part);
     I k = part * l.part + lane;
-    // Four sums, so that as many reads are under way.
+    // Four sums, so that several loads are in flight.
     S each[4] = {0, 0, 0, 0};
     for (; k + 3 * lanes < end; k += 4 * lanes) {
 #pragma unroll
@@ -76,7 +75,7 @@ GROUP_KERNEL void thin_products(PARAMETERS) {
   store_sum(sum, out, added, partials, at, part, batch, row, column, &layout, alpha, beta, adds);
 }
 #else
-// With few rows: an item has W columns of a row.
+// Few rows: a work-item has W columns of a row.
 __kernel void single_rows(PARAMETERS) {
   BEGIN
   const I item = get_global_id(0);
@@ -126,7 +125,7 @@ __kernel void single_rows(PARAMETERS) {
   store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
 }
 
-// With few rows and columns: a group goes along the depth for this many results of a row.
+// Few rows and columns: a work-group sums along K for this many results of a row.
 #define RESULTS 5
 GROUP_KERNEL void few_results(PARAMETERS) {
   BEGIN

@@ -1,20 +1,20 @@
-// Convolutions with kernels of 3 x 3 in steps of 1, by the algorithm F(2 x 2, 3 x 3) of Lavin and Gray,
-// "Fast algorithms for convolutional neural networks" (CVPR 2016): tiles of 2 x 2 results are made of
-// 16 products instead of 36, whose operands are sums of elements of the image and of the kernel. The
-// gradient of a weight is the transpose of that, F(3 x 3, 2 x 2): 9 elements of tiles' 16 products.
+// Convolutions with 3 x 3 kernels and stride 1, by the algorithm F(2 x 2, 3 x 3) of Lavin and Gray,
+// "Fast algorithms for convolutional neural networks" (CVPR 2016): tiles of 2 x 2 results take 16
+// products instead of 36, of sums of elements of the image and of the kernel. The weight gradient
+// is the transpose, F(3 x 3, 2 x 2): 9 elements from 16 products.
 //
-// Behind padded_convolution.cl, whose planes, tiles and products these are.
+// Needs padded_convolution.cl before it, whose planes, tiles and products it uses.
 
-#define POINTS 16  // products of a tile: 4 x 4
+#define POINTS 16  // products per tile: 4 x 4
 
 typedef struct {
-  I images, high, wide;  // rows and columns of tiles of an image
-  I pitch;               // elements of a point of a channel: all tiles, and room for a vector more
-  I weights, places;     // elements from point to point
+  I images, high, wide;  // rows and columns of tiles per image
+  I pitch;               // elements per point and channel: all tiles, plus a vector of padding
+  I weights, places;     // elements between points
 } TileGrid;
 
-// What tiles of 4 x 4 places, 2 apart, become: B' d B. `to` is the first point of the first tile,
-// points lie `point` apart, and W tiles that follow each other are written.
+// Input transform B' d B of tiles of 4 x 4 positions, 2 apart. `to`: the first point of the first
+// tile; points are `point` apart. Writes W consecutive tiles.
 static inline void transform_places(const __global S *from, const I row, __global S *to, const I point) {
   V d[4][4];
 #pragma unroll
@@ -38,12 +38,12 @@ static inline void transform_places(const __global S *from, const I row, __globa
   }
 }
 
-// Zeros behind the last tile, since sums over tiles take whole vectors.
+// Zeros after the last tile, since sums over tiles use whole vectors.
 static inline void end_points(__global S *to, const I point) {
   for (int e = 0; e < POINTS; ++e) VSTORE((V)(0), 0, to + e * point);
 }
 
-// The tiles of a channel, point by point. A work item does a channel.
+// The tiles of a channel, by point. One work-item per channel.
 __kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), const PaddedSizes p, const Taps t,
                               const TileGrid g, const I items) {
   OB_BIND(S, planes) OB_BIND(S, points)
@@ -58,7 +58,7 @@ __kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), cons
   for (I image = 0; image < g.images; ++image) {
     for (I y = 0; y < g.high; ++y, to += g.wide) {
       const __global S *row = from + (image * p.grid[1] + 2 * y) * p.grid[2];
-      // What the last vector of a row has too much of is overwritten by the next row.
+      // The next row overwrites the excess of a row's last vector.
       for (I x = 0; x < g.wide; x += W) {
         transform_places(row + 2 * x, p.grid[2], to + x, g.places);
       }
@@ -67,7 +67,7 @@ __kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), cons
   end_points(to, g.places);
 }
 
-// What tiles of 2 x 2 become, those of a gradient: A g A'. A work item does a channel.
+// Transform A g A' of tiles of 2 x 2 of a gradient. One work-item per channel.
 __kernel void winograd_gradients(OB_POINTER(X, gradients), OB_POINTER(S, points), const Source s,
                                  const TileGrid g, const I items) {
   OB_BIND(X, gradients) OB_BIND(S, points)
@@ -128,8 +128,8 @@ static inline void transpose_points(const V a, const V b, const V c, const V d, 
   to[2 * step] = sum + d;
 }
 
-// The gradient of a weight of what `parts` sums of products of all points are: G' m G. `elements` is
-// the number of its kernels, of which there are W at least; a work item does `slice` of them.
+// The weight gradient G' m G from `parts` sums of products of all points. `elements`: number of its
+// kernels, at least W; a work-item computes `slice` of them.
 __kernel void winograd_kernels(OB_POINTER(S, sums), OB_POINTER(X, out), const I parts,
                                const I elements, const I slice, const I items) {
   OB_BIND(S, sums) OB_BIND(X, out)
@@ -137,7 +137,7 @@ __kernel void winograd_kernels(OB_POINTER(S, sums), OB_POINTER(X, out), const I 
   if (item >= items) return;
   const I last = min((item + 1) * slice, elements);
   for (I i = item * slice; i < last; i += W) {
-    const I first = min(i, elements - W);  // what is there already is written again
+    const I first = min(i, elements - W);  // overlaps: writes equal values again
     V m[POINTS], rows[12], kernels[9];
 #pragma unroll
     for (int e = 0; e < POINTS; ++e) m[e] = VLOAD(0, sums + e * elements + first);
@@ -161,7 +161,7 @@ __kernel void winograd_kernels(OB_POINTER(S, sums), OB_POINTER(X, out), const I 
   }
 }
 
-// What kernels become: G g G', ROWS rows side by side. A work item does `slice` channels of a panel.
+// Kernel transform G g G', ROWS rows adjacent. A work-item transforms `slice` channels of a panel.
 __kernel void winograd_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const Weights w,
                                const TileGrid grid, const int flipped, const I panels, const I slice,
                                const I items) {
@@ -174,7 +174,7 @@ __kernel void winograd_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), con
   const __global X *from = weight + group * w.group + panel * ROWS * w.row;
   __global S *to = packed + ((group * panels + panel) * w.channels + begin) * ROWS;
   const I height = min((I)ROWS, w.rows - panel * ROWS);
-  // Vectors may be read where elements of further channels follow in the same row.
+  // Vectors may be read if elements of further channels follow in the same row.
   const int whole = height == ROWS && W >= 9;
   for (I c = begin; c < end; ++c, to += ROWS) {
     S g[(W < 9 ? 9 : W) * ROWS], rows[12][ROWS];
@@ -218,7 +218,7 @@ __kernel void winograd_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), con
   }
 }
 
-// `count` elements that follow each other, of which `from` has a vector more.
+// Stores `count` contiguous elements; `from` has a vector of padding.
 static inline void write_row(const S *from, __global X *out, const I at, const I count) {
   I i = 0;
   for (; i + W <= count; i += W) STOREV(out, at + i, VLOAD(0, from + i));
@@ -230,8 +230,8 @@ static inline void write_row(const S *from, __global X *out, const I at, const I
   for (; i < count; ++i) STORE(out, at + i, from[i]);
 }
 
-// Products of all points and A' m A, the results of tiles: out = weights * places (+ bias), `panels`
-// panels of rows in a work item, PANELS at most.
+// Products of all points and the output transform A' m A: out = weights * places (+ bias), `panels`
+// panels of rows per work-item, at most PANELS.
 __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(X, out),
                              OB_POINTER(X, bias), const Result l, const TileGrid g, const I bias_stride,
                              const int adds, const I panels, const I items) {
@@ -244,8 +244,8 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
   const I last = min((item % parts + 1) * panels, row_panels);
   const I offsets[1] = {0};
   const __global S *b = points + group * l.channels * g.pitch + column;
-  // Tiles of one row, that follow each other: the first, where their results are, of how many places
-  // in x, and in y.
+  // Runs of consecutive tiles of one row: the first, the offset of its results, and their extents
+  // in x and in y.
   I starts[COLUMNS + 1], places[COLUMNS], widths[COLUMNS], heights[COLUMNS], runs = 0;
   const I width = min((I)COLUMNS, l.count - column);
   for (I i = 0; i < width;) {
@@ -258,7 +258,7 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
     heights[runs++] = min((I)2, l.extent[1] - 2 * y);
     i += tiles;
   }
-  // Point by point, so that what all panels read of a point's places is in the nearest cache.
+  // By point, so that the positions of a point stay in the L1 cache for all panels.
   const I begin = item % parts * panels;
   S tiles[PANELS * POINTS * ROWS * COLUMNS];
   for (int e = 0; e < POINTS; ++e) {

@@ -1,7 +1,7 @@
-// 1 with a probability, else 0: where a draw is less than the probability times 2^32.
+// 1 with a probability, else 0: 1 if a draw is less than the probability times 2^32.
 
 #if HAS_p
-// Of probabilities: one per element, or a single one.
+// Probabilities: one per element, or a single one.
 #define PROBABILITY(i) p_load(single ? 0 : (i))
 #define THRESHOLD(i) (ulong)ceil(fmax(PROBABILITY(i), (p_value)0) * 4294967296.0f)
 #define CHECK(i) if (!(PROBABILITY(i) >= 0 && PROBABILITY(i) <= 1)) { OB_REPORT }

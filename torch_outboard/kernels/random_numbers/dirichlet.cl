@@ -10,7 +10,7 @@ __kernel void gamma_parts(OB_PARAMETERS) {
   exponents_store(i, parts.exponent);
 }
 
-// A work item takes a row, since the order of a sum decides its bits.
+// One work-item per row, since the order of a sum determines its bits.
 __kernel void shares(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(row)

@@ -1,5 +1,5 @@
-// Values of continuous distributions and of the geometric one, as csrc/random/distributions.h
-// makes them of draws. BITS is 64 for float64, else 32.
+// Values of continuous distributions and of the geometric one, by the functions of
+// csrc/random/distributions.h. BITS: 64 for float64, else 32.
 
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -92,7 +92,7 @@ static inline double cauchy(const ulong draw) {
 #endif
 
 #if DISTRIBUTION == 0  // uniform between first and second
-// The largest number below `second` in a type of which a float has so many bits too many.
+// The largest number below `second` in a type with SURPLUS fewer mantissa bits than float.
 static inline V next_below(const V second) {
 #if BITS == 64
   return nextafter(second, (V)-INFINITY);
@@ -131,7 +131,7 @@ __kernel void distribution(OB_PARAMETERS) {
 __kernel void distribution(OB_PARAMETERS) {
   OB_BEGIN
 #if OB_LOCAL > 1
-  // Both numbers of a pair are made at once, and then exchanged.
+  // A work-item computes both numbers of a pair; then they are exchanged.
 #define PART (128 / BITS)
   __local V values[PART * OB_LOCAL];
   PHILOX_GROUP(count, PART)

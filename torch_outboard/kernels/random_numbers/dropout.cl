@@ -1,4 +1,4 @@
-// Elements kept with a probability, and scaled, and whether they were.
+// Dropout: elements kept with a probability and scaled, and a mask of the kept ones.
 
 #define USE_OF(i, word, x)                                                                   \
   {                                                                                          \
@@ -13,7 +13,7 @@ __kernel void dropout(OB_PARAMETERS) {
 #define USE(i, word) USE_OF(i, word, input_load(i))
   FOR_WORDS(count, USE)
 #else
-  // All elements are asked for before the first is stored: reading waits for writing no more.
+  // All elements are loaded before the first store, so that loads do not wait for stores.
   PHILOX_WORDS(count, 4)
   V x[4];
 #pragma unroll

@@ -1,5 +1,5 @@
-// Philox4x32-10, as in csrc/random/philox.h, and which words an element uses, as in
-// distributions.h there: word i % 4 of block i / 4, or of 64 bits half i % 2 of block i / 2.
+// Philox4x32-10 of csrc/random/philox.h, and the words of an element as in distributions.h there:
+// word i % 4 of block i / 4, or of 64 bits half i % 2 of block i / 2.
 
 // All rounds on the counter in x, y, z and w, of type U: one block or a vector of them.
 #define PHILOX_ROUNDS(U)                                                             \
@@ -21,11 +21,11 @@ static inline uint4 philox(const ulong block, const ulong seed, const ulong offs
   return (uint4)(x, y, z, w);
 }
 
-// FOR_WORDS(count, USE) puts USE(i, word) for the elements of a work item, and FOR_DRAWS(count,
-// USE) USE(i, draw) with draws of 64 bits.
+// FOR_WORDS(count, USE): USE(i, word) for the elements of a work-item. FOR_DRAWS(count, USE):
+// USE(i, draw) with draws of 64 bits.
 #if OB_LOCAL == 1
-// For a processor, a work item takes eight blocks at a time, as vectors. The loops are simple,
-// since the compiler makes vectors of them, too.
+// CPU: a work-item computes eight blocks at a time, as vectors. The loops are simple, so that the
+// compiler vectorizes them, too.
 #define PHILOX_BLOCKS 8
 static inline void philox_blocks(const ulong first, const ulong seed, const ulong offset,
                                  uint *const words) {
@@ -38,7 +38,7 @@ static inline void philox_blocks(const ulong first, const ulong seed, const ulon
   vstore8((uint8)(x.s6, y.s6, z.s6, w.s6, x.s7, y.s7, z.s7, w.s7), 3, words);
 }
 
-// A work item makes elements [i0, i0 + some) of `count`, each of a part of a block, of `words`.
+// A work-item computes elements [i0, i0 + some) of `count`, `part` of a block each, from `words`.
 #define PHILOX_ITEM(count, part)                                              \
   OB_ITEM(item)                                                               \
   uint words[4 * PHILOX_BLOCKS];                                              \
@@ -54,11 +54,11 @@ static inline void philox_blocks(const ulong first, const ulong seed, const ulon
   PHILOX_ITEM(count, 2)       \
   for (int k = 0; k < some; ++k) USE((i0 + k), DRAW(k))
 #else
-// On a GPU a work item makes one block. The items of a group exchange what they made, so that adjacent
-// ones meet adjacent memory: an item's elements lie a group apart.
+// GPU: a work-item computes one block. The work-items of a group exchange their words, so that
+// adjacent ones access adjacent memory: an item's elements are a group apart.
 #define PHILOX_LANE ((int)get_local_id(0))
-// A group makes elements [i0, i0 + some) of `count`, `part` of each block. Element k of a work item is
-// PHILOX_AT(k) of them.
+// A work-group computes elements [i0, i0 + some) of `count`, `part` of each block. Element k of a
+// work-item is PHILOX_AT(k) of them.
 #define PHILOX_GROUP(count, part)                                               \
   const ob_index i0 = (ob_index)get_group_id(0) * ((part) * OB_LOCAL);          \
   const int some = (int)min((ob_index)((part) * OB_LOCAL), (ob_index)(count) - i0);

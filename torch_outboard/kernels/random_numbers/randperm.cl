@@ -1,5 +1,5 @@
-// The numbers below n in the order of their draws, equal draws in their own order: a bitonic sort,
-// in which what lies behind the end counts as larger than all.
+// The numbers below n in the order of their draws, equal draws in their own order: a bitonic sort
+// with padding that compares as the largest.
 
 __kernel void randperm_draw(OB_PARAMETERS) {
   OB_BEGIN

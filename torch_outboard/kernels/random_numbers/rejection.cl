@@ -1,14 +1,14 @@
-// Values of the Poisson, binomial and gamma distributions, from an open number of draws. This text
-// is compiled as OpenCL C, and as C++ by csrc/random/rejection_values.cpp: both give the same
-// bits, since it uses integers and + - * / sqrt floor of float64 only, in an order that neither
-// changes.
+// Values of the Poisson, binomial and gamma distributions, from an unbounded number of draws. This
+// source is compiled as OpenCL C, and as C++ by csrc/random/rejection_values.cpp. Both give the
+// same bits, since it uses only integers and + - * / sqrt floor of float64, in an order that
+// neither changes.
 //
-// Element i has draws of its own: block k is the one with the counter (i, offset + k), in the
-// notation of csrc/random/philox.h. An operator reserves REJECTION_BLOCKS offsets. An attempt
-// takes one block, and all attempts fail with a probability below 1e-20; then comes the middle of
-// the distribution.
+// Element i has its own draws: block k has the counter (i, offset + k), in the notation of
+// csrc/random/philox.h. An operator reserves REJECTION_BLOCKS offsets. An attempt uses one block.
+// All attempts fail with a probability below 1e-20; then the value is the middle of the
+// distribution.
 //
-// The methods are those of
+// Methods:
 //   W. Hoermann, "The transformed rejection method for generating Poisson random variables",
 //     Insurance: Mathematics and Economics 12 (1993): PTRS, for rates from 10 on;
 //   W. Hoermann, "The generation of binomial random variates", Journal of Statistical Computation
@@ -33,7 +33,7 @@ static inline REJECTION_WORDS rejection_block(const rejection_draws draws, const
   return philox(draws.element, draws.seed, draws.offset + k);
 }
 
-// A number in (0, 1), of 53 bits.
+// A number in (0, 1) with 53 bits.
 static inline double rejection_unit(const uint low, const uint high) {
   const ulong draw = ((ulong)high << 32) | low;
   return as_double((draw >> 12) | 0x3FF0000000000000ul) - 0.99999999999999988898;  // 1 - 2^-53
@@ -63,18 +63,18 @@ static inline double rejection_log(const double x) {
   return exponent * REJECTION_LOG2_HIGH + (small + exponent * REJECTION_LOG2_LOW);
 }
 
-// log(1 + x), x > -1: what the sum loses is added.
+// log(1 + x), x > -1: corrects the rounding of the sum.
 static inline double rejection_log1p(const double x) {
   const double sum = 1.0 + x;
   return rejection_log(sum) + (x - (sum - 1.0)) / sum;
 }
 
-// exp(x), x <= 0: 0 where that would not be a normal number.
+// exp(x), x <= 0: 0 for subnormal results.
 static inline double rejection_exp(const double x) {
   const bool normal = x > -708.0;
   const int turns = normal ? (int)(x * 1.4426950408889634 - 0.5) : 0;
   const double r = (x - turns * REJECTION_LOG2_HIGH) - turns * REJECTION_LOG2_LOW;
-  // The exponential series, by halves: fewer steps that wait for one another.
+  // The exponential series, in halves: shorter dependency chains.
   const double r2 = r * r, r4 = r2 * r2, r8 = r4 * r4;
   const double low = (1.0 + r) + r2 * (0.5 + r * (1.0 / 6));
   const double middle = (1.0 / 24 + r * (1.0 / 120)) + r2 * (1.0 / 720 + r * (1.0 / 5040));
@@ -85,10 +85,10 @@ static inline double rejection_exp(const double x) {
   return normal ? sum * as_double((ulong)(turns + 1023) << 52) : 0.0;
 }
 
-// What Stirling's formula lacks, k >= 0 a whole number:
+// The remainder of Stirling's formula, k >= 0 an integer:
 // log(k!) - (log(2 * pi) / 2 + (k + 1/2) * log(k + 1) - (k + 1))
-// times (k + 1), as the polynomial in 1 / (k + 1)^2 that is exact for k + 1 = 1 ... 8, 10, 14 and in
-// the limit. For all other k it is within 1e-17, too.
+// times (k + 1), as the polynomial in 1 / (k + 1)^2 that is exact for k + 1 = 1 ... 8, 10, 14 and
+// in the limit. The error is below 1e-17 for all other k.
 static inline double rejection_tail(const double k) {
   const double x = 1.0 / (k + 1.0), s = x * x;
   double sum = 0.06913959794657805;
@@ -105,8 +105,8 @@ static inline double rejection_tail(const double k) {
   return sum * x;
 }
 
-// Attempts give a value, or -1 where it is rejected. They have few branches, so that the host can
-// make vectors of them.
+// Attempts return a value, or -1 if rejected. They have few branches, so that the host can
+// vectorize them.
 
 // rate >= 10
 static inline double rejection_poisson_attempt(const double rate, const REJECTION_WORDS words) {
@@ -117,8 +117,8 @@ static inline double rejection_poisson_attempt(const double rate, const REJECTIO
   const double k = huge ? rate : floor((2.0 * a / s + b) * u + rate + 0.43);
   if (huge | ((s >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0)))) return k;
   if ((k < 0.0) | ((s < 0.013) & (v > s))) return -1.0;
-  // The logarithm of k's probability, by Stirling's formula, its large terms combined so that
-  // nothing cancels.
+  // log of the probability of k, by Stirling's formula, with large terms combined to avoid
+  // cancellation.
   const double n = k + 1.0;
   const double log_mass = (n - rate) + k * rejection_log1p((rate - n) / n) -
                           0.5 * rejection_log(n) - 0.9189385332046728 - rejection_tail(k);
@@ -149,7 +149,7 @@ static inline double rejection_poisson(const double rate, const REJECTION_WORDS 
   return value < 0.0 ? floor(rate) : value;
 }
 
-// n a whole number, 0 < p <= 1/2, n * p >= 10
+// n an integer, 0 < p <= 1/2, n * p >= 10
 static inline double rejection_binomial_attempt(const double n, const double p,
                                                 const REJECTION_WORDS words) {
   const double deviation = sqrt(n * p * (1.0 - p)), mode = floor((n + 1.0) * p);
@@ -160,7 +160,7 @@ static inline double rejection_binomial_attempt(const double n, const double p,
   const double k = huge ? n * p : floor((2.0 * a / s + b) * u + n * p + 0.5);
   if ((k < 0.0) | (k > n)) return -1.0;
   if (huge | ((s >= 0.07) & (v <= 0.92 - 4.2 / b))) return k;
-  // The logarithm of the quotient of the probabilities of k and the mode, as above.
+  // log of the ratio of the probabilities of k and the mode, as above.
   const double left = n - k + 1.0;
   const double log_quotient =
       (k - mode) * rejection_log(p / (1.0 - p) * (left / (k + 1.0))) +
@@ -189,8 +189,7 @@ static inline double rejection_binomial_search(const double n, const double p, d
   return k;
 }
 
-// The value where nothing is drawn, else -1: what lies outside of the distribution counts as its
-// nearest end.
+// The value if nothing is drawn, else -1. Parameters out of range are clamped.
 static inline double rejection_binomial_known(const double count, const double p) {
   if (count <= 0.0 || p <= 0.0) return 0.0;
   if (p >= 1.0) return count;
@@ -199,7 +198,7 @@ static inline double rejection_binomial_known(const double count, const double p
   return -1.0;
 }
 
-// Of any count and probability.
+// Any count and probability.
 static inline double rejection_binomial(const double count, const double p,
                                         const REJECTION_WORDS words, const rejection_draws draws) {
   const double known = rejection_binomial_known(count, p);
@@ -218,11 +217,11 @@ static inline double rejection_binomial(const double count, const double p,
   return p > 0.5 ? count - value : value;
 }
 
-// A standard normal: by the transformation of Box and Muller, with the angle's sine, of which one
-// quarter to either side of 0 has all values.
+// A standard normal by the Box-Muller transform, with the sine of the angle. The quarters next to 0
+// have all values of the sine.
 static inline double rejection_normal(const REJECTION_WORDS words) {
   const double radius = sqrt(-2.0 * rejection_log(rejection_unit(words.x, words.y)));
-  // In (-1, 1), of quarters of a turn.
+  // In (-1, 1), in quarters of a turn.
   const double angle = ((double)words.z + 0.5) * 4.656612873077393e-10 - 1.0;
   const double s = angle * angle;
   const double s2 = s * s, s4 = s2 * s2;
@@ -235,7 +234,7 @@ static inline double rejection_normal(const REJECTION_WORDS words) {
   return radius * (sine * angle);
 }
 
-// A gamma variable is factor * exp(exponent), which may be too small for a number.
+// A gamma variable is factor * exp(exponent), which may underflow.
 typedef struct {
   double factor, exponent;
 } rejection_gamma_parts;
@@ -248,12 +247,12 @@ static inline double rejection_gamma_attempt(const double alpha, const REJECTION
   const double u = ((double)words.w + 0.5) * 2.3283064365386963e-10;
   if (!(y > 0.0)) return -1.0;
   if (u < 1.0 - 0.0331 * (square * square)) return d * v;
-  // 1 - v + log(v), its large terms combined so that nothing cancels
+  // 1 - v + log(v), with large terms combined to avoid cancellation
   const double difference = 3.0 * (rejection_log1p(t) - t) - t * t * (3.0 + t);
   return rejection_log(u) < 0.5 * square + d * difference ? d * v : -1.0;
 }
 
-// For alpha < 1, from the last block: attempts use those before.
+// For alpha < 1, from the last block: attempts use the earlier ones.
 static inline double rejection_gamma_exponent(const double alpha, const REJECTION_WORDS last) {
   return rejection_log(rejection_unit(last.x, last.y)) / alpha;
 }
@@ -275,21 +274,21 @@ static inline rejection_gamma_parts rejection_gamma(const double alpha, const RE
   return parts;
 }
 
-// The value itself, at least `smallest`.
+// The value, at least `smallest`.
 static inline double rejection_gamma_value(const rejection_gamma_parts parts,
                                            const double smallest) {
   const double value = parts.factor * rejection_exp(parts.exponent);
   return value > smallest ? value : smallest;
 }
 
-// The value relative to one with the exponent `largest` of all.
+// The value relative to exp(`largest`), the largest exponent of all.
 static inline double rejection_gamma_weight(const rejection_gamma_parts parts,
                                             const double largest) {
   if (parts.exponent == largest) return parts.factor;
   return parts.factor * rejection_exp(parts.exponent - largest);
 }
 
-// A weight's part of a sum, between two limits.
+// A weight's share of a sum, between two limits.
 static inline double rejection_share(const double weight, const double sum, const double smallest,
                                      const double largest) {
   const double share = weight / sum;

@@ -1,5 +1,5 @@
-// The leaky rectifier with random slopes: where an element is not positive, `noise` gets a slope,
-// elsewhere 1; the result is the product.
+// The leaky rectifier with random slopes: `noise` is a slope for elements that are not positive,
+// else 1; the result is input * noise.
 
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -13,7 +13,7 @@ static inline V slope_of(
 #endif
 }
 
-// The noise as its dtype holds it, since the gradient multiplies with that.
+// Noise rounded to its dtype, since the gradient multiplies with it.
 #define USE(i, draw)                                         \
   {                                                          \
     const ob_index at = ob_place(noise_layout, i);           \

@@ -1,5 +1,5 @@
-// Logarithms of running sums of exponentials of n complex elements that lie `inner` apart: a work
-// item takes a row, from its start. Another order could give angles that differ by whole turns.
+// Logarithms of running sums of exponentials of n complex elements with stride `inner`: a work-item
+// scans a row sequentially. Another order could give angles that differ by whole turns.
 
 __kernel void scan_columns(OB_PARAMETERS) {
   OB_BEGIN

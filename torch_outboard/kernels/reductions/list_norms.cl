@@ -1,6 +1,6 @@
-// Norms of a list of tensors. ops/sources/list_norms.py writes the macros before them.
-// Work-groups of `partial_norms` take a part of one tensor each; those of `norms` put the parts of
-// one tensor together. Ends are counted in groups of the first kernel.
+// Norms of a list of tensors. ops/sources/list_norms.py writes the macros before them. A work-group
+// of `partial_norms` reduces a part of one tensor; a work-group of `norms` combines the parts of
+// one tensor. Ends are counted in groups of the first kernel.
 
 __kernel void partial_norms(OB_INPUTS OB_POINTER(S, partial), ob_calls calls) {
   OB_BIND(S, partial)

@@ -1,8 +1,8 @@
-// Kernels of reductions. ops/sources/reduction.py writes the state, functions and macros before them.
+// Kernels of reductions. ops/sources/reduction.py writes state, functions and macros before them.
 //
-// Dimension 0 of the reduced and of the kept ones is the one with the smallest stride.
+// Dimension 0 of the reduced and of the kept ones has the smallest stride.
 
-// Of all lanes, by halves: a chain of merges would take as long as many steps.
+// Merges all lanes by halves: a chain of merges would take as long as many steps.
 static inline state_one merged_lanes(const state_wide *s) {
   state_one lanes[OB_WIDTH];
   for (uint k = 0; k < OB_WIDTH; ++k) lanes[k] = lane_of_wide(s, k);
@@ -22,8 +22,8 @@ typedef struct {
   OB_INDEX kept_dimensions;
   OB_INDEX n;          // elements of one result
   OB_INDEX results;
-  OB_INDEX parts;      // in which a result is computed
-  OB_INDEX part_size;  // elements of a part
+  OB_INDEX parts;      // of a result
+  OB_INDEX part_size;  // elements per part
 } ob_layout;
 
 static inline OB_INDEX kept_offset(const OB_INDEX *stride, OB_INDEX k, const ob_layout *layout) {
@@ -54,8 +54,8 @@ static inline OB_INDEX reduced_offset(OB_INDEX k, const ob_layout *layout) {
     partial[(k) * layout.parts + (part)] = s;        \
   }
 
-// Takes `count` adjacent elements into `total`, the first of which has the place `first`. Sums are
-// made in blocks of blocks, so that rounding errors do not add up.
+// Accumulates `count` adjacent elements into `total`; the first has the index `first`. Sums are in
+// blocks of blocks to limit rounding errors.
 static inline void contiguous(state_one *total, __global const OB_INPUT *in, const OB_INDEX at,
                               const OB_INDEX count, const OB_INDEX first OB_PARAMETERS) {
   OB_INDEX j = 0;
@@ -97,7 +97,7 @@ static inline void contiguous(state_one *total, __global const OB_INPUT *in, con
   for (; j < count; ++j) step_one(total, load_one(in, at + j), (int)(first + j) OB_ARGUMENTS);
 }
 
-// A work item per result and part.
+// One work-item per result and part.
 __kernel void along(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
                     const ob_layout layout OB_PARAMETERS) {
   OB_BIND(OB_INPUT, in)
@@ -136,7 +136,7 @@ __kernel void along(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, 
   OB_END(k, part, s)
 }
 
-// A work item per part and some adjacent results, whose elements are adjacent, too.
+// One work-item per part and some adjacent results, whose elements are adjacent, too.
 __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
                      const ob_layout layout OB_PARAMETERS) {
   OB_BIND(OB_INPUT, in)
@@ -161,7 +161,7 @@ __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one,
   OB_COUNT
   OB_INDEX done = 0;
   while (done < count) {
-    // All columns at once, else vector by vector, and at last one by one.
+    // All columns at once, else by vector, then by element.
     const bool whole = count == columns;
     const bool vector = count - done >= OB_WIDTH;
     state_wide all[OB_COLUMNS];
@@ -216,7 +216,7 @@ __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one,
   }
 }
 
-// A work item per result, over its parts.
+// One work-item per result, over its parts.
 __kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
                       const ob_layout layout OB_PARAMETERS) {
   OB_BINDS
@@ -242,12 +242,12 @@ __kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one
 
 #if OB_LOCAL > 1
 
-// Where work items of a group share memory and work: they merge what each has, two by two.
+// Merges the states of a work-group's work-items pairwise in local memory.
 static inline state_one of_group(const state_one mine, __local state_one *scratch) {
   const uint lane = get_local_id(0);
   barrier(CLK_LOCAL_MEM_FENCE);
   scratch[lane] = mine;
-  // A group may have any number of work items, not only powers of two.
+  // Groups may have any size, not only powers of two.
   for (uint count = OB_LOCAL, kept = (OB_LOCAL + 1) / 2; count > 1;
        count = kept, kept = (kept + 1) / 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -262,7 +262,7 @@ static inline state_one of_group(const state_one mine, __local state_one *scratc
   return scratch[0];
 }
 
-// A group per result and part: adjacent work items take adjacent elements.
+// One work-group per result and part: adjacent work-items load adjacent elements.
 __kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
                           const ob_layout layout OB_PARAMETERS) {
   OB_BIND(OB_INPUT, in)
@@ -282,7 +282,7 @@ __kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state
   while (j < end) {
     const OB_INDEX rest = j / layout.reduced_size[0];
     const OB_INDEX first = j - rest * layout.reduced_size[0];
-    // Blocks, so that rounding errors do not add up.
+    // Blocks limit rounding errors.
     const OB_INDEX run =
         min(min(end - j, layout.reduced_size[0] - first), (OB_INDEX)(64 * OB_LOCAL * OB_WIDTH));
     const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
@@ -316,7 +316,7 @@ __kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state
   OB_END(k, part, s)
 }
 
-// A group per result, over its parts.
+// One work-group per result, over its parts.
 __kernel void combine_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
                             const ob_layout layout OB_PARAMETERS) {
   OB_BINDS
@@ -336,17 +336,17 @@ __kernel void combine_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(sta
   OB_WRITE
 }
 
-// A group per part and tile of adjacent results, whose elements are adjacent, too. Adjacent work items
-// take adjacent vectors of a row, and slices of the group every so many rows.
+// One work-group per part and tile of adjacent results, whose elements are adjacent, too. Adjacent
+// work-items load adjacent vectors of a row; slices of the group share the rows.
 static inline OB_INDEX tile_lanes(const ob_layout *layout) {
-  // Few rows leave nothing to do for slices.
+  // Few rows leave no work for slices.
   const OB_INDEX most = layout->n < 64 || OB_LOCAL < 32 ? OB_LOCAL : 32;
   OB_INDEX lanes = 1;
   while (lanes < most && lanes * OB_WIDTH < layout->kept_size[0]) lanes *= 2;
   return min(lanes, most);
 }
 
-// Merges what the slices of a group have, two by two, into the first one.
+// Merges the states of a group's slices pairwise into the first one.
 #define OB_MERGE_SLICES(scratch, slices, slice, lanes, states)                           \
   for (OB_INDEX count = slices, kept = (slices + 1) / 2; count > 1;                      \
        count = kept, kept = (kept + 1) / 2) {                                            \
@@ -372,7 +372,7 @@ __kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(stat
   const OB_INDEX slice = get_local_id(0) / lanes;
   const OB_INDEX tiles = (layout.kept_size[0] + lanes * OB_WIDTH - 1) / (lanes * OB_WIDTH);
   const OB_INDEX tiles_and_rows = layout.results / layout.kept_size[0] * tiles;
-  // Groups that run together take adjacent tiles.
+  // Groups that run together have adjacent tiles.
   const OB_INDEX part = get_group_id(0) / tiles_and_rows;
   const OB_INDEX tile_and_row = get_group_id(0) - part * tiles_and_rows;
   const OB_INDEX row = tile_and_row / tiles;
@@ -391,7 +391,7 @@ __kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(stat
   for (OB_INDEX j = part * layout.part_size; j < end && slice < slices;) {
     const OB_INDEX rest = j / layout.reduced_size[0];
     const OB_INDEX first = j - rest * layout.reduced_size[0];
-    // Blocks, so that rounding errors do not add up.
+    // Blocks limit rounding errors.
     const OB_INDEX run = min(min(end - j, layout.reduced_size[0] - first), 256 * slices);
     const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
     if (count == OB_WIDTH) {
@@ -427,12 +427,12 @@ __kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(stat
     if (layout.parts == 1) {
       OB_WRITE
     } else {
-      partial[part * layout.results + k] = s;  // what combine_across reads lies together
+      partial[part * layout.results + k] = s;  // contiguous for combine_across
     }
   }
 }
 
-// A group per adjacent results, over their parts.
+// One work-group per set of adjacent results, over their parts.
 __kernel void combine_across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
                              const ob_layout layout OB_PARAMETERS) {
   OB_BINDS

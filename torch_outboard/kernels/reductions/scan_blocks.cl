@@ -1,5 +1,5 @@
-// Scans of long rows, whose elements lie `inner` apart, in blocks of `block` elements, each by a
-// group: first the state of whole blocks, then each block with what the ones before it make.
+// Scans of long rows with element stride `inner`, in blocks of `block` elements, a work-group each:
+// first the state of whole blocks, then each block with the states before it.
 
 static inline State part_of(const V value, const V rest, const ob_index place) {
 #if TWO_VALUES
@@ -22,9 +22,9 @@ static inline State part_of(const V value, const V rest, const ob_index place) {
 #endif
 
 #if OB_LOCAL == 1
-// A processor takes several blocks at once, whose elements do not wait for each other. Of each it
-// reads and writes some elements at a time, since blocks may lie a multiple of 4 KB apart, and then
-// displace each other from the cache. Sums are of 64 bits: fewer fit into registers.
+// CPU: several blocks at once, whose elements are independent. Some elements of each are loaded and
+// stored at a time, since blocks may be a multiple of 4 KiB apart and evict each other from the
+// cache. Sums have 64 bits: fewer of them fit into registers.
 #define BLOCKS_AT_ONCE (SCAN == 0 ? 4 : 8)
 #define TILE 16
 
@@ -118,11 +118,11 @@ __kernel void scan_blocks(OB_PARAMETERS) {
   SCAN_ALL(START, EACH)
 }
 #else
-// A group goes over its block by tiles. Elements go through local memory, so that adjacent items read and
-// write adjacent elements, and each scans SCAN_EACH that lie together.
+// A work-group scans its block by tiles. Elements pass through local memory, so that adjacent
+// work-items access adjacent elements, and each scans SCAN_EACH contiguous ones.
 #define SCAN_EACH (OB_COMPLEX ? 2 : 4)
 #define SCAN_TILE (SCAN_EACH * OB_LOCAL)
-// One place in 32 is left out, so that items that are SCAN_EACH places apart meet different banks.
+// One element of padding per 32: work-items SCAN_EACH apart access different banks.
 #define SCAN_AT(i) ((i) + (i) / 32)
 
 #define SCAN_SCRATCH                                     \
@@ -134,8 +134,8 @@ __kernel void scan_blocks(OB_PARAMETERS) {
   const ob_index start = row / inner * inner * n + row % inner;            \
   const ob_index first = which * block, last = min(first + block, n);
 
-// Follows `before`, the state of what comes before the block if there is `some`, through all tiles, and
-// puts USE(i, s) with the state at element i.
+// Scans all tiles and calls USE(i, s) with the state at element i. `before`: the state before the
+// block, valid if `some`.
 #define SCAN_TILES(USE)                                                                      \
   for (ob_index from = first; from < last; from += SCAN_TILE) {                              \
     const int count = (int)min((ob_index)SCAN_TILE, last - from);                            \

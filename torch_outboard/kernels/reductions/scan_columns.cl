@@ -1,4 +1,4 @@
-// Scans over a dimension of n elements that lie `inner` apart: a work item takes one.
+// Scans over a dimension of n elements with stride `inner`: one work-item per line.
 
 __kernel void scan_columns(OB_PARAMETERS) {
   OB_BEGIN

@@ -1,8 +1,8 @@
-// What running sums (SCAN 0), products (1), logarithms of sums of exponentials (2), maxima (3) and
-// minima (4) keep of the elements that they have seen. join(a, b) is of those of a followed by b.
+// States of running sums (SCAN 0), products (1), logarithms of sums of exponentials (2), maxima (3)
+// and minima (4). join(a, b): state of the elements of a followed by those of b.
 
 #if SCAN == 0 && OB_FLOATING && OB_LOCAL == 1 && defined(cl_khr_fp64)
-// A processor adds in float64, as CPU does.
+// CPU: sums in float64, as in the CPU kernel.
 typedef struct {
   double value;
 } State;
@@ -10,7 +10,7 @@ static inline State join(const State a, const State b) { return (State){a.value 
 #define STATE_OF(x, i) ((State){(double)(x)})
 #define RESULT(s) ((V)(s).value)
 #define PART_VALUE(s) RESULT(s)
-// Of infinities nothing is left.
+// 0 for infinities.
 static inline V part_rest(const State s) {
   const V rest = (V)(s.value - (double)RESULT(s));
   return rest - rest == 0 ? rest : 0;
@@ -18,7 +18,7 @@ static inline V part_rest(const State s) {
 #define PART_REST(s) part_rest(s)
 #define STATE_OF_PART(part_value, part_rest) ((State){(double)(part_value) + (double)(part_rest)})
 #elif SCAN == 0 && (OB_FLOATING || OB_COMPLEX)
-// The sum and what was lost to rounding: CPU adds float32 in float64.
+// The sum and its rounding error: CPU adds float32 in float64.
 typedef struct {
   V value, rest;
 } State;
@@ -27,7 +27,7 @@ static inline State join(const State a, const State b) {
   s.value = a.value + b.value;
   const V part = s.value - a.value;
   s.rest = a.rest + b.rest + ((a.value - (s.value - part)) + (b.value - part));
-  // Of infinities nothing is lost.
+  // 0 for infinities.
 #if !OB_COMPLEX
   s.rest = s.rest - s.rest == 0 ? s.rest : 0;
 #else
@@ -39,7 +39,7 @@ static inline State join(const State a, const State b) {
 #define STATE_OF(x, i) ((State){(x), (V)(0)})
 #define RESULT(s) ((s).value + (s).rest)
 #elif SCAN == 3 || SCAN == 4
-// Of equal elements the later one counts, and NaN most.
+// Of equal elements the later one counts; NaN is the largest.
 typedef struct {
   V value;
   ob_index rest;
@@ -91,14 +91,14 @@ static inline State join(const State a, const State b) {
 #define STATE_OF_PART(part_value, part_rest) ((State){(part_value), (part_rest)})
 #endif
 
-// Elements as the dtype of the result holds them.
+// Elements in the dtype of the result.
 #if OB_COMPLEX
 #define ELEMENT(at) self_load(at)
 #else
 #define ELEMENT(at) (V)self_load(at)
 #endif
 
-// Where the results of a row lie.
+// Offsets of the results of a row.
 #if SCAN == 3 || SCAN == 4
 typedef struct {
   ob_index values, indices;

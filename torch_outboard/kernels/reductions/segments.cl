@@ -1,8 +1,8 @@
-// Reductions of segments of `data`, which is [outer, length, inner]. KIND: 0 sum, 1 mean, 2 maximum,
-// 3 minimum, 4 product. Segment k of a row has the elements from bounds[k] to bounds[k + 1] - 1.
+// Reductions of segments of `data` [outer, length, inner]. KIND: 0 sum, 1 mean, 2 maximum, 3
+// minimum, 4 product. Segment k of a row has the elements from bounds[k] to bounds[k + 1] - 1.
 
 #if HAS_lengths
-// Sums up the lengths.
+// Prefix sums of the lengths.
 __kernel void bounds(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(row)
@@ -19,8 +19,8 @@ __kernel void bounds(OB_PARAMETERS) {}
 #define BOUND(i) (long)offsets[i]
 #endif
 
-// Work item i computes for element `column` of segment `segment` of a row; nothing outside of the
-// row is read, whatever the bounds are.
+// Work-item i computes element `column` of segment `segment` of a row. Nothing outside of the row
+// is read for any bounds.
 #define SEGMENT(i)                                                              \
   const ob_index column = i % inner, segment = i / inner % segments;            \
   const ob_index row = i / inner / segments;                                    \

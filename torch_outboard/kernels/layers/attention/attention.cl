@@ -1,7 +1,7 @@
-// Scaled dot-product attention, a block of queries after the other: no matrix of all scores exists.
-// Softmax is kept as a running maximum and sum, which rescale what was added before.
+// Scaled dot-product attention in blocks of queries, without a matrix of all scores. Softmax is
+// online: a running maximum and sum, which rescale earlier partial sums.
 
-// Of a row without keys that count it is zero, as on CPU.
+// Zero for a row without visible keys, as on CPU.
 #define LOGSUMEXP(largest, total) ((total) == (V)0 ? (V)0 : (largest) + log(total))
 
 #if OB_LOCAL == 1
@@ -65,7 +65,7 @@ __kernel void attend(OB_PARAMETERS) {
   const V factor = FACTOR;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    // Those with the most keys begin first.
+    // Longest rows first: blocks with the most keys.
     const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
     const ob_index h = group / blocks % heads;
     const ob_index b = group / blocks / heads;

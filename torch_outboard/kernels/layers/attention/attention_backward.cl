@@ -1,6 +1,6 @@
-// Gradients of scaled dot-product attention. Probabilities are computed again, block by block, from
-// the scores and `logsumexp`. One kernel goes through the queries for each block of keys, one
-// through the keys for each block of queries, so that nothing is added up by several groups.
+// Gradients of scaled dot-product attention. Probabilities are recomputed by block from the scores
+// and `logsumexp`. One kernel loops over queries for each block of keys, one over keys for each
+// block of queries, so no sum spans several work-groups.
 
 #define LOGSUMEXP(b, h, i)                                                      \
   ((V)logsumexp_load((b) * logsumexp_layout.stride[0] + (h) * logsumexp_layout.stride[1] + \
@@ -8,7 +8,7 @@
 
 #if OB_LOCAL == 1
 
-// Turns scores and the gradients of probabilities into probabilities and the scores' gradients.
+// Converts scores and the gradients of probabilities to probabilities and the scores' gradients.
 #define DIFFERENTIATE(b, h, row, height)                                            \
   for (int r = 0; r < ROWS; ++r) {                                                  \
     V *p = scores + r * KEYS, *g = gradients + r * KEYS;                            \
@@ -116,8 +116,8 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
 
 #else
 
-// Turns a product of a query and a key, and the gradient of their probability, into the probability
-// and the gradient of the product. `known` is NEVER of queries that are not there.
+// Converts the dot product of a query and a key, and the gradient of their probability, to the
+// probability and the gradient of the product. `known` is NEVER for missing queries.
 #define DIFFERENTIATE(p, g, b, h, i, j, there, known, minus)                          \
   if (!(there) || (known) == NEVER || (CAUSAL && (j) > (i))) {                        \
     p = g = 0;                                                                        \
@@ -134,7 +134,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
   const ob_index blocks = (keys + ROWS - 1) / ROWS;
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
-    // Rows of tiles are keys here, and columns queries.
+    // Here rows of tiles are keys, and columns queries.
     const ob_index first = group % blocks * ROWS;
     const ob_index key_head = group / blocks % key_heads;
     const ob_index b = group / blocks / key_heads;
@@ -189,7 +189,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
   const V factor = FACTOR;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    // Those with the most keys begin first.
+    // Longest rows first: blocks with the most keys.
     const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
     const ob_index h = group / blocks % heads;
     const ob_index b = group / blocks / heads;

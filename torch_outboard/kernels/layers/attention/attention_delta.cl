@@ -1,5 +1,5 @@
-// Rows of the probabilities' gradient minus this are those of the scores' gradient: the sum of each
-// row of the gradient times the result. To be put after attention_tiles.cl.
+// The sum of each row of gradient * result. The scores' gradient is the probabilities' gradient
+// minus this. Needs attention_tiles.cl before it.
 
 #define PLACE_IN(tensor, item)                                  \
   ((item) / queries / heads * tensor##_layout.stride[0] +       \

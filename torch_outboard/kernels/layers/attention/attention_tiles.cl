@@ -1,13 +1,13 @@
-// Blocks of attention: what its forward and its backward share.
+// Blocks of attention, shared by forward and backward.
 //
-// HEAD is the size of a head. A group works on a block of ROWS rows and goes through blocks of KEYS
-// keys. A processor, whose groups have one work item, multiplies tiles with vectors of W values in
-// private memory; the work items of a GPU's group share tiles in local memory.
+// HEAD: head size. A work-group computes a block of ROWS rows in a loop over blocks of KEYS keys.
+// On a CPU, where a work-group is one work-item, tiles are multiplied in vectors of W values in
+// private memory. On a GPU the work-items of a group share tiles in local memory.
 
 #define PADDED ((HEAD + 2 * W - 1) / (2 * W) * (2 * W))
 #define NEVER ((V)(-INFINITY))
 
-// The factor of the scores: `scale`, or the usual one.
+// Factor of the scores: `scale`, or the default.
 #define FACTOR (has_scale ? scale_value : (R)1 / sqrt((R)HEAD))
 
 #if HAS_attn_mask
@@ -41,8 +41,8 @@
 #define STORE_TILE(v, p) vstore16(v, 0, p)
 #endif
 
-// c (rows x columns) += a @ b, row-major tiles; a has any strides, rows is a multiple of 4 and
-// columns one of two vectors.
+// c (rows x columns) += a @ b, row-major tiles. a has any strides; rows: a multiple of 4; columns:
+// a multiple of two vectors.
 static inline void add_product(const V *a, const int a_row, const int a_depth, const V *b,
                                const int depth, const int b_row, V *c, const int c_row,
                                const int rows, const int columns) {
@@ -83,8 +83,8 @@ static inline void clear(V *tile, const int size) {
   for (int i = 0; i < size; i += W) STORE_TILE((T)(0), tile + i);
 }
 
-// `rows` rows of a head into a tile of `height` rows of PADDED values, and of its transpose.
-// The rest is zero.
+// `rows` rows of a head into a tile of `height` rows of PADDED values, or into its transpose,
+// padded with zeros.
 #define READ_TILE(tensor, from, step, rows, height, tile)                    \
   for (int r = 0; r < (height); ++r) {                                       \
     V *to = (tile) + r * PADDED;                                             \
@@ -104,7 +104,7 @@ static inline void clear(V *tile, const int size) {
     }                                                                        \
   }
 
-// Scaled scores with the masks of keys from `key` on; those that do not count are NEVER.
+// Scaled scores with the masks of keys from `key` on; masked scores are NEVER.
 #define FINISH_SCORES(scores, b, h, row, height, key, width)                              \
   for (int r = 0; r < ROWS; ++r) {                                                        \
     V *s = (scores) + r * KEYS;                                                           \
@@ -117,8 +117,8 @@ static inline void clear(V *tile, const int size) {
     for (int j = max(visible, (ob_index)0); j < KEYS; ++j) s[j] = NEVER;                  \
   }
 
-// Takes KEYS scores of a row into its softmax, which is kept as a running maximum and sum: scores
-// become probabilities beside the maximum so far, and what was added before is rescaled to it.
+// Adds KEYS scores of a row to its online softmax: scores become probabilities relative to the
+// running maximum, and earlier partial sums are rescaled to it.
 static inline void soften(V *scores, V *largest, V *total, V *sum) {
   T most = LOAD_TILE(scores);
   for (int j = W; j < KEYS; j += W) most = fmax(most, LOAD_TILE(scores + j));
@@ -141,10 +141,10 @@ static inline void soften(V *scores, V *largest, V *total, V *sum) {
 
 #else
 
-// A group's work items stand for HIGH rows of ACROSS. Each has TALL x NEAR scores of a tile in
-// registers, in rows HIGH and columns ACROSS apart, so that neighbours read neighbouring banks, and
-// as many rows of sums. Operands come through local memory a chunk at a time, whatever HEAD is:
-// no more than 32 KiB are needed.
+// The work-items of a group form HIGH rows of ACROSS. Each has TALL x NEAR scores of a tile in
+// registers, in rows HIGH and columns ACROSS apart, so that adjacent work-items read adjacent
+// banks, and as many rows of sums. Operands are loaded to local memory by chunks, so 32 KiB suffice
+// for any HEAD.
 
 #if OB_DTYPE_BITS == 64
 typedef double4 V4;
@@ -165,8 +165,8 @@ typedef float4 V4;
 #define TALL (ROWS / HIGH)
 #define NEAR (KEYS / ACROSS)
 
-// The place of a work item. Reads of 16 bytes go by half SIMD units, in one step if pairs at a
-// distance of 1 or of 2 want the same: so the lowest bit tells rows apart, the next one columns.
+// Position of a work-item. Half SIMD units read 16 bytes in one step if pairs at a distance of 1 or
+// 2 read the same address: so the lowest bit selects the row, the next one the column.
 #if OB_LOCAL % 64 == 0
 #define PLACE_ACROSS(lane) (((lane) >> 1 & 7) | ((lane) >> 2 & 8))
 #define PLACE_DOWN(lane) (((lane) & 1) | ((lane) >> 3 & 2) | ((lane) >> 6 << 2))
@@ -182,8 +182,8 @@ typedef float4 V4;
 
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
 
-// What is indexed in unrolled loops stays in registers. PoCL, which only tests this, has none to
-// spare and would compile for minutes.
+// Arrays indexed in unrolled loops stay in registers. PoCL, which only tests this, has too few
+// registers and would compile for minutes.
 #ifdef POCL_DEVICE_ADDRESS_BITS
 #define UNROLLED _Pragma("nounroll")
 #define UNROLLED_TWICE _Pragma("nounroll")
@@ -192,13 +192,13 @@ typedef float4 V4;
 #define UNROLLED_TWICE _Pragma("unroll 2")
 #endif
 
-// Rows of operands along their elements: DEPTH at a time, an odd number of vectors apart, so that
-// vectors of eight rows lie in different banks.
+// Rows of operands along K: DEPTH elements at a time, an odd number of vectors apart, so that
+// vectors of eight rows are in different banks.
 #define DEPTH (HEAD < CHUNK ? (HEAD + 3) / 4 * 4 : CHUNK)
 #define DEPTH_STEP (DEPTH / 4 | 1)
-// Scores as a left operand: CHUNK columns at a time. Rows are two vectors of 4 bytes more apart.
+// Scores as a left operand: CHUNK columns at a time. Rows are padded by two vectors of 4 bytes.
 #define SCORE_STEP (CHUNK / 4 + 2)
-// Right operands of scores: CHUNK rows of COLUMNS elements, of which a work item has some as X.
+// Right operands of scores: CHUNK rows of COLUMNS elements; a work-item has some of them as X.
 #define COLUMNS (HEAD <= 16 ? 16 : HEAD <= 32 ? 32 : 64)
 #define WIDE (COLUMNS / ACROSS)
 #if HEAD > 32 || ACROSS < 16
@@ -225,7 +225,7 @@ typedef V X;
 #define OB_MEMORY \
   __local V4 memory[LARGER(LARGER(ROWS_MEMORY, SCORES_MEMORY), EXTREMES_MEMORY)];
 
-// What a work item has of ROWS rows of HEAD elements: element SUM_COLUMN(n, k) of row SUM_ROW(r) is
+// A work-item's part of ROWS rows of HEAD elements: element SUM_COLUMN(n, k) of row SUM_ROW(r) is
 // SUM_OF(sums, n, r, k).
 #define SUMS(name) X name[PARTS * SPAN][TALL]
 #define SUM_ROW(r) ((r) * HIGH + down)
@@ -240,8 +240,8 @@ typedef V X;
   UNROLLED for (int j = 0; j < NEAR; ++j)
 #define SCORE_COLUMN(j) ((j) * ACROSS + across)
 
-// `height` of the `rows` rows of a tensor, from row `begin` on, to local memory: of each `columns`
-// elements from `column` on. All are read at once, without branches; what is outside becomes zero.
+// Loads rows `begin` to `begin + height` of a tensor with `rows` rows to local memory: `columns`
+// elements from `column` on. Loads are unconditional; elements outside become zero.
 #define READ_SHARED(tensor, from, step, rows, begin, height, column, columns, tile, tile_step)   \
   UNROLLED for (int n = 0; n < ((height) * (columns) + OB_LOCAL - 1) / OB_LOCAL; ++n) {          \
     const int place = n * OB_LOCAL + (int)get_local_id(0);                                       \
@@ -308,7 +308,7 @@ static inline void add_columns(const __local V4 *scores, const __local V4 *value
     if (WORKS) add_definitions(memory, memory + ROWS * DEPTH_STEP, down, across, s);                   \
   }
 
-// sums += s @ b, of scores and `rows` rows of a tensor.
+// sums += s @ b: scores times `rows` rows of a tensor.
 #define ADD_SCORES(sums, s, b, from, step, rows)                                                \
   UNROLLED for (int part = 0; part < KEYS / CHUNK; ++part) {                                    \
     UNROLLED for (int across_part = 0; across_part < PARTS; ++across_part) {                    \
@@ -331,7 +331,7 @@ static inline void add_columns(const __local V4 *scores, const __local V4 *value
     }                                                                                           \
   }
 
-// Of TALL values of each work item, what all items of a row have, combined by `both`.
+// Combines TALL values of all work-items of a row by `both`.
 #if ACROSS == 1
 #define COMBINE_ROWS(values, both)
 #else
@@ -354,8 +354,8 @@ static inline void add_columns(const __local V4 *scores, const __local V4 *value
 #endif
 #define BOTH_ADDED(a, b) ((a) + (b))
 
-// Takes KEYS scores of each row into its softmax, as `soften` of processors does. `total` is that of
-// a work item's own scores; COMBINE_ROWS adds them up at the end.
+// Adds KEYS scores of each row to its online softmax, like `soften` on CPUs. `total` covers a
+// work-item's own scores; COMBINE_ROWS sums them at the end.
 #define SOFTEN(s, largest, total, sums)                                        \
   {                                                                            \
     V most[TALL];                                                              \

@@ -1,7 +1,7 @@
-// Scaled dot-product attention by matrix units. Behind unit_attention_blocks.cl.
+// Scaled dot-product attention by matrix units. Needs unit_attention_blocks.cl before it.
 //
-// A warp has 16 queries. The sums of its scores have the order of a left operand, so probabilities
-// go from registers into the product with values.
+// A warp computes 16 queries. Accumulators of scores have the layout of a left operand, so
+// probabilities pass in registers to the product with values.
 
 #if HAS_attn_mask
 #define EXPONENT(score, shift) (((score) - (shift)) * LOG2_E)
@@ -11,7 +11,7 @@
 #define NATURAL(largest) ((largest) * (rate * LN_2))
 #endif
 
-// The largest, or the sum, of the four work-items that share a row.
+// The maximum, or the sum, of the four work-items of a row.
 #define COMBINE_QUAD(values, both)               \
   UNIT_UNROLL                                    \
   for (int r = 0; r < 2; ++r) {                  \
@@ -34,7 +34,7 @@ __kernel void attend(OB_PARAMETERS) {
   const float rate = RATE;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    // Those with the most keys begin first.
+    // Longest rows first: blocks with the most keys.
     const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
     const ob_index h = group / blocks % heads;
     const ob_index b = group / blocks / heads;
@@ -118,6 +118,6 @@ __kernel void attend(OB_PARAMETERS) {
         }
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block of queries reads keys
+    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block of queries loads keys
   }
 }

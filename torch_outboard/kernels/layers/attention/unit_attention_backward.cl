@@ -1,14 +1,14 @@
-// Gradients of attention by matrix units. Behind unit_attention_blocks.cl and attention_delta.cl.
+// Gradients of attention by matrix units. Needs unit_attention_blocks.cl and attention_delta.cl.
 //
-// Probabilities and the gradients of scores are sums that become left operands in registers. A warp
-// of one kernel has 16 keys and goes through queries, one of the other kernel has 16 queries and
-// goes through keys: scores are computed twice, and no two groups add to one place.
+// Probabilities and gradients of scores are accumulators that become left operands in registers. In
+// one kernel a warp has 16 keys and loops over queries, in the other 16 queries and loops over
+// keys: scores are computed twice, and no two work-groups add to one element.
 
-// Columns of scores that a warp has at once, in parts of 16.
+// Columns of scores that a warp computes at once, in parts of 16.
 #define PARTS_AT_ONCE (HEAD <= 80 ? 2 : 1)
 
-// The logarithm of the sum of a row: of powers of two without a mask. Where a row is not there, or
-// has no keys, it is infinite, and all probabilities are zero.
+// logsumexp of a row: base 2 without a mask. For missing rows and rows without keys it is infinite,
+// and all probabilities are zero.
 #if HAS_attn_mask
 #define KNOWN_UNIT 1.0f
 #define PROBABILITY(score, known) power_of_two(((score) - (known)) * LOG2_E)
@@ -25,7 +25,7 @@ INLINED float known_of(float logsumexp) {
   return logsumexp == NEVER ? INFINITY : logsumexp * KNOWN_UNIT;
 }
 
-// Turns a score and the gradient of its probability into the probability and the gradient of the
+// Converts a score and the gradient of its probability to the probability and the gradient of the
 // scaled score.
 #define DIFFERENTIATE(p, g, known, minus) \
   p = PROBABILITY(p, known);              \
@@ -63,8 +63,8 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
     CLEAR_SUMS(grad_k, UNITS)
     CLEAR_SUMS(grad_v, UNITS)
 
-    // Blocks of queries, of each head that has these keys. One is read while the one before is
-    // multiplied.
+    // Loop over blocks of queries of each head that shares these keys. One is loaded while the
+    // previous one is multiplied.
     const ob_index first_row = CAUSAL ? first / BLOCK * BLOCK : 0;
     const ob_index of_head = max((queries - first_row + BLOCK - 1) / BLOCK, (ob_index)0);
     ob_index h = key_head * shared, row = first_row;
@@ -100,7 +100,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
           CLEAR_SUMS(ds, 2 * PARTS_AT_ONCE)
           MULTIPLY_LINES(p, PARTS_AT_ONCE, k, lines + part * LINE)
           MULTIPLY_LINES(ds, PARTS_AT_ONCE, v, lines + BLOCK_BYTES + part * LINE)
-          // Sums of keys that are not there are not stored.
+          // Sums of missing keys are not stored.
           if (HAS_attn_mask || (CAUSAL && row + part < first_key + 15)) {
             FINISH_UNIT_SCORES(p, 2 * PARTS_AT_ONCE, b, h, row + part + c * 8 + 2 * t + n % 2,
                                first_key + g + n / 2 * 8)
@@ -144,7 +144,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
         STORE_SUMS(grad_value, to, 1, grad_v, r, 1)
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block of keys reads queries
+    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block of keys loads queries
   }
 }
 
@@ -160,7 +160,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
   const float rate = RATE;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    // Those with the most keys begin first.
+    // Longest rows first: blocks with the most keys.
     const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
     const ob_index h = group / blocks % heads;
     const ob_index b = group / blocks / heads;
@@ -230,6 +230,6 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
         STORE_SUMS(grad_query, to, 1, grad_q, r, factor)
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block of queries reads keys
+    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block of queries loads keys
   }
 }

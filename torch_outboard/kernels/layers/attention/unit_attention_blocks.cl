@@ -1,12 +1,10 @@
-// Attention of 16-bit floating point by the instructions of matrix_units.cl: what its forward and
-// its backward share. The algorithm is FlashAttention-2. Behind matrix_units.cl and
-// attention_tiles.cl.
+// FlashAttention-2 in 16-bit floating point by the instructions of matrix_units.cl: shared by
+// forward and backward. Needs matrix_units.cl and attention_tiles.cl before it.
 //
-// A group has a warp for each 16 rows of its ROWS rows of one operand, which stay in registers as
-// left operands. It goes through the rows of two other operands in blocks of BLOCK rows. These are
-// in local memory twice: one is multiplied while the next one is copied. A line of local memory has
-// a row of a head, with zeros up to the next multiple of 16 elements, and 16 bytes more: so eight
-// work-items that read neighbouring lines meet all banks.
+// A work-group has a warp per 16 rows of its ROWS rows of one operand, which stay in registers as
+// left operands. It loops over two other operands in blocks of BLOCK rows, double-buffered in local
+// memory. A line of local memory is a row of a head, padded with zeros to a multiple of 16
+// elements, plus 16 bytes, so that eight work-items that read adjacent lines access all banks.
 
 #define WARP_ROW ((int)get_local_id(0) / 32 * 16)
 #define DEPTHS ((HEAD + 15) / 16)
@@ -23,8 +21,8 @@
 
 #define INLINED static inline __attribute__((always_inline))
 
-// `rows` rows, of a block, to local memory; the other lines become zero. Rows are `step` apart, and
-// elements `element_step`. Without alignment, elements are read one by one.
+// Copies `rows` rows of a block to local memory and zeros the other lines. Rows are `step` apart,
+// elements `element_step`. Unaligned rows are read by element.
 INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index step,
                        const ob_index element_step, ob_index rows, int item) {
   const int aligned = (size_t)from % 16 == 0 && step % 8 == 0 && element_step == 1;
@@ -51,7 +49,7 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
   }
 }
 
-// Keys and values from the key `first` on to a stage.
+// Copies keys and values from the key `first` on to a stage.
 #define READ_BLOCK(first, stage)                                                              \
   copy_rows(begin + (stage) * STAGE_BYTES,                                                    \
             (const __global ushort *)key + from_key + (first) * key_layout.stride[2],         \
@@ -61,7 +59,7 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
             value_layout.stride[2], 1, keys - (first), item);                                    \
   COMMIT_COPIES
 
-// Of `rows` rows, those of the warp as left operands, zero where there are none.
+// Loads the warp's part of `rows` rows as left operands; missing rows are zero.
 INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_index step,
                        const ob_index element_step, ob_index rows, int item) {
   const int g = item % 32 / 4, t = item % 4;
@@ -79,11 +77,11 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
   }
 }
 
-// Where a work-item reads its row of four matrices: lines 0 to 15, at 16 elements.
+// Offset of a work-item's row of four matrices: lines 0 to 15, at 16 elements.
 #define LANE_OFFSET ((int)get_local_id(0) % 16 * LINE + (int)get_local_id(0) % 32 / 16 * 16)
 
-// sums (16 x 16 parts) += left @ lines.T, from the line on where `lines` begins. PoCL's compiler
-// loses parts of `left` that are not copied before.
+// sums (16 x 16 parts) += left @ lines.T, from the line at `lines` on. `left` is copied first,
+// because PoCL's compiler otherwise loses parts of it.
 #define MULTIPLY_LINES(sums, parts, left, lines)                              \
   UNIT_UNROLL                                                                 \
   for (int d = 0; d < DEPTHS; ++d) {                                          \
@@ -114,9 +112,9 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
   left[2] = rounded_pair(sums[2 * (c) + 1][0], sums[2 * (c) + 1][1]);           \
   left[3] = rounded_pair(sums[2 * (c) + 1][2], sums[2 * (c) + 1][3])
 
-// Scores of queries and keys, whose numbers are functions of c and n: those that don't count become
-// -infinity. With a mask, scores are scaled here: a mask may hold the least of all numbers, which
-// has no product with LOG2_E. Without one, `rate` scales the exponential function's arguments.
+// Scores of queries and keys, whose indices are functions of c and n; masked scores become
+// -infinity. With a mask, scores are scaled here: a mask may hold the lowest float, which overflows
+// times LOG2_E. Without one, `rate` scales the exponential function's arguments.
 #define FINISH_UNIT_SCORES(s, count, b, h, query_number, key_number)          \
   UNIT_UNROLL                                                                 \
   for (int c = 0; c < (count); ++c) {                                         \
@@ -129,8 +127,8 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
       s[c][n] = counts ? score : NEVER;                                       \
     }                                                                         \
   }
-// Negative where the factor is, so that `rate`, of powers of two, is positive: the largest score is
-// looked for before scaling, and those of -infinity stay.
+// Negates operands for a negative factor, so that `rate`, in base 2, is positive: the maximum is
+// taken before scaling, and scores of -infinity stay.
 #define RATE fmax(fabs(factor) * LOG2_E, 1e-30f)
 #define TURN_SIGNS(left)                                                \
   if (!HAS_attn_mask && factor < 0) {                                   \
