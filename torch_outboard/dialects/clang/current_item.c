@@ -1,10 +1,10 @@
 /*
- * The work item that a thread runs (work_items.h). C, linked with every program:
+ * The work-item of the calling thread (work_items.h). C, linked with every program:
  *
  *   clang ... -x cl PROGRAM -x c current_item.c
  *
- * Machines without threads, or with a copy of the program for each of them, leave
- * OB_DIALECT_THREADS undefined.
+ * Targets without threads, or with a copy of the program per thread, leave OB_DIALECT_THREADS
+ * undefined.
  */
 typedef struct {
   unsigned long global_size[3], global_id[3], global_offset[3];

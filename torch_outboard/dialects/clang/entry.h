@@ -1,22 +1,21 @@
 /*
- * How a launch reaches a kernel: for each __kernel of a program, who builds it appends a function
- * of plain C that runs a part of the work items.
+ * Entries of kernels: for each __kernel of a program, the builder appends a plain C function that
+ * runs a part of the work-items.
  *
  * 1. Preprocess the program, with opencl.h:
  *        clang <target> -E -x cl -cl-std=CL1.2 -cl-no-stdinc <options> -include opencl.h PROGRAM
- *    No address space but __constant is left in the text; the word __kernel (or kernel) stands
- * before each kernel.
- * 2. Append for each kernel NAME(TYPE0 a, TYPE1 b ...), where TYPE is the text before a parameter's
- * name: OB_ENTRY_BEGIN(NAME) NAME(OB_ARGUMENT(0, TYPE0), OB_ARGUMENT(1, TYPE1) ...); OB_ENTRY_END
+ *    The only address space left is __constant; __kernel (or kernel) precedes each kernel.
+ * 2. For each kernel NAME(TYPE0 a, TYPE1 b ...), TYPE being the source before a parameter, append
+ *    OB_ENTRY_BEGIN(NAME) NAME(OB_ARGUMENT(0, TYPE0), OB_ARGUMENT(1, TYPE1) ...); OB_ENTRY_END
  * 3. Compile it with this file before it:
  *        clang <target> -x cl -cl-std=CL1.2 -cl-no-stdinc <options> -include entry.h TEXT
  *    and link current_item.c with it.
  *
- * The program then has a function of C for each kernel:
+ * The program then has a C function per kernel:
  *        void ob_entry_NAME(const ob_range *range, void *const *arguments);
- * arguments[i] points to the bytes of argument i: to a value, a struct, or an address. (For a
- * __local pointer it points to the address of memory that no other thread uses meanwhile.) Several
- * threads may call it at once with parts of a launch.
+ * arguments[i] points to the bytes of argument i: a value, a struct, or an address. (For a __local
+ * pointer it is the address of memory that no other thread uses during the call.) Several threads
+ * may call it at once with parts of a launch.
  */
 #ifndef OUTBOARD_DIALECT_ENTRY_H
 #define OUTBOARD_DIALECT_ENTRY_H
@@ -30,7 +29,7 @@
  * } ob_range;
  */
 
-/* Kernels are functions of their file: one copy, in the loop of its entry. */
+/* Kernels are file-local functions: one copy, in the loop of the entry. */
 #define __kernel static __attribute__((always_inline))
 #define kernel __kernel
 #define reqd_work_group_size(...)

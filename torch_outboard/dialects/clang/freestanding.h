@@ -1,6 +1,6 @@
 /*
- * What compilers call by themselves, for targets without a library of C: -ffreestanding says that
- * there is none. In C, with current_item.c; a copy of the names for each program.
+ * Functions that compilers call implicitly, for targets without a C library (-ffreestanding). In C,
+ * with current_item.c; one copy of the names per program.
  */
 #ifndef OUTBOARD_DIALECT_FREESTANDING_H
 #define OUTBOARD_DIALECT_FREESTANDING_H

@@ -1,12 +1,12 @@
 /*
- * OpenCL C for a clang without OpenCL's headers and library: what programs take from them.
+ * OpenCL C for a clang without OpenCL's headers and library.
  *
  *   clang --target=... -march=... -x cl -cl-std=CL1.2 -cl-no-stdinc -O3 -include <here>/opencl.h
- * ...
+ *   ...
  *
- * One work item makes a work-group. How a launch reaches a kernel is said in entry.h; all else is
- * OpenCL C 1.2 with float64, 64-bit atomics, and half in memory (vload_half, vstore_half). There
- * are no images, no printf, and no asynchronous copies.
+ * A work-group is one work-item. entry.h describes how a launch calls a kernel. The language is
+ * OpenCL C 1.2 with float64, 64-bit atomics, and half in memory (vload_half, vstore_half), without
+ * images, printf and asynchronous copies.
  */
 #ifndef OUTBOARD_DIALECT_OPENCL_H
 #define OUTBOARD_DIALECT_OPENCL_H

@@ -1,8 +1,8 @@
-/* Atomic functions of OpenCL C 1.2, and their old names. They are relaxed, as there. */
+/* Atomic functions of OpenCL C 1.2, and their old names; relaxed, as in OpenCL. */
 #ifndef OUTBOARD_DIALECT_ATOMICS_H
 #define OUTBOARD_DIALECT_ATOMICS_H
 
-/* Both families of names: of 32 bits atomic_*, of 64 atom_* as well (cl_khr_int64_base_atomics). */
+/* Names: atomic_* for 32 bits; atom_* also for 64 bits (cl_khr_int64_base_atomics). */
 #define OB_ATOMIC_NAMES(T, PREFIX)                                                         \
   OB_FUNCTION T PREFIX##add(volatile T* p, T v) { return __atomic_fetch_add(p, v, 0); }    \
   OB_FUNCTION T PREFIX##sub(volatile T* p, T v) { return __atomic_fetch_sub(p, v, 0); }    \

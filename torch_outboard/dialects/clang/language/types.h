@@ -3,9 +3,9 @@
 #define OUTBOARD_DIALECT_TYPES_H
 
 /*
- * Every pointer goes to the same memory. Without the names of address spaces a function serves all
- * of them, and __local arrays lie on the stack of the one work item of their group. Constants of a
- * program keep theirs: the language wants it.
+ * One address space: a function without address-space qualifiers serves all pointers, and __local
+ * arrays are on the stack of the group's only work-item. Program-scope constants keep __constant,
+ * which the language requires.
  */
 #define __global
 #define global
@@ -40,18 +40,18 @@ OB_VECTORS_OF(ulong)
 OB_VECTORS_OF(float)
 OB_VECTORS_OF(double)
 
-/* A function of any of several argument types. It is compiled where it is called. */
+/* An overloaded function, inlined at each call. */
 #define OB_FUNCTION static inline __attribute__((overloadable, always_inline, unused))
 
-/* DEFINE(T) for T and its vectors; and with further arguments. */
+/* DEFINE(T) for T and its vectors; variants with further arguments. */
 #define OB_WIDTHS(DEFINE, T) DEFINE(T) OB_VECTOR_WIDTHS(DEFINE, T)
 #define OB_VECTOR_WIDTHS(DEFINE, T) \
   DEFINE(T##2) DEFINE(T##3) DEFINE(T##4) DEFINE(T##8) DEFINE(T##16)
-/* DEFINE(T, A) for T, A and for their vectors of the same width. */
+/* DEFINE(T, A) for T, A and their vectors of the same width. */
 #define OB_WIDTHS_2(DEFINE, T, A) DEFINE(T, A) OB_VECTOR_WIDTHS_2(DEFINE, T, A)
 #define OB_VECTOR_WIDTHS_2(DEFINE, T, A) \
   DEFINE(T##2, A##2) DEFINE(T##3, A##3) DEFINE(T##4, A##4) DEFINE(T##8, A##8) DEFINE(T##16, A##16)
-/* DEFINE(T, A, S) for the vectors of S, which are called T and A here. */
+/* DEFINE(T, A, S) for vectors T and A of S. */
 #define OB_VECTOR_WIDTHS_3(DEFINE, T, A, S) \
   DEFINE(T##2, A##2, S)                     \
   DEFINE(T##3, A##3, S) DEFINE(T##4, A##4, S) DEFINE(T##8, A##8, S) DEFINE(T##16, A##16, S)
@@ -89,7 +89,7 @@ OB_VECTORS_OF(double)
 #define FP_ILOGB0 INT_MIN
 #define FP_ILOGBNAN INT_MAX
 
-/* By their bits: -cl-single-precision-constant makes a float of every literal. */
+/* Defined by bits: -cl-single-precision-constant makes a float of every literal. */
 #define OB_DOUBLE_BITS(bits) __builtin_astype(bits##UL, double)
 #define DBL_DIG 15
 #define DBL_MANT_DIG 53

@@ -1,28 +1,28 @@
 /*
- * Where a work item is: what get_global_id and its like answer. Work-groups have one work item, so
- * that local ids are 0 and a group's id is its item's.
+ * Work-item functions: get_global_id and the like. Work-groups have one work-item, so local ids are
+ * 0 and the group id is the work-item's.
  */
 #ifndef OUTBOARD_DIALECT_WORK_ITEMS_H
 #define OUTBOARD_DIALECT_WORK_ITEMS_H
 
 typedef struct {
-  ulong global_size[3]; /* work items of the launch along each dimension */
+  ulong global_size[3]; /* work-items of the launch in each dimension */
   ulong global_id[3];
-  ulong global_offset[3]; /* the id of the first item of the launch */
+  ulong global_offset[3]; /* id of the first work-item of the launch */
   uint dimensions;        /* 1 to 3 */
 } ob_work_item;
 
-/* The part of a launch that a call of an entry runs (entry.h). */
+/* The part of a launch in one call of an entry (entry.h). */
 typedef struct {
   ulong first[3], last[3]; /* first <= id < last */
-  ulong global_size[3];    /* of the launch; 1 in dimensions that it has not */
+  ulong global_size[3];    /* of the launch; 1 in missing dimensions */
   ulong global_offset[3];
   ulong dimensions;
 } ob_range;
 
 /*
- * The item that the calling thread runs. OpenCL C has no variables of threads, so current_item.c,
- * in C, has it. It is always the same place for a thread, thus `const`.
+ * The work-item of the calling thread. OpenCL C has no thread-local variables, so it is in
+ * current_item.c, in C. Its address is constant per thread, hence `const`.
  */
 __attribute__((const)) ob_work_item* ob_current_item(void);
 
@@ -43,7 +43,7 @@ OB_FUNCTION size_t get_global_linear_id(void) {
          get_group_id(0);
 }
 
-/* A work item does not wait for others in its group. */
+/* No-op: a work-item is alone in its group. */
 #define CLK_LOCAL_MEM_FENCE 1
 #define CLK_GLOBAL_MEM_FENCE 2
 typedef uint cl_mem_fence_flags;

@@ -1,4 +1,4 @@
-/* What floats and doubles are made of, and where functions of them end. */
+/* Formats of float and double, and the domains of functions. */
 #ifndef OUTBOARD_DIALECT_CONSTANTS_H
 #define OUTBOARD_DIALECT_CONSTANTS_H
 
@@ -12,7 +12,7 @@
 #define OB_SIGN_BIT_DOUBLE (-0x7fffffffffffffffL - 1)
 #define OB_INFINITE_BITS_FLOAT 0x7f800000
 #define OB_INFINITE_BITS_DOUBLE 0x7ff0000000000000L
-/* The least mantissa of logarithms: 2 / 3, where errors of the series of floats are even, and
+/* The smallest mantissa in logarithms: 2 / 3, where errors of the float series are balanced, and
  * sqrt(1 / 2). */
 #define OB_LEAST_MANTISSA_FLOAT 0x3f2aaaab
 #define OB_LEAST_MANTISSA_DOUBLE 0x3fe6a09e667f3bcdL
@@ -23,7 +23,7 @@
 /* 2^500 and 2^-500. */
 #define OB_SQUARE_ROOT_LARGEST_DOUBLE OB_DOUBLE_BITS(0x5f30000000000000)
 #define OB_SQUARE_ROOT_LEAST_DOUBLE OB_DOUBLE_BITS(0x20b0000000000000)
-/* Added and taken away, it leaves integers. */
+/* Adding and subtracting it rounds to an integer. */
 #define OB_ROUNDER_FLOAT 0x1.8p23f
 #define OB_ROUNDER_DOUBLE 0x1.8p52f
 
@@ -43,7 +43,7 @@
 #define OB_EXPM1_LOW_FLOAT (-20)
 #define OB_EXPM1_LOW_DOUBLE (-40)
 
-/* The type's own, within its text (instance.h). */
+/* Constants of the current type (instance.h). */
 #define OB_MANTISSA K(MANTISSA)
 #define OB_EXPONENTS K(EXPONENTS)
 #define OB_BIAS K(BIAS)
@@ -56,7 +56,7 @@
 #define OB_NOT_A_NUMBER ((T)(__builtin_nanf("")))
 
 #if defined(__SSE4_1__) || defined(__aarch64__)
-#define OB_ROUNDS 1 /* the processor has instructions that round to integers */
+#define OB_ROUNDS 1 /* the processor has rounding instructions */
 #else
 #define OB_ROUNDS 0
 #endif

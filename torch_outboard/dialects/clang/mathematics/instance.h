@@ -1,18 +1,18 @@
 /*
- * The functions for vectors of OB_WIDTH elements; for numbers where it is empty. Within:
+ * The functions for vectors of OB_WIDTH elements; for scalars if it is empty. Names:
  *
  *   T, S      the floating-point type, and that of its elements
  *   I, U, J   signed and unsigned integers of the size of S; J of elements
- *   M         what comparing gives
+ *   M         the type of comparisons
  *   N, D, F   vectors of int, double and float of the width
- *   OB_TO(x, type), OB_BITS(x, type)   conversion; the same bits
+ *   OB_TO(x, type), OB_BITS(x, type)   conversion; reinterpretation
  *   K(name)   a constant of coefficients.h
  */
 #define D OB_PASTE(double, OB_WIDTH)
 #define F OB_PASTE(float, OB_WIDTH)
 #define N OB_PASTE(int, OB_WIDTH)
 #define OB_BITS(x, type) __builtin_astype((x), type)
-/* 1 where there is but one element: OB_WIDTH is empty. */
+/* 1 for scalars: OB_WIDTH is empty. */
 #define OB_IS_NUMBER (OB_PASTE(1, OB_WIDTH) == 1)
 #if OB_IS_NUMBER
 #define OB_TO(x, type) ((type)(x))
@@ -44,7 +44,7 @@
 #undef J
 #undef K
 
-/* Two floats: names.h. */
+/* float2 is missing: see names.h. */
 #if OB_PASTE(1, OB_WIDTH) != 12
 #define OB_IS_DOUBLE 0
 #define T F

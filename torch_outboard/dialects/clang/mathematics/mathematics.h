@@ -1,10 +1,10 @@
 /*
- * Mathematical functions of OpenCL C, as texts over vectors: without branches that depend on an
- * element, except where arguments are huge, and without a library.
+ * Mathematical functions of OpenCL C, as source over vectors: without branches per element, except
+ * for huge arguments, and without a library.
  *
- * The files below that have no include guard are read once for each width and type (instance.h).
- * Where a text needs exact products and sums it says so (ob_two_product, ob_two_sum): the compiler
- * fuses and reorders nothing.
+ * Files below without an include guard are read once per width and type (instance.h). Exact
+ * products and sums are explicit (ob_two_product, ob_two_sum): the compiler fuses and reorders
+ * nothing.
  */
 #ifndef OUTBOARD_DIALECT_MATHEMATICS_H
 #define OUTBOARD_DIALECT_MATHEMATICS_H

@@ -1,9 +1,8 @@
-/* Vectors of two and three, vectors with numbers, and the names of functions that may be less
- * exact. */
+/* Vectors of two and three, vectors with scalars, and the names of less exact functions. */
 
 /*
- * Vectors of n elements by those of four: of three elements, and of two floats, for which clang 22
- * makes wrong code where the processor has AVX-512. `wide` names elements that fill four, `back`
+ * Vectors of n elements by those of four: of three elements, and float2, for which clang 22
+ * generates wrong code on processors with AVX-512. `wide`: the elements that fill four; `back`:
  * those of the result.
  */
 #define OB_BY_FOUR_1(name, T, n, wide, back) \

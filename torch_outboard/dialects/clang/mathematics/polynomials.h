@@ -6,7 +6,7 @@
 #define OUTBOARD_DIALECT_POLYNOMIALS_H
 
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen)
-#define OB_FUSED 1 /* products and sums are fused where that is asked for, and fast */
+#define OB_FUSED 1 /* fused products and sums are fast; used where requested */
 #else
 #define OB_FUSED 0
 #endif

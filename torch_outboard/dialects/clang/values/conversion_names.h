@@ -1,4 +1,4 @@
-/* The names of reinterpretations, and of conversions that round as usual (conversions.h). */
+/* Names of reinterpretations, and of conversions with default rounding (conversions.h). */
 #ifndef OUTBOARD_DIALECT_CONVERSION_NAMES_H
 #define OUTBOARD_DIALECT_CONVERSION_NAMES_H
 

@@ -1,19 +1,19 @@
 /*
- * as_<type>: the same bits. convert_<type>: the same value, with _sat for what lies outside of an
- * integer type, and _rte, _rtz, _rtp, _rtn for how it is rounded: to nearest even, to zero, up,
- * down. To integers the default is to zero, to floating point to nearest even.
+ * as_<type>: the same bits. convert_<type>: the same value; _sat saturates to the range of an
+ * integer type; _rte, _rtz, _rtp, _rtn round to nearest even, to zero, up, down. Default: to
+ * integers to zero, to floating point to nearest even.
  *
- * The names are macros, since a function would be needed for each pair of types. Here is what they
- * are made of; S is the type of the number that is converted, T the type that it gets.
+ * The names are macros, since functions would be needed for each pair of types. Here are their
+ * parts; S is the type of the argument, T that of the result.
  */
 #ifndef OUTBOARD_DIALECT_CONVERSIONS_H
 #define OUTBOARD_DIALECT_CONVERSIONS_H
 
-/* The type of a number, without const. */
+/* The type of a scalar, without const. */
 #define OB_TYPE(x) __typeof__(+(x))
 #define OB_IS_REAL(S) ((S)0.5f != (S)0)
 
-/* 1 above the largest value of an integer type, as a float that is exact in every type. */
+/* The largest value of an integer type plus 1, as a float literal, exact in every type. */
 #define OB_END_char 0x1p7f
 #define OB_END_uchar 0x1p8f
 #define OB_END_short 0x1p15f
@@ -39,7 +39,7 @@
 #define OB_LARGEST_long LONG_MAX
 #define OB_LARGEST_ulong ULONG_MAX
 
-/* A number as an integer of type T, the nearest there is; 0 for NaN. */
+/* A scalar as the nearest integer of type T; 0 for NaN. */
 #define OB_SATURATED(T, x)                                                     \
   ({                                                                           \
     const OB_TYPE(x) ob_x = (x);                                               \
@@ -57,7 +57,7 @@
     ob_r;                                                                      \
   })
 
-/* A number rounded to a whole one in its type. */
+/* A scalar rounded to an integer in its type. */
 #define OB_WHOLE(ROUND, x)                                                                         \
   ({                                                                                               \
     OB_TYPE(x) ob_w = (x);                                                                         \
@@ -76,7 +76,7 @@
 #define OB_TO_SATURATED_rtp(T, x) OB_SATURATED(T, OB_WHOLE(ceil, x))
 #define OB_TO_SATURATED_rtn(T, x) OB_SATURATED(T, OB_WHOLE(floor, x))
 
-/* The neighbours of a number that is neither NaN nor the infinity there. */
+/* Adjacent values of a scalar that is neither NaN nor the infinity in that direction. */
 #define OB_NEIGHBOURS(T, I, LEAST)                                           \
   OB_FUNCTION T ob_above(T x) {                                              \
     const I bits = __builtin_astype(x, I);                                   \
@@ -86,7 +86,7 @@
 OB_NEIGHBOURS(float, int, 1)
 OB_NEIGHBOURS(double, long, 1)
 
-/* Whether a number of floating point is above, or below, one of another type, exactly. */
+/* True if a floating-point scalar is above, or below, one of another type, exactly. */
 #define OB_IS_ABOVE(r, x)                  \
   (OB_IS_REAL(OB_TYPE(x)) || sizeof(x) < 8 \
        ? (double)(r) > (double)(x)         \
@@ -109,8 +109,7 @@ OB_NEIGHBOURS(double, long, 1)
 #define OB_TO_REAL_rtp(T, x) OB_DIRECTED(T, x, 0, 1)
 #define OB_TO_REAL_rtn(T, x) OB_DIRECTED(T, x, 1, 0)
 
-/* CONVERT(T, x) for each of n elements, where the language's own conversion of vectors does not
- * serve. */
+/* CONVERT(T, x) for each of n elements, if the language's vector conversion does not apply. */
 #define OB_EACH(CONVERT, T, n, x)                                                \
   ({                                                                             \
     const __typeof__(x) ob_v = (x);                                              \

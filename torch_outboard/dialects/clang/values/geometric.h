@@ -2,22 +2,22 @@
 #ifndef OUTBOARD_DIALECT_GEOMETRIC_H
 #define OUTBOARD_DIALECT_GEOMETRIC_H
 
-#define OB_GEOMETRIC(T, S)                                                       \
-  OB_FUNCTION S length(T x) {                                                    \
-    /* Scaled by a power of two, so that squares neither overflow nor vanish. */ \
-    const S largest = ob_largest(fabs(x));                                       \
-    if (!(largest > 0) || isinf(largest)) return largest;                        \
-    const int power = ilogb(largest);                                            \
-    const T scaled = ob_scaled(x, -power);                                       \
-    return ldexp(sqrt(dot(scaled, scaled)), power);                              \
-  }                                                                              \
-  OB_FUNCTION T normalize(T x) {                                                 \
-    const S n = length(x);                                                       \
-    return n == 0 ? x : x / n;                                                   \
-  }                                                                              \
-  OB_FUNCTION S distance(T x, T y) { return length(x - y); }                     \
-  OB_FUNCTION S fast_length(T x) { return sqrt(dot(x, x)); }                     \
-  OB_FUNCTION S fast_distance(T x, T y) { return fast_length(x - y); }           \
+#define OB_GEOMETRIC(T, S)                                                  \
+  OB_FUNCTION S length(T x) {                                               \
+    /* Scaled by a power of two: squares neither overflow nor underflow. */ \
+    const S largest = ob_largest(fabs(x));                                  \
+    if (!(largest > 0) || isinf(largest)) return largest;                   \
+    const int power = ilogb(largest);                                       \
+    const T scaled = ob_scaled(x, -power);                                  \
+    return ldexp(sqrt(dot(scaled, scaled)), power);                         \
+  }                                                                         \
+  OB_FUNCTION T normalize(T x) {                                            \
+    const S n = length(x);                                                  \
+    return n == 0 ? x : x / n;                                              \
+  }                                                                         \
+  OB_FUNCTION S distance(T x, T y) { return length(x - y); }                \
+  OB_FUNCTION S fast_length(T x) { return sqrt(dot(x, x)); }                \
+  OB_FUNCTION S fast_distance(T x, T y) { return fast_length(x - y); }      \
   OB_FUNCTION T fast_normalize(T x) { return normalize(x); }
 #define OB_GEOMETRIC_OF(S)                                                                        \
   OB_FUNCTION S dot(S x, S y) { return x * y; }                                                   \

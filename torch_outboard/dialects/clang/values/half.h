@@ -1,15 +1,15 @@
 /*
  * Half precision in memory: vload_half<n>, vstore_half<n>[_rte|_rtz|_rtp|_rtn], and the aligned
- * vloada_half<n> and vstorea_half<n>, where three elements take the room of four.
+ * vloada_half<n> and vstorea_half<n>, where three elements have the size of four.
  */
 #ifndef OUTBOARD_DIALECT_HALF_H
 #define OUTBOARD_DIALECT_HALF_H
 
-/* For U, vectors of uint, and F, vectors of float of the same width. Halves are the low 16 bits. */
+/* For vectors U of uint and F of float, of equal width. Halves are the low 16 bits. */
 #define OB_HALF(U, F)                                                                              \
   OB_FUNCTION F ob_half_by_bits(U h) {                                                             \
     const U magnitude = (h & (U)(0x7fff)) << (U)(13);                                              \
-    /* Exponents of half begin 112 later; the product makes denormal numbers normal, exactly. */   \
+    /* The bias of half is 112 smaller; the product normalizes denormal numbers exactly. */        \
     const U value = __builtin_astype(__builtin_astype(magnitude, F) * (F)(0x1p112f), U);           \
     const U special = magnitude | (U)(0x7f800000);                                                 \
     return __builtin_astype(                                                                       \
@@ -17,7 +17,7 @@
   }                                                                                                \
   OB_FUNCTION U ob_bits_of_half(F x) {                                                             \
     const U bits = __builtin_astype(x, U), magnitude = bits & (U)(0x7fffffff);                     \
-    /* Denormal: added to a half, whose last bit has the value of theirs. */                       \
+    /* Denormal: added to 0.5, whose last bit has the value of a denormal half's. */               \
     const U small =                                                                                \
         __builtin_astype(__builtin_astype(magnitude, F) + (F)(0.5f), U) - (U)(0x3f000000);         \
     const U even = (magnitude >> (U)(13)) & (U)(1);                                                \
@@ -26,7 +26,7 @@
     const U rounded = magnitude < (U)(0x38800000) ? small : normal;                                \
     return (magnitude >= (U)(0x47800000) ? special : rounded) | ((bits >> (U)(16)) & (U)(0x8000)); \
   }
-/* In the other ways to round, from the nearest. */
+/* Other rounding modes, from the nearest. */
 #define OB_HALF_MODES(U, F)                                                        \
   OB_FUNCTION U ob_to_half_rte(F x) { return ob_to_half(x); }                      \
   OB_FUNCTION U ob_to_half_rtz(F x) {                                              \
@@ -50,7 +50,7 @@ OB_WIDTHS_2(OB_HALF, uint, float)
 #define OB_HALF_PLAIN(n)                                                      \
   OB_FUNCTION float##n ob_from_half(uint##n h) { return ob_half_by_bits(h); } \
   OB_FUNCTION uint##n ob_to_half(float##n x) { return ob_bits_of_half(x); }
-/* By instructions of the processor, where the compiler has a type for them. */
+/* By processor instructions, if the compiler has a type for them. */
 #if (defined(__F16C__) || defined(__aarch64__) || defined(__riscv_zfhmin)) && __clang_major__ >= 16
 #define OB_HALF_BY_PROCESSOR(n)                                                    \
   typedef _Float16 ob_half##n __attribute__((ext_vector_type(n)));                 \
@@ -76,9 +76,9 @@ OB_HALF_BY_PROCESSOR(16)
 OB_WIDTHS_2(OB_HALF_MODES, uint, float)
 
 /*
- * A double as the float whose rounding to half is that of the double: inexact values get the odd
- * neighbour, so that none lies in the middle of two halves. (Boldo and Melquiond, "Emulation of FMA
- * and correctly rounded sums", 2008.)
+ * A double as the float that rounds to the same half: inexact values round to odd, so that none is
+ * a tie between two halves. (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums",
+ * 2008.)
  */
 OB_FUNCTION float ob_odd_float(double x) {
   const float nearest = (float)x;
@@ -102,7 +102,7 @@ OB_ODD_FLOAT(4)
 OB_ODD_FLOAT(8)
 OB_ODD_FLOAT(16)
 
-/* half * itself may be pointed to and nothing else. */
+/* `half *` is only a pointer type; half has no values. */
 OB_FUNCTION float vload_half(size_t i, const half* p) {
   return ob_from_half((uint)((const ushort*)p)[i]);
 }

@@ -2,7 +2,7 @@
 #ifndef OUTBOARD_DIALECT_INTEGERS_H
 #define OUTBOARD_DIALECT_INTEGERS_H
 
-/* For a type and its vectors; U is the unsigned type of the same size, BITS how many it has. */
+/* For a type and its vectors; U: the unsigned type of the same size; BITS: its bits. */
 #define OB_INTEGER(T, U, BITS)                                                                  \
   OB_FUNCTION T min(T x, T y) { return y < x ? y : x; }                                         \
   OB_FUNCTION T max(T x, T y) { return x < y ? y : x; }                                         \
@@ -73,7 +73,7 @@ OB_FOR_VECTORS_OF(OB_UNSIGNED, uint, uint, 32)
 OB_FOR_VECTORS_OF(OB_SIGNED, long, ulong, 64)
 OB_FOR_VECTORS_OF(OB_UNSIGNED, ulong, ulong, 64)
 
-/* min, max and clamp of a vector and numbers. */
+/* min, max and clamp of a vector and scalars. */
 #define OB_INTEGER_BOUNDS(T, S)                          \
   OB_FUNCTION T min(T x, S y) { return min(x, (T)(y)); } \
   OB_FUNCTION T max(T x, S y) { return max(x, (T)(y)); } \
@@ -89,7 +89,7 @@ OB_FOR_VECTORS_AND_NUMBER(OB_INTEGER_BOUNDS, uint)
 OB_FOR_VECTORS_AND_NUMBER(OB_INTEGER_BOUNDS, long)
 OB_FOR_VECTORS_AND_NUMBER(OB_INTEGER_BOUNDS, ulong)
 
-/* The high half of products: by a type of twice the size, and of 64 bits by halves. */
+/* The high half of products: by a type of twice the size; 64 bits by halves. */
 #define OB_MUL_HI(T, WIDE, BITS)                                                                   \
   OB_FUNCTION T mul_hi(T x, T y) {                                                                 \
     return __builtin_convertvector(                                                                \
@@ -124,7 +124,7 @@ OB_WIDTHS(OB_MUL_HI_ULONG, ulong)
   }
 OB_WIDTHS_2(OB_MUL_HI_LONG, long, ulong)
 
-/* mad_sat: where the product does not fit, its sign says which end; else the sum saturates. */
+/* mad_sat: if the product overflows, its sign selects the bound; else the sum saturates. */
 #define OB_INTEGER_MAD(T, U, BITS) \
   OB_FUNCTION T mad_hi(T x, T y, T z) { return mul_hi(x, y) + z; }
 #define OB_SIGNED_MAD(T, U, BITS)                                                              \
@@ -133,7 +133,7 @@ OB_WIDTHS_2(OB_MUL_HI_LONG, long, ulong)
     const T high = mul_hi(x, y);                                                               \
     const U low = __builtin_astype(x, U) * __builtin_astype(y, U);                             \
     const U sum = low + __builtin_astype(z, U);                                                \
-    /* The sum in twice the bits: its high half, from sign and carry. */                       \
+    /* The high half of the double-width sum, from sign and carry. */                          \
     const T sign = z >> (T)(BITS - 1);                                                         \
     const T top = high + sign + (sum < low ? (T)(1) : (T)(0));                                 \
     const T r = __builtin_astype(sum, T);                                                      \
@@ -161,7 +161,7 @@ OB_FOR_VECTORS_OF(OB_UNSIGNED_MAD, ulong, ulong, 64)
 OB_WIDTHS(OB_24_BITS, int)
 OB_WIDTHS(OB_24_BITS, uint)
 
-/* Two numbers as the halves of one of twice the size. */
+/* Two integers as the halves of one of twice the size. */
 #define OB_UPSAMPLE(T, U, WIDE, BITS)                                                           \
   OB_FUNCTION WIDE upsample(T high, U low) { return (WIDE)(((WIDE)high << BITS) | (WIDE)low); } \
   OB_UPSAMPLE_VECTOR(T##2, U##2, WIDE##2, BITS)                                                 \

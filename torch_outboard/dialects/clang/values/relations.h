@@ -1,11 +1,8 @@
-/*
- * Comparisons of OpenCL C: 1 where they hold for numbers, -1 in each element where they hold for
- * vectors.
- */
+/* Comparisons of OpenCL C: true is 1 for scalars and -1 per element for vectors. */
 #ifndef OUTBOARD_DIALECT_RELATIONS_H
 #define OUTBOARD_DIALECT_RELATIONS_H
 
-/* M: int for numbers, else the integer vector that comparing gives; ONES: what true is. */
+/* M: the type of comparisons: int for scalars, else an integer vector; ONES: the value of true. */
 #define OB_RELATIONS(T, M, I, SIGN, ONES)                                              \
   OB_FUNCTION M isequal(T x, T y) { return x == y; }                                   \
   OB_FUNCTION M isnotequal(T x, T y) { return x != y; }                                \
@@ -36,7 +33,7 @@ OB_WIDTHS_2(OB_RELATIONS_FLOATS, float, int)
 OB_RELATIONS_DOUBLE(double, long, int)
 OB_VECTOR_WIDTHS_2(OB_RELATIONS_DOUBLES, double, long)
 
-/* Of vectors: whether the sign bit of any element is set, or of all. */
+/* Vectors: true if the sign bit of any element is set, or of all. */
 #define OB_ANY_ALL(T)                                               \
   OB_FUNCTION int any(T x) { return x < 0; }                        \
   OB_FUNCTION int all(T x) { return x < 0; }                        \
@@ -55,7 +52,7 @@ OB_ANY_ALL(short)
 OB_ANY_ALL(int)
 OB_ANY_ALL(long)
 
-/* The choice by sign bits in vectors, by truth for numbers, is that of the language. */
+/* The operator ?: selects by sign bits for vectors and by truth for scalars, as select does. */
 #define select(a, b, c) ((c) ? (b) : (a))
 
 #define OB_BITSELECT(T) \

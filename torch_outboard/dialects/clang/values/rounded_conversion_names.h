@@ -1,4 +1,4 @@
-/* The names of conversions that say how they round (conversions.h). */
+/* Names of conversions with a rounding mode (conversions.h). */
 #ifndef OUTBOARD_DIALECT_ROUNDED_CONVERSION_NAMES_H
 #define OUTBOARD_DIALECT_ROUNDED_CONVERSION_NAMES_H
 

@@ -1,8 +1,8 @@
-/* Vectors from memory and back, halves among them, and their elements in another order. */
+/* Loads and stores of vectors, also of halves, and shuffles. */
 #ifndef OUTBOARD_DIALECT_VECTORS_H
 #define OUTBOARD_DIALECT_VECTORS_H
 
-/* Memory holds vectors at any place that fits an element. */
+/* Vectors in memory have the alignment of an element. */
 #define OB_MEMORY(T, n)                                                              \
   typedef T##n ob_memory_##T##n __attribute__((aligned(__alignof__(T)), may_alias)); \
   OB_FUNCTION T##n vload##n(size_t i, const T* p) {                                  \
@@ -12,7 +12,7 @@
     return *(const __constant ob_memory_##T##n*)(p + i * n);                         \
   }                                                                                  \
   OB_FUNCTION void vstore##n(T##n v, size_t i, T* p) { *(ob_memory_##T##n*)(p + i * n) = v; }
-/* A vector of three is four wide in a register and three in memory. */
+/* A vector of three has the size of four in registers and of three in memory. */
 #define OB_MEMORY_OF_3(T)                                    \
   OB_FUNCTION T##3 vload3(size_t i, const T* p) {            \
     return (T##3)(p[3 * i], p[3 * i + 1], p[3 * i + 2]);     \
@@ -40,8 +40,7 @@ OB_MEMORY_OF(double)
 
 #include "half.h"
 
-/* shuffle: the elements of a vector that the mask names; shuffle2: of two vectors, one after the
- * other. */
+/* shuffle: the elements of a vector selected by the mask; shuffle2: of two concatenated vectors. */
 #define OB_SHUFFLE_FROM(T, M, n, m)                          \
   OB_FUNCTION T##n shuffle(T##m x, M##n mask) {              \
     T##n r;                                                  \

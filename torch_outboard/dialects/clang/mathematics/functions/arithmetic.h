@@ -1,6 +1,6 @@
 /*
- * What the other texts are made of: bits, fused products, sums and products with their errors.
- * (T. J. Dekker, "A floating-point technique for extending the available precision", 1971.)
+ * Basis of the other files: bits, fused products, error-free sums and products. (T. J. Dekker, "A
+ * floating-point technique for extending the available precision", 1971.)
  */
 OB_FUNCTION T fabs(T x) { return OB_BITS(OB_BITS(x, I) & (I)(~OB_SIGN_BIT), T); }
 OB_FUNCTION T copysign(T x, T y) {
@@ -52,7 +52,7 @@ OB_FUNCTION T ob_mad(T x, T y, T z) {
 OB_FUNCTION T ob_mad(T x, T y, T z) { return x * y + z; }
 #endif
 
-/* x + y, and what rounding left out; where |x| >= |y| or x is 0, and anywhere. */
+/* x + y, and its rounding error; for |x| >= |y| or x = 0, and for any x. */
 OB_FUNCTION T ob_quick_sum(T x, T y, T* rest) {
   const T sum = x + y;
   *rest = y - (sum - x);
@@ -86,8 +86,7 @@ OB_FUNCTION T ob_two_quotient(T x, T x_rest, T y, T y_rest, T* rest) {
   return quotient;
 }
 
-/* 2^n for n of normal numbers; x 2^n for n between twice the least and twice the largest exponent.
- */
+/* 2^n, n an exponent of a normal number; x 2^n, n up to twice the extreme exponents. */
 OB_FUNCTION T ob_power_of_2(I n) { return OB_BITS((n + (I)(OB_BIAS)) << (I)(OB_MANTISSA), T); }
 OB_FUNCTION T ob_scale(T x, I n) {
   const I half_n = n >> (I)(1);

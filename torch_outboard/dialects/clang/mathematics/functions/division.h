@@ -1,6 +1,6 @@
 /*
- * fmod, remainder, remquo: exact. Quotients that fit in a mantissa come from a division; elements
- * with larger ones are taken one by one, bit by bit.
+ * fmod, remainder, remquo: exact. Quotients that fit in a mantissa are computed by division; larger
+ * ones per element, bit by bit.
  */
 
 #if OB_IS_NUMBER
@@ -67,7 +67,7 @@ OB_FUNCTION T fmod(T x, T y) {
 OB_FUNCTION T remquo(T x, T y, N* quotient) {
   I q;
   const T a = fabs(x), b = fabs(y), r = ob_modulo(a, b, &q);
-  /* To the nearest, and to the even one of two. */
+  /* To nearest, ties to even. */
   const T other = b - r;
   const M odd = (q & (I)(1)) != (I)(0);
   const M up = (r > other) | ((r == other) & odd);

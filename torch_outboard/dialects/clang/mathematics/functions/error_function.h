@@ -45,7 +45,7 @@ OB_FUNCTION T erfc(T x) {
   const T far = ob_scale(high + low, n);
   return a < (T)(0.7f) ? near : x != x ? x : x < (T)(0) ? (T)(2) - far : far;
 }
-/* For vectors of float: erfc(a) for a >= 1/2, to about 2^-36. */
+/* For float vectors: erfc(a) for a >= 1/2, within about 2^-36. */
 OB_FUNCTION T ob_short_erfc_far(T a) {
   const T t = (a - (T)(4)) / (a + (T)(4));
   return ob_short_exp(-a * a) * OB_POLYNOMIAL(t, OB_ERFC_SHORT) / ob_mad(a, (T)(2), (T)(1));
@@ -57,7 +57,7 @@ OB_FUNCTION T ob_short_erfc_far(T a) {
 OB_FUNCTION T erf(T x) {
   const T a = fabs(x), z = x * x;
   const T near = ob_mad(x, OB_POLYNOMIAL(z, OB_ERF_FLOAT), x);
-  /* h = c0 + a (c1 + a ...), whose last two sums keep their rests. */
+  /* h = c0 + a (c1 + a ...), with the rounding errors of the last two sums. */
   const T bounded = a > (T)(4) ? (T)(4) : a;
   T slope_rest, product_rest, low, sum_rest;
   I n;

@@ -1,4 +1,4 @@
-/* exp, exp2, exp10, expm1. 2^n exp(r), where r, with a rest of r, is at most ln(2) / 2. */
+/* exp, exp2, exp10, expm1: 2^n exp(r), |r| <= ln(2) / 2, with the rounding error of r. */
 
 /* The integer nearest to x, for |x| < 2^22 (float), 2^51 (double), as both types. */
 OB_FUNCTION T ob_nearest(T x, I* n) {
@@ -7,7 +7,7 @@ OB_FUNCTION T ob_nearest(T x, I* n) {
   return moved - (T)(OB_ROUNDER);
 }
 
-/* exp(r + rest) as a sum of two. */
+/* exp(r + rest) as an unevaluated sum of two. */
 OB_FUNCTION T ob_exp_near(T r, T rest, T* low) {
   const T tail = ob_mad(r * r, OB_POLYNOMIAL(r, K(EXP)), rest);
   T sum_rest;
@@ -33,7 +33,7 @@ OB_FUNCTION T ob_exp_parts(T x, T rest, I* n, T* low) {
   return ob_exp_near(sum, r_rest, low);
 }
 
-/* Where a result is 0 or infinite whatever the argument is; NaN passes. */
+/* Clamps to the range of finite nonzero results; NaN passes. */
 OB_FUNCTION T ob_clamped(T x, T low, T high) { return x > high ? high : x < low ? low : x; }
 
 OB_FUNCTION T exp(T x) {
@@ -72,12 +72,12 @@ OB_FUNCTION T expm1(T x) {
   I n;
   T rest, power_rest, sum_rest, square_rest, near_rest;
   const T r = ob_exp_reduce(ob_clamped(x, (T)(K(EXPM1_LOW)), (T)(K(EXP_HIGH))), &n, &rest);
-  /* r + r^2 / 2, the first coefficient, and what follows. */
+  /* r + r^2 / 2, the first coefficient, and the remainder. */
   const T square = ob_two_product(r * (T)(0.5f), r, &square_rest);
   const T more = ob_mad(square * r, (T)(2) * OB_POLYNOMIAL(r, OB_FOLLOWING(K(EXP))), rest);
   const T near = ob_quick_sum(r, square, &near_rest);
   const T tail = more + (square_rest + near_rest);
-  /* Of halves, so that 2^n does not overflow before the result does. */
+  /* Halved, so that 2^n does not overflow before the result does. */
   const T power = ob_power_of_2(n - (I)(1));
   const T less = ob_two_sum(power, (T)(-0.5f), &power_rest);
   const T sum = ob_two_sum(less, power * near, &sum_rest);

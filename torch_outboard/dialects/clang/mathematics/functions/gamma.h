@@ -2,7 +2,7 @@
 
 #if OB_IS_DOUBLE
 
-/* y (y + 1) ... up to 8, as a sum of two, and where that leaves y; for 0 <= y < 8. */
+/* y (y + 1) ... up to 8, as a sum of two, and the final factor; for 0 <= y < 8. */
 OB_FUNCTION T ob_rising(T y, T* place, T* place_rest, T* rest) {
   T product = (T)(1), product_rest = (T)(0), factor = y, factor_rest = (T)(0);
   for (int i = 0; i < 8; ++i) {
@@ -74,8 +74,7 @@ OB_FUNCTION T tgamma(T x) {
   return x != x ? x : result;
 }
 
-/* ln(gamma(y)) for y > 0 and what it is made of, all at once; exact to the last bits also at 1
- * and 2. */
+/* ln(gamma(y)) for y > 0, all cases at once; exact to the last bits also at 1 and 2. */
 OB_FUNCTION T ob_lgamma_positive(T y) {
   /* Up to 8: from [3/2, 5/2) by factors; below, by ln(y) and ln(1 + ...). */
   const M tiny = y < (T)(0.5f), low = y < (T)(1.5f), far = y >= (T)(8);
@@ -106,13 +105,13 @@ OB_FUNCTION T ob_lgamma_positive(T y) {
 }
 
 #if OB_IS_NUMBER
-/* Two of them between -n - 1 and -n, n = 2 ... 17; each is a sum of two numbers. */
+/* Two zeros between -n - 1 and -n, n = 2 ... 17, each as a sum of two numbers. */
 __constant ulong ob_lgamma_zeros[] = {OB_LGAMMA_ZEROS};
 __constant ulong ob_stirling_terms[] = {OB_STIRLING_TERMS};
 
-/* ln|gamma(x)| for -18 < x < -2, no integer: what it changes from the nearest of its zeros to x, by
- * Stirling's formula at two places far above 0 and by ln((x + i) / (z + i)), each of which is as
- * small as x - z. */
+/* ln|gamma(x)| for -18 < x < -2, not an integer: its change from the nearest zero z to x, by
+ * Stirling's formula at two points far above 0 and by ln((x + i) / (z + i)). All terms are as small
+ * as x - z. */
 static __attribute__((noinline, unused)) double ob_lgamma_from_zero(double x) {
   const int n = (int)-x, steps = n + 25;
   __constant const ulong* zeros = ob_lgamma_zeros + 4 * (n - 2);
@@ -120,7 +119,7 @@ static __attribute__((noinline, unused)) double ob_lgamma_from_zero(double x) {
   const double z = OB_BITS(zeros[0], double), z_rest = OB_BITS(zeros[1], double);
   double d_rest, place_rest, y_rest, part_rest, sum_rest, product_rest, log_rest;
   const double d = ob_two_sum(x - z, -z_rest, &d_rest);
-  /* The product of the ratios, less 1, and logarithms of those near 0 or large. */
+  /* The product of the ratios, minus 1, and the logarithms of ratios near 0 or large. */
   double ratio = 0, rest = 0, far = 0;
   for (int i = 0; i < steps; ++i) {
     double place = ob_two_sum(z, (double)i, &place_rest);

@@ -11,12 +11,12 @@ OB_FUNCTION T tanh(T x) {
 
 #if OB_IS_DOUBLE
 
-/* exp(a) / 2 and exp(-a) / 2, as (high + low) and a number, both to be scaled by 2^n; a >= 0. */
+/* exp(a) / 2 as high + low, and exp(-a) / 2, both to be scaled by 2^n; a >= 0. */
 OB_FUNCTION T ob_half_exp(T a, T* low, T* inverse, I* n) {
   const T bounded = a > (T)(720) ? (T)(720) : a;
   const T high = ob_exp_parts(bounded, (T)(0), n, low);
   *n -= (I)(1);
-  /* Far below the last bit it need not be exact. */
+  /* Far below the last bit it may be inexact. */
   *inverse = ob_scale((T)(0.25f) / (high + *low), max((I)(-2) * *n, (I)(-200)));
   return high;
 }
@@ -38,7 +38,7 @@ OB_FUNCTION T cosh(T x) {
   return x != x ? x : ob_scale(sum + (rest + low), n);
 }
 
-/* ln(1 + p) with p = a + a^2 / (1 + sqrt(a^2 + 1)); beyond 2^28, ln(2 a). */
+/* ln(1 + p) with p = a + a^2 / (1 + sqrt(a^2 + 1)); above 2^28, ln(2 a). */
 OB_FUNCTION T asinh(T x) {
   const T a = fabs(x);
   const M huge = a > (T)(0x1p28f);
@@ -84,7 +84,7 @@ OB_FUNCTION T atanh(T x) {
   return a <= (T)(1) ? (a < (T)(0x1p-30f) ? x : copysign(result, x)) : OB_NOT_A_NUMBER;
 }
 
-/* For vectors of float: sinh(x) for |x| < 1, to about 2^-36. */
+/* For float vectors: sinh(x) for |x| < 1, within about 2^-36. */
 OB_FUNCTION T ob_short_sinh_near(T x) {
   const T z = x * x;
   return ob_mad(x * z, OB_POLYNOMIAL(z, OB_SINH_SHORT), x);

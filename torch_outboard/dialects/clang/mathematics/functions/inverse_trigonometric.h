@@ -1,10 +1,10 @@
-/* asin, acos, atan, atan2, and in parts of pi. */
+/* asin, acos, atan, atan2, and the same divided by pi. */
 
 #if OB_IS_DOUBLE
 
 /*
- * asin of half as much: asin(a) = t + t p where a <= 1/2, else pi / 2 - 2 (t + rest + t p), with t
- * the square root of (1 - a) / 2. `more` is rest + t p.
+ * asin by half the angle: asin(a) = t + t p for a <= 1/2, else pi / 2 - 2 (t + rest + t p), with t
+ * = sqrt((1 - a) / 2). `more` is rest + t p.
  */
 OB_FUNCTION T ob_asin_parts(T a, M far, T* more) {
   const T z = far ? ((T)(1) - a) * (T)(0.5f) : a * a;
@@ -44,8 +44,8 @@ OB_FUNCTION T ob_acos_sum(T x, T* rest) {
 }
 
 /*
- * The angle of a point in all four quadrants: of the smaller part by the larger, less pi / 4 where
- * they are near each other, then turned back by eighths of a turn.
+ * The angle of a point in all four quadrants: of the smaller part divided by the larger, minus pi /
+ * 4 if they are close, then rotated back by eighths of a turn.
  */
 OB_FUNCTION T ob_atan2_sum(T y, T x, T* low) {
   const T ay = fabs(y), ax = fabs(x);
@@ -54,7 +54,7 @@ OB_FUNCTION T ob_atan2_sum(T y, T x, T* low) {
   const M infinite = larger == OB_INFINITE;
   smaller = infinite ? (both ? (T)(1) : (T)(0)) : smaller;
   larger = infinite | (larger == (T)(0)) ? (T)(1) : larger;
-  /* Away from where products overflow and their rests vanish. */
+  /* Scaled away from overflow of products and underflow of their rounding errors. */
   const M great = larger > (T)(K(SQUARE_ROOT_LARGEST)), small = larger < (T)(K(SQUARE_ROOT_LEAST));
   const T factor = great ? (T)(K(SQUARE_ROOT_LEAST)) : small ? (T)(K(SQUARE_ROOT_LARGEST)) : (T)(1);
   larger *= factor;
@@ -83,7 +83,7 @@ OB_FUNCTION T ob_atan2_sum(T y, T x, T* low) {
   return (x != x) | (y != y) ? x + y : down ? -found : found;
 }
 
-/* The results as they are, and by pi. A rest says nothing beside NaN and beside zeros. */
+/* Results, and results / pi. The low part is invalid beside NaN and zeros. */
 OB_FUNCTION T ob_sum_of(T sum, T rest) { return sum == (T)(0) ? sum : sum + rest; }
 OB_FUNCTION T ob_by_pi(T sum, T rest) {
   T product_rest;
@@ -107,7 +107,7 @@ OB_RESULT(acospi, (T x), ob_acos_sum(x, &rest), ob_by_pi)
 OB_RESULT(atanpi, (T x), ob_atan2_sum(x, (T)(1), &rest), ob_by_pi)
 OB_RESULT(atan2pi, (T y, T x), ob_atan2_sum(y, x, &rest), ob_by_pi)
 
-/* For vectors of float, to about 2^-36. */
+/* For float vectors, within about 2^-36. */
 OB_FUNCTION T ob_short_asin(T x) {
   const T a = fabs(x);
   const M far = a > (T)(0.5f);

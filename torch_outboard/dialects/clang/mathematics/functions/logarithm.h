@@ -1,9 +1,9 @@
 /* log, log2, log10, log1p. */
 
 /*
- * ln(1 + f) as a sum of two, for f in [-1/3, 1/3] (float) or [sqrt(1/2) - 1, sqrt(2) - 1]: f
- * - f^2 / 2 and what follows, in double by atanh(f / (2 + f)). (That form: K. C. Ng,
- * "log", FreeBSD's mathematical library.)
+ * ln(1 + f) as a sum of two, for f in [-1/3, 1/3] (float) or [sqrt(1/2) - 1, sqrt(2) - 1]: f - f^2
+ * / 2 and a remainder, in double by atanh(f / (2 + f)). (That form: K. C. Ng, "log", FreeBSD's math
+ * library.)
  */
 OB_FUNCTION T ob_log_near(T f, T* low) {
   T square_rest, sum_rest;
@@ -19,7 +19,7 @@ OB_FUNCTION T ob_log_near(T f, T* low) {
   return sum;
 }
 
-/* The same with 5 bits more in floats, for what has to be multiplied yet. */
+/* The same with 5 bits more in float, for results that are multiplied later. */
 OB_FUNCTION T ob_log_closer(T f, T* low) {
 #if OB_IS_DOUBLE
   return ob_log_near(f, low);
@@ -55,7 +55,7 @@ OB_FUNCTION T ob_log_parts(T x, T* rest) {
   return ob_log_sum(exponent, high, low, rest);
 }
 
-/* What all logarithms are where x is not a finite positive number. */
+/* The value of all logarithms if x is not a finite positive number. */
 OB_FUNCTION T ob_log_special(T x, T result) {
   result = x == OB_INFINITE ? x : result;
   result = x == (T)(0) ? -OB_INFINITE : result;
@@ -96,7 +96,7 @@ OB_FUNCTION T ob_log1p_parts(T x, T x_rest, T* rest) {
   const T f = near ? x : mantissa - (T)(1);
   const T scaled = (lost + x_rest) * ob_power_of_2(max(-exponent, (I)(1 - OB_BIAS)));
   const T high = ob_log_near(f, &low);
-  /* The rest by 1 + f, which need not be exact. */
+  /* The low part divided by 1 + f, which may be inexact. */
   const T shift = ob_mad(f, ob_mad(f, (T)(1) - f, (T)(-1)), (T)(1));
   low = ob_mad(near ? x_rest : scaled, shift, low);
   return ob_log_sum(exponent, high, low, rest);
@@ -106,6 +106,6 @@ OB_FUNCTION T log1p(T x) {
   T rest;
   const T sum = ob_log1p_parts(x, (T)(0), &rest);
   const T result = ob_log_special(x + (T)(1), sum + rest);
-  /* The sum with 1 loses -0 and the last bits of denormal numbers. */
+  /* Adding 1 loses -0 and the last bits of denormal numbers. */
   return fabs(x) < (T)(0x1p-60f) ? x : result;
 }

@@ -1,6 +1,6 @@
 /* pow, pown, powr, rootn, cbrt, hypot, rsqrt. */
 
-/* With a step of Newton's, since both the root and the quotient are rounded. */
+/* With a Newton step, since both the root and the quotient are rounded. */
 OB_FUNCTION T rsqrt(T x) {
   const T y = (T)(1) / sqrt(x);
   T rest;
@@ -12,8 +12,8 @@ OB_FUNCTION T rsqrt(T x) {
 #if OB_IS_DOUBLE
 
 /*
- * ln(x) as a sum of two with about 67 bits, for finite x > 0: 2 atanh(s), s = (m - 1) / (m + 1), of
- * which s, s^2 and the first two terms are sums of two.
+ * ln(x) as a sum of two with about 67 bits, for finite x > 0: 2 atanh(s), s = (m - 1) / (m + 1). s,
+ * s^2 and the first two terms are sums of two.
  */
 OB_FUNCTION T ob_log_long(T x, T* rest) {
   I exponent;
@@ -35,14 +35,14 @@ OB_FUNCTION T ob_log_long(T x, T* rest) {
   return ob_log_sum(exponent, near, sum_rest + (twice_rest + p_rest), rest);
 }
 
-/* x^(y + y_rest) for x >= 0, where x^y itself is not 1 by rule. */
+/* x^(y + y_rest) for x >= 0, except for cases where x^y is 1 by definition. */
 OB_FUNCTION T ob_pow_size(T x, T y, T y_rest) {
   T rest, product_rest, low;
   I n;
   const T logarithm = ob_log_long(x, &rest);
   const T product = ob_two_product(logarithm, y, &product_rest);
   product_rest = ob_mad(rest, y, ob_mad(logarithm, y_rest, product_rest));
-  /* Beyond, or where the logarithm is infinite, the rest says nothing. */
+  /* For results out of range or infinite logarithms the low part is invalid. */
   const T infinite = x == (T)(0) ? -OB_INFINITE : x == OB_INFINITE ? x : logarithm;
   const T whole = infinite * y;
   const M plain = fabs(whole) < (T)(760);
@@ -52,8 +52,7 @@ OB_FUNCTION T ob_pow_size(T x, T y, T y_rest) {
   return whole != whole ? whole : result;
 }
 
-/* For vectors of float, by double. ln(x) for finite x > 0 that is normal in double, to about 2^-36.
- */
+/* For float vectors, in double: ln(x) for finite x > 0, normal in double, within about 2^-36. */
 OB_FUNCTION T ob_short_log(T x) {
   I exponent;
   const T f = ob_mantissa(x, &exponent) - (T)(1);
@@ -61,7 +60,7 @@ OB_FUNCTION T ob_short_log(T x) {
   const T near = ob_mad(s * z, OB_POLYNOMIAL(z, OB_LOG_SHORT), s * (T)(2));
   return ob_mad(OB_TO(exponent, T), (T)(OB_NATURAL_2_DOUBLE), near);
 }
-/* exp(x) for |x| < 700, to about 2^-36. */
+/* exp(x) for |x| < 700, within about 2^-36. */
 OB_FUNCTION T ob_short_exp(T x) {
   I n;
   const T whole = ob_nearest(x * (T)(OB_LOG2_E_DOUBLE), &n);
@@ -74,7 +73,7 @@ OB_FUNCTION T ob_short_pow_size(T x, T y) {
   return ob_short_exp(ob_clamped(logarithm * y, (T)(-200), (T)(200)));
 }
 
-/* The cube root of a number in [0.7, 5.7], to about 2^-40: Halley's method, from a parabola. */
+/* The cube root of a number in [0.7, 5.7], within about 2^-40: Halley's method, from a parabola. */
 OB_FUNCTION T ob_cube_root_near(T x) {
   T y = ob_mad(ob_mad(x, (T)(-0.02257f), (T)(0.3119f)), x, (T)(0.714f));
   for (int i = 0; i < 2; ++i) {
@@ -94,7 +93,7 @@ OB_FUNCTION T cbrt(T x) {
   I third;
   T square_rest, cube_rest;
   const T v = ob_cube_root_reduce(fabs(x), &third), y = ob_cube_root_near(v);
-  /* A step of Newton's, with the error of y^3 exact. */
+  /* A Newton step, with the exact error of y^3. */
   const T square = ob_two_product(y, y, &square_rest);
   const T cube = ob_two_product(square, y, &cube_rest);
   const T error = (v - cube) - ob_mad(square_rest, y, cube_rest);

@@ -1,4 +1,4 @@
-/* floor, ceil, trunc, rint, round; exponents and mantissas; neighbours; the exact fma. */
+/* floor, ceil, trunc, rint, round; exponents and mantissas; nextafter; the exact fma. */
 
 OB_FUNCTION T rint(T x) {
 #if OB_ROUNDS && __has_builtin(__builtin_elementwise_roundeven)
@@ -34,7 +34,7 @@ OB_FUNCTION T fract(T x, T* whole) {
   return fabs(x) == OB_INFINITE ? copysign((T)(0), x) : rest > below_one ? below_one : rest;
 }
 
-/* The exponent of |x|, and x with the exponent 0; for finite x that is not 0. */
+/* The exponent of |x|, and x scaled to exponent 0; for finite nonzero x. */
 OB_FUNCTION I ob_exponent(T x, T* mantissa) {
   const M denormal = fabs(x) < OB_SMALLEST_NORMAL;
   const I bits = OB_BITS(denormal ? x * (T)(0x1p60f) : x, I);
@@ -62,7 +62,7 @@ OB_FUNCTION T frexp(T x, N* exponent) {
   *exponent = OB_TO(finite ? found : (I)(0), N);
   return finite ? mantissa * (T)(0.5f) : x;
 }
-/* Rounded once: a denormal result comes from a normal one by a product. */
+/* Rounded once: a denormal result is the product of a normal one. */
 OB_FUNCTION T ldexp(T x, N n) {
   T mantissa;
   const I shift = OB_TO(min(max(n, (N)(-5000)), (N)(5000)), I);
@@ -92,7 +92,7 @@ OB_FUNCTION T mad(T x, T y, T z) { return ob_mad(x, y, z); }
 #if OB_FUSED
 OB_FUNCTION T fma(T x, T y, T z) { return ob_mad(x, y, z); }
 #elif OB_IS_DOUBLE
-/* By the C library where the processor cannot. */
+/* By the C library if the processor has no fma. */
 OB_FUNCTION T fma(T x, T y, T z) {
 #if OB_IS_NUMBER
   return __builtin_fma(x, y, z);
@@ -103,7 +103,7 @@ OB_FUNCTION T fma(T x, T y, T z) {
 #endif
 }
 #else
-/* The product is exact in double; the sum gets an odd last bit where it is not (see half.h). */
+/* The product is exact in double; an inexact sum gets an odd last bit (see half.h). */
 OB_FUNCTION T fma(T x, T y, T z) {
   D rest;
   const D sum = ob_two_sum(OB_TO(x, D) * OB_TO(y, D), OB_TO(z, D), &rest);

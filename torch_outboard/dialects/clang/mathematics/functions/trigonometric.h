@@ -1,20 +1,18 @@
-/* sin, cos, tan, sincos, and those of multiples of pi. x = n pi / 2 + r + rest, with |r| <= pi / 4.
- */
+/* sin, cos, tan, sincos, and those of x pi. x = n pi / 2 + r + rest, |r| <= pi / 4. */
 
 #if OB_IS_DOUBLE
 
 #if OB_IS_NUMBER
 /*
- * For 2^20 <= |x| < infinity: x modulo 2 pi by the bits of 2 / pi that matter. (M. H. Payne and R.
- * N. Hanek, "Radian reduction for trigonometric functions", 1983.)
+ * For 2^20 <= |x| < infinity: x modulo 2 pi by the relevant bits of 2 / pi. (M. H. Payne and R. N.
+ * Hanek, "Radian reduction for trigonometric functions", 1983.)
  */
 __constant ulong ob_two_over_pi[] = {0, OB_TWO_OVER_PI_BITS};
 
 static __attribute__((noinline, unused)) int ob_huge_angle(double x, double* r, double* rest) {
   const ulong bits = OB_BITS(fabs(x), ulong);
   const ulong mantissa = (bits & 0xfffffffffffffUL) | 0x10000000000000UL;
-  /* x = mantissa 2^e. Bits of 2 / pi before the first one here give multiples of 4; the table
-     begins with 64 zeros. */
+  /* x = mantissa 2^e. Earlier bits of 2 / pi give multiples of 4; the table has 64 zeros first. */
   const int e = (int)(bits >> 52) - 1075, first = e - 2 + 64;
   const int word = first >> 6, shift = first & 63;
   ulong window[3];
@@ -60,7 +58,7 @@ static __attribute__((noinline, unused)) int ob_huge_angle(double x, double* r, 
 }
 #endif
 
-/* The lanes that are huge, one by one; where x is infinite or NaN, r is NaN. */
+/* Huge lanes one by one; r is NaN for infinite x or NaN. */
 OB_FUNCTION void ob_huge_angles(T x, T* r, T* rest, I* n) {
   for (int i = 0; i < OB_LANES; ++i) {
     const double one = OB_LANE(x, i);
@@ -74,7 +72,7 @@ OB_FUNCTION void ob_huge_angles(T x, T* r, T* rest, I* n) {
   }
 }
 
-/* pi / 2 in three parts of 33 bits, whose products with n < 2^20 are exact, and what is left. */
+/* pi / 2 in three parts of 33 bits, whose products with n < 2^20 are exact, and a remainder. */
 OB_FUNCTION T ob_angle(T x, I* n, T* rest) {
   const T whole = ob_nearest(x * (T)(OB_TWO_OVER_PI), n);
   T a_rest, b_rest, c_rest;
@@ -101,7 +99,7 @@ OB_FUNCTION T ob_cos_near(T r, T rest, T* low) {
   *low = sum_rest + ob_mad(square_rest, (T)(-0.5f), more);
   return sum;
 }
-/* For vectors of float: the sums, to about 2^-36. */
+/* For float vectors: the sums, within about 2^-36. */
 OB_FUNCTION T ob_short_sin(T r) {
   const T z = r * r;
   return ob_mad(r * z, OB_POLYNOMIAL(z, OB_SIN_SHORT), r);
@@ -118,7 +116,7 @@ OB_FUNCTION T ob_short_angle(T x, I* n) {
   return r;
 }
 
-/* The sine, or the cosine, or their quotient, after n quarters of a turn. */
+/* The sine, the cosine or their quotient, after n quarters of a turn. */
 OB_FUNCTION T ob_turned_sin(T r, T rest, I n) {
   T s_low, c_low;
   const T s = ob_sin_near(r, rest, &s_low), c = ob_cos_near(r, rest, &c_low);
@@ -132,7 +130,7 @@ OB_FUNCTION T ob_turned_tan(T r, T rest, I n) {
   const T sine = ob_quick_sum(s, s_low, &s_low), cosine = ob_quick_sum(c, c_low, &c_low);
   const T high = ob_two_quotient(odd ? -cosine : sine, odd ? -c_low : s_low, odd ? sine : cosine,
                                  odd ? s_low : c_low, &low);
-  /* Zeros and poles, which multiples of pi alone have: their sign is that of the half turn. */
+  /* Zeros and poles, which only multiples of pi have: the sign is that of the half turn. */
   const T special = odd ? OB_INFINITE : (T)(0);
   const T turned = (n & (I)(2)) != (I)(0) ? -special : special;
   return s == (T)(0) ? turned : fabs(high) < OB_INFINITE ? high + low : high;
@@ -149,7 +147,7 @@ OB_FUNCTION T ob_short_turned_tan(T r, I n) {
   return s == (T)(0) ? turned : (odd ? -c : s) / (odd ? s : c);
 }
 
-/* x in halves of pi: exact, whatever x is. */
+/* x in halves of pi: exact for any x. */
 OB_FUNCTION T ob_half_turns(T x, I* n) {
   const T turned = x - (T)(2) * rint(x * (T)(0.5f));
   return turned - ob_nearest(turned * (T)(2), n) * (T)(0.5f);
@@ -181,7 +179,7 @@ OB_FUNCTION T ob_half_turns(T x, I* n) {
 
 #endif
 
-/* Tiny arguments are their own sine: -0 and denormal numbers stay what they are. */
+/* Tiny arguments are their own sine: preserves -0 and denormal numbers. */
 #undef OB_OR_TINY
 #define OB_OR_TINY(x, result) (fabs(x) < (T)(0x1p-30f) ? (x) : (result))
 
