@@ -16,17 +16,17 @@
 //
 //   __kernel void example(OB_PARAMETERS) {
 //     OB_BEGIN
-//     OB_ITEM(i)                       // one work item per element
+//     OB_ITEM(i)                       // one work-item per element
 //     out_store(i, self_load(i));
 //   }
 //
 //   __kernel void example_of_groups(OB_PARAMETERS) {
 //     OB_BEGIN
 //     OB_SCRATCH(S)                    // local memory for OB_LOCAL values
-//     OB_FOR_GROUPS(row) {             // a work-group takes rows, one after the other
+//     OB_FOR_GROUPS(row) {             // a work-group loops over rows
 //       S total = 0;
 //       for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total += self_load(row * n + i);
-//       total = OB_GROUP_SUM(total);   // in every work item
+//       total = OB_GROUP_SUM(total);   // in every work-item
 //     }
 //   }
 

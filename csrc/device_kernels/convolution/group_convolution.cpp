@@ -95,9 +95,9 @@ void* mutable_element(const at::Tensor& tensor, int64_t index) {
          index * static_cast<int64_t>(tensor.element_size());
 }
 
-// Positions `first`, `first + step` ... of one dimension of an input, and the kernel elements
-// `element`, `element + elements` ... that they meet. Position q meets element j at the output
-// position q + shift - j * apart.
+// Positions `first`, `first + step` ... of one dimension of an input, and their kernel elements
+// `element`, `element + elements` ... Position q and element j contribute to the output position
+// q + shift - j * apart.
 struct Remainder {
   int64_t first, positions, element, elements, count, shift, apart;
 };
@@ -185,8 +185,8 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
   return true;
 }
 
-// With a stride above 1, input positions of one remainder meet the kernel elements of that
-// remainder: one convolution of stride 1 per remainder.
+// With a stride above 1, input positions and kernel elements pair up by remainder: one convolution
+// of stride 1 per remainder.
 bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& input, const std::string& text) {

@@ -88,13 +88,13 @@ struct FourierCall {
 
   // ---- fourier_real.cpp
 
-  // Whether real rows of length n can be transformed as complex ones of half the length.
+  // True if real rows of length n can be transformed as complex ones of half the length.
   static bool halves(int64_t n);
-  // Of real rows of length n, `halves(n)`: the first `kept` elements of their transforms; and back,
-  // from n / 2 + 1 elements.
+  // The first `kept` elements of the transforms of real rows of length n, if halves(n); and the
+  // inverse, from n / 2 + 1 elements.
   at::Tensor from_real(const at::Tensor& rows, int64_t n, int64_t kept, bool last);
   at::Tensor to_real(const at::Tensor& source, int64_t n);
-  // The real parts, times what is left of `scale`.
+  // The real parts, times the unapplied `scale`.
   at::Tensor real_parts(const at::Tensor& source);
 };
 

@@ -22,7 +22,7 @@ PointwiseLauncher& launcher(const char* expression) {
   return *new PointwiseLauncher(copy);
 }
 
-// The integer dtype, `parts` of which make an element; Undefined if there is none.
+// The integer dtype for bitwise copies, in `parts` per element; Undefined if there is none.
 ScalarType integer_of(size_t itemsize, int64_t* parts) {
   *parts = 1;
   switch (itemsize) {

@@ -63,8 +63,8 @@ ProcessGroup::WorkPointer ProcessGroup::reduce(Tensors& tensors,
   Call call = {c10d::OpType::REDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
                  const at::Tensor& host = outputs[0].tensor();
                  const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
-                 // On other ranks the CPU backend may overwrite its tensor, while theirs must keep
-                 // its value.
+                 // A clone on other ranks: the CPU backend may overwrite it, and the tensor must
+                 // not change.
                  Tensors carried = {reduction.carried(host)};
                  const bool root = rank_ == options.rootRank;
                  if (!root && carried[0].data_ptr() == host.data_ptr()) {

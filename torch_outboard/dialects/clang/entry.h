@@ -22,7 +22,7 @@
 
 /*
  * typedef struct {
- *   uint64_t first[3], last[3];  // the work items of this call: first <= id < last
+ *   uint64_t first[3], last[3];  // the work-items of this call: first <= id < last
  *   uint64_t global_size[3];     // of the launch; 1 in dimensions that it has not
  *   uint64_t global_offset[3];   // the id of the launch's first item
  *   uint64_t dimensions;         // 1 to 3

@@ -43,7 +43,7 @@ static inline void increment(const I *sizes, I *parts) {
   ++parts[0];
 }
 
-// Values that kernel element `k` meets in one row at W positions from `position` on.
+// Values that kernel element `k` reads in one row at W positions from `position` on.
 static inline V read_row(const __global X *row, I position, I k, const Patches *l) {
   const I step = l->step[2], size = l->size[2];
   const I shift = k * l->dilation[2] - l->padding[2];

@@ -1,7 +1,7 @@
 // Convolutions of large maps, whose patches are read in place.
 //
 // An image is packed into the padded layout, a plane per channel: the positions of all images by
-// row, with zeros between rows and between images. Then kernel element `tap` meets values at one
+// row, with zeros between rows and between images. Then kernel element `tap` reads values at one
 // distance from every position, and a product reads them there instead of from a matrix of patches.
 // Some positions exist only in planes; their results are not stored. A convolution with strides has
 // a plane per remainder of its positions.
@@ -17,7 +17,7 @@ typedef struct {
   I lead, plane;         // zeros before the first position; elements between planes
 } PaddedSizes;
 
-// Tap i of a dimension meets index floor((scale * i + offset) / step) relative to its position, in
+// Tap i of a dimension reads index floor((scale * i + offset) / step) relative to its position, in
 // phase i % cycle.
 typedef struct {
   I count[3], scale[3], offset[3], step[3], cycle[3];
@@ -402,7 +402,7 @@ typedef struct {
 } Gradient;
 
 // The weight gradient: sums over positions of each filter's gradient times the values that each
-// filter element meets. A work-item has some filters, elements and positions. `sums` has a weight
+// filter element reads. A work-item has some filters, elements and positions. `sums` has a weight
 // per part of the positions, stored or added to.
 __kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), OB_POINTER(S, sums),
                               const PaddedSizes p, const Taps t, const Gradient g, const int adds,

@@ -120,7 +120,7 @@ bool write_input_from_padded(const ConvolutionGeometry& geometry, const at::Tens
   }
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
-  // Positions with different remainders meet different kernel elements.
+  // Positions with different remainders use different kernel elements.
   std::vector<std::pair<SpatialValues, TapPattern>> passes;
   PaddedLayout layout;
   SpatialValues remainder;

@@ -1,4 +1,4 @@
-// Padded layout: images packed with zeros between rows, so that a kernel element (a tap) meets
+// Padded layout: images packed with zeros between rows, so that a kernel element (a tap) reads
 // values at one distance from every position. Contains the geometry for
 // kernels/products/padded_convolution.cl, and no programs or launches.
 #pragma once
@@ -12,7 +12,7 @@ namespace outboard {
 
 using NarrowTriple = std::array<int32_t, 3>;
 
-// The taps of a result, per dimension: tap i meets the index floor((scale * i + offset) / step)
+// The taps of a result, per dimension: tap i reads the index floor((scale * i + offset) / step)
 // relative to the position, in phase i % cycle. It is the kernel element `first + i * each`.
 struct TapPattern {
   SpatialValues count, scale, offset, step, cycle;
@@ -21,7 +21,7 @@ struct TapPattern {
   int64_t taps() const { return count[0] * count[1] * count[2]; }
 };
 
-// Taps of gathered patches: one plane per tap; tap i meets the position's own index in phase i.
+// Taps of gathered patches: one plane per tap; tap i reads the position's own index in phase i.
 TapPattern gathered_taps(int64_t taps);
 
 // Taps of an output position in the input.

@@ -63,7 +63,7 @@ class PaddedProgram {
                 const TapPattern& pattern, const at::Tensor& planes, bool gathers,
                 const ResultLayout& result, const at::Tensor& bias, void* out) const;
 
-  // Gathered patches: a plane per tap with the values that it meets at positions of the result.
+  // Gathered patches: a plane per tap with the values that it reads at positions of the result.
   // `gathered`: made by PaddedLayout::of_taps.
   at::Tensor gather_taps(const WeightLayout& weights, const PaddedLayout& layout,
                          const TapPattern& pattern, int64_t images, const at::Tensor& planes,

@@ -35,7 +35,7 @@ constexpr int64_t kLaunchSums = 9000;
 // results: results per group. Same values as in the kernels.
 constexpr int64_t kTogether = 32;
 constexpr int64_t kResults = 5;
-// Convolutions with at most so many rows, such as depthwise ones, use no tiles.
+// Convolutions with up to this many rows, such as depthwise ones, use no tiles.
 constexpr int64_t kFewRows = 4;
 // Such groups per compute unit at a time, and the least elements of a part per work-item.
 constexpr int64_t kFewAtOnce = 8;
