@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include "cpu_kernels/call/cpu_alias.h"
+#include "tensors/host_view.h"
 #include "runtime/driver/device.h"
 
 namespace outboard::distributed {
@@ -12,7 +12,7 @@ HostTensor::HostTensor(const at::Tensor& device, bool read)
       aliases_(device.is_contiguous() && !device.is_conj() && !device.is_neg() &&
                shares_host_memory(device.device().index())) {
   if (aliases_) {
-    host_ = alias_as_cpu(device, Access::kWrite);
+    host_ = host_tensor(device, Access::kWrite);
     return;
   }
   host_ = at::empty(device.sizes(), device.options().device(at::kCPU).pinned_memory(true));

@@ -16,7 +16,7 @@ void bind_storage(py::module_& m) {
   m.def("adopt_cpu_storage", &adopt_cpu_storage, NoGil());
   m.def("adopted_cpu_storage", &adopted_cpu_storage);
   m.def("move_to_cpu_storage", &move_to_cpu_storage, NoGil());
-  m.def("alias_as_cpu_storage", &alias_as_cpu_storage, NoGil());
+  m.def("host_storage", &exported_host_storage, NoGil());
   m.def("shares_with_processes", &shares_with_processes, NoGil());
   m.def("export_storage", [](const c10::Storage& storage) {
     ExportedMemory exported;

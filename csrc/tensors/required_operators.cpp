@@ -205,7 +205,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (shares_host_memory(device)) {
     synchronize_stream(stream);
     raise_deferred();
-    return at::native::_local_scalar_dense_cpu(alias_as_cpu(self, Access::kRead));
+    return at::native::_local_scalar_dense_cpu(host_tensor(self, Access::kRead));
   }
   at::Tensor value = at::detail::empty_cpu({}, self.scalar_type());
   HostMemoryInUse in_use(stream, value);

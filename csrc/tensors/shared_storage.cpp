@@ -15,6 +15,7 @@
 #include "runtime/fork.h"
 #include "runtime/recording/recorded_copy.h"
 #include "runtime/streams/stream.h"
+#include "tensors/host_view.h"
 
 namespace outboard {
 namespace {
@@ -122,19 +123,15 @@ void move_to_cpu_storage(const c10::Storage& storage, const c10::Storage& host) 
   storage.unsafeGetStorageImpl()->set_resizable(false);
 }
 
-c10::Storage alias_as_cpu_storage(const c10::Storage& storage) {
+c10::Storage exported_host_storage(const c10::Storage& storage) {
   check_device_storage(storage);
   const c10::DeviceIndex device = storage.device().index();
   TORCH_CHECK_NOT_IMPLEMENTED(shares_host_memory(device), "the host cannot reach the memory of ",
                               device_of(device), "; copy with tensor.cpu() instead");
   synchronize_stream(current_stream_state(device));
-  auto* owner = new c10::Storage(storage);
-  c10::DataPtr pointer(
-      storage.mutable_data(), owner,
-      [](void* context) { delete static_cast<c10::Storage*>(context); },
-      c10::Device(c10::DeviceType::CPU));
-  return c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(pointer),
-                      /*allocator=*/nullptr, /*resizable=*/false);
+  c10::Storage host = host_storage(storage, Access::kWrite);
+  host.unsafeGetStorageImpl()->set_resizable(false);
+  return host;
 }
 
 bool shares_with_processes() { return driver().memory_export != nullptr; }

@@ -22,10 +22,10 @@ OUTBOARD_API std::optional<c10::Storage> adopted_cpu_storage(const c10::Storage&
 // storage, and with it every tensor on it, is adopted memory. Waits for the device.
 OUTBOARD_API void move_to_cpu_storage(const c10::Storage& storage, const c10::Storage& host);
 
-// A CPU storage over the memory of a device storage, which it keeps alive. Waits for the current
-// stream; later work on the device and on the host is for the caller to order. Raises where host
-// and device do not share memory.
-OUTBOARD_API c10::Storage alias_as_cpu_storage(const c10::Storage& storage);
+// `host_storage` (host_view.h) for other libraries: not resizable, and after the current stream's
+// work. The caller orders later work of device and host. Raises NotImplementedError where host and
+// device do not share memory.
+OUTBOARD_API c10::Storage exported_host_storage(const c10::Storage& storage);
 
 // What another process needs to use the memory of a storage: the fields of ob_memory_handle.
 struct ExportedMemory {

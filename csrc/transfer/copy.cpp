@@ -108,7 +108,7 @@ bool stream_ordered(const at::Tensor& tensor) {
 }
 
 at::Tensor host_view(const at::Tensor& tensor, Access access) {
-  return tensor.is_cpu() ? tensor : alias_as_cpu(tensor, access);
+  return tensor.is_cpu() ? tensor : host_tensor(tensor, access);
 }
 
 // Whether, on a device whose memory it shares, the host should copy by itself although the driver

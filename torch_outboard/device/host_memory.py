@@ -28,7 +28,7 @@ def as_cpu(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     _check_strided(tensor)
     tensor = tensor.detach()
-    storage = _C.alias_as_cpu_storage(tensor.untyped_storage())
+    storage = _C.host_storage(tensor.untyped_storage())
     return _tensor_on(storage, tensor, torch.device("cpu"))
 
 

@@ -9,7 +9,6 @@ the code and the arguments of its HostGraph.
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import logging
@@ -39,9 +38,6 @@ SETTINGS: dict[str, Any] = {"fallback_random": True}
 _GRAPHS_IN_GRAPHS = frozenset(
     {"cond", "while_loop", "scan", "associative_scan", "map_impl", "invoke_subgraph"}
 )
-# Functions of Inductor, not kernels, that take tensors of any device; in tuples from PyTorch 2.14
-# on.
-_CHECKS = {"assert_size_stride", "assert_size_stride_grouped", "assert_alignment"}
 
 
 class HostGraph(OutputCode):
@@ -59,8 +55,7 @@ class HostGraph(OutputCode):
         self.device = device
         self.cpu_results = list(cpu_results)
         written = sorted(getattr(compiled, "mutated_input_idxs", ()))
-        addresses = kernel_inputs(getattr(compiled, "source_code", ""))
-        self.calls = _C.HostGraphCalls(device, written, self.cpu_results, addresses)
+        self.calls = _C.HostGraphCalls(device, written, self.cpu_results)
 
     def __call__(self, inputs: Any) -> Any:
         return self.calls(self.compiled, inputs)
@@ -227,14 +222,14 @@ def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
                 move(constant, index)
             elif is_ours(constant):  # if not, another node of the same constant has moved it
                 delattr(owner, name)
-                setattr(owner, name, _alias(constant))
+                setattr(owner, name, _host_view(constant))
     graph.recompile()
     return graph
 
 
-def _alias(constant: torch.Tensor) -> torch.Tensor:
+def _host_view(constant: torch.Tensor) -> torch.Tensor:
     with unset_fake_temporarily():
-        storage = _C.alias_as_cpu_storage(constant.untyped_storage())
+        storage = _C.host_storage(constant.untyped_storage())
         return torch.empty(0, dtype=constant.dtype).set_(
             storage, constant.storage_offset(), constant.size(), constant.stride()
         )
@@ -350,67 +345,3 @@ def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
     result._fx_graph_cache_key = key
     result._fx_graph_cache_debug_lines = []
     result.guards_expr = graph.guards_expr
-
-
-def kernel_inputs(source: str) -> list[int]:
-    """Indices of the inputs that the code passes to kernels only.
-
-    Kernels read only the address of a tensor, so that a device tensor needs no CPU alias.
-
-    Args:
-        source: Inductor's source of a graph: a Python module with kernels in C++, and a function
-            `call` that takes the inputs as a list. The result is empty for any other source.
-    """
-    try:
-        module = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return []
-    functions = [
-        node
-        for node in ast.walk(module)
-        if isinstance(node, ast.FunctionDef) and node.name == "call"
-    ]
-    if len(functions) != 1:
-        return []
-    names = _inputs(functions[0])
-    known = _CHECKS | set(_kernels(module))
-    elsewhere = set(_names_but_arguments(functions[0], known))
-    return [place for place, name in enumerate(names) if name not in elsewhere]
-
-
-def _kernels(module: ast.Module) -> Iterator[str]:
-    for node in module.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and isinstance(made := node.value, ast.Call)
-            and isinstance(made.func, ast.Attribute)
-            and made.func.attr == "cpp_pybinding"
-        ):
-            yield node.targets[0].id
-
-
-def _inputs(function: ast.FunctionDef) -> list[str]:
-    """The names in `a, b = args`, the first statement of Inductor's function."""
-    first = function.body[0]
-    if (
-        isinstance(first, ast.Assign)
-        and isinstance(first.targets[0], ast.Tuple)
-        and isinstance(first.value, ast.Name)
-        and first.value.id == function.args.args[-1].arg
-        and all(isinstance(name, ast.Name) for name in first.targets[0].elts)
-    ):
-        return [name.id for name in first.targets[0].elts if isinstance(name, ast.Name)]
-    return []
-
-
-def _names_but_arguments(node: ast.AST, known: set[str]) -> Iterator[str]:
-    """Names that are read other than as an argument of one of the `known` functions."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield node.id
-    children = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
-        parts = [child.elts if isinstance(child, ast.Tuple) else [child] for child in children]
-        children = [part for some in parts for part in some if not isinstance(part, ast.Name)]
-    for child in children:
-        yield from _names_but_arguments(child, known)

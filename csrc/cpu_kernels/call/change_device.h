@@ -1,5 +1,5 @@
-// Tensors that become the CPU's or the device's in place, over memory that both share: no new
-// tensor, no new storage, and the memory is given back as soon as its last user lets it go.
+// Results of CPU kernels that become tensors of the device in place, over memory that both share:
+// no new tensor, no new storage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,14 +8,10 @@
 
 namespace outboard {
 
-// Makes a tensor of a device, over memory of the caching allocator, one of the CPU. False, with
+// Makes a CPU tensor, over memory that was allocated in a CpuCall, one of `device`. False, with
 // nothing changed, if another owner has a reference to the tensor or to its storage, or if it is
 // more than memory, dtype, sizes and strides. An object in Python counts as one reference: whether
 // the object has other owners is for the caller to know.
-OUTBOARD_API bool turn_into_cpu(const at::Tensor& tensor);
-
-// The same from the CPU to `device`, for memory that turn_into_cpu had, or that was allocated in a
-// CpuCall.
 OUTBOARD_API bool turn_into_device(const at::Tensor& tensor, c10::DeviceIndex device);
 
 // Whether memory that a CPU storage owns is the device's own.

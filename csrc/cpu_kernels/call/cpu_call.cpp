@@ -51,7 +51,7 @@ CpuCall::~CpuCall() {
   for (StorageView& view : storages_) view.host = c10::Storage();
   sparse_tensors_.clear();
   adopted_.clear();
-  aliases_.clear();
+  views_.clear();
 }
 
 at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
@@ -77,11 +77,11 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   }
   if (C10_UNLIKELY(tensor.is_quantized())) return map_quantized(tensor, access);
   if (placement_ == Placement::kHost && find_storage(tensor.storage()) == nullptr) {
-    const CpuAlias& alias = aliases_.emplace_back(tensor, access);
-    const c10::Storage& host = alias.tensor().storage();
+    const HostView& view = views_.emplace_back(tensor, access);
+    const c10::Storage& host = view.tensor().storage();
     storages_.push_back({tensor.storage(), host, host.data(), host.nbytes()});
-    tensors_.push_back({tensor, alias.tensor(), access});
-    return alias.tensor();
+    tensors_.push_back({tensor, view.tensor(), access});
+    return view.tensor();
   }
   StorageView& storage = storage_view(tensor.storage(), access);
   at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
@@ -93,10 +93,17 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   return host;
 }
 
-void CpuCall::add(const at::Tensor& device, const at::Tensor& host, Access access,
-                  const void* mapped_data, size_t mapped_bytes) {
-  storages_.push_back({device.storage(), host.storage(), mapped_data, mapped_bytes});
-  tensors_.push_back({device, host, access});
+void CpuCall::written(const at::Tensor& device, const at::Tensor& host) {
+  if (by_device_tensor_.find(tensors_, device.unsafeGetTensorImpl()) != nullptr) return;
+  const c10::StorageImpl& storage = *device.storage().unsafeGetStorageImpl();
+  const bool same_memory = device_storage_under(host.storage()) == &storage &&
+                           host.storage().nbytes() == storage.nbytes();
+  if (same_memory && host.sizes() == device.sizes() && host.strides() == device.strides() &&
+      host.storage_offset() == device.storage_offset()) {
+    return;
+  }
+  storages_.push_back({device.storage(), host.storage(), storage.data(), storage.nbytes()});
+  tensors_.push_back({device, host, Access::kWrite});
 }
 
 CpuCall::StorageView* CpuCall::find_storage(const c10::Storage& storage) {
@@ -119,7 +126,7 @@ CpuCall::StorageView& CpuCall::storage_view(const c10::Storage& storage, Access 
   }
   c10::Storage host;
   if (placement_ == Placement::kHost) {
-    host = cpu_storage_over(storage, access);
+    host = host_storage(storage, access);
   } else {
     // The pages of a large allocation come into being when touched: only what is used costs.
     host = c10::Storage(
@@ -192,6 +199,9 @@ c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
 
 c10::Storage CpuCall::device_storage(const at::Tensor& host) {
   const c10::Storage& storage = host.storage();
+  if (c10::StorageImpl* device = device_storage_under(storage)) {
+    return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(device));
+  }
   if (host.use_count() == 1 && storage.use_count() == 1 && is_device_memory(storage.data_ptr())) {
     // This storage has no other owner: it becomes the device's, memory and all.
     give_storage_to(device_, *storage.unsafeGetStorageImpl());

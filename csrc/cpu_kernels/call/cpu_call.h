@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cpu_kernels/call/address_index.h"
-#include "cpu_kernels/call/cpu_alias.h"
+#include "tensors/host_view.h"
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
@@ -36,21 +36,16 @@ class OUTBOARD_API CpuCall {
   CpuCall(const CpuCall&) = delete;
   CpuCall& operator=(const CpuCall&) = delete;
 
-  // kShared or kCopied.
+  // kHost or kCopied.
   Placement placement() const noexcept { return placement_; }
 
   // The CPU tensor standing for `tensor`; undefined tensors and tensors of other devices come back
   // as they are. Conj and neg bits are kept.
   at::Tensor map(const at::Tensor& tensor, Access access);
 
-  // Whether `map` or `add` had a tensor over this storage of the device.
-  bool knows(const c10::Storage& storage) { return find_storage(storage) != nullptr; }
-
-  // As if `map` had given `host` for `device`: a CPU tensor of the caller's, with a storage of its
-  // own over the same memory, which was not known. `mapped_data` and `mapped_bytes` are what that
-  // storage had then. Shared memory only.
-  void add(const at::Tensor& device, const at::Tensor& host, Access access, const void* mapped_data,
-           size_t mapped_bytes);
+  // Lets `finish` bring to `device` what a kernel did to `host`, which is from
+  // `host_tensor(device)` or from `map`.
+  void written(const at::Tensor& device, const at::Tensor& host);
 
   // The device tensor standing for what a CPU kernel returned: an argument itself (the same
   // TensorImpl), a view of an argument's storage, or new memory, adopted or copied. Undefined
@@ -126,7 +121,7 @@ class OUTBOARD_API CpuCall {
   uint64_t copied_bytes_ = 0;
   // Given back after what refers to them, so that only what the kernel kept still does, and before
   // the device storages they point to: the destructor sees to both.
-  c10::SmallVector<CpuAlias, 4> aliases_;
+  c10::SmallVector<HostView, 4> views_;
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
   c10::SmallVector<Adopted, 1> adopted_;

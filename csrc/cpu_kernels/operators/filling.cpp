@@ -41,7 +41,7 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   synchronize_stream(current_stream_state(arguments.device()));
   if (self.numel() == 1) {
     // The CPU has a way of its own for one element.
-    at::Tensor host = alias_as_cpu(self);
+    at::Tensor host = host_tensor(self);
     at::native::fill_(host, value);
     return self;
   }

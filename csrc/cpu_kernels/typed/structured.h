@@ -25,7 +25,7 @@
 
 #include "cpu_kernels/typed/arguments.h"
 #include "cpu_kernels/typed/typed_overload.h"
-#include "cpu_kernels/call/cpu_alias.h"
+#include "tensors/host_view.h"
 #include "runtime/memory/cpu_kernel_memory.h"
 #include "runtime/streams/stream.h"
 #include "torch_version.h"
@@ -270,16 +270,16 @@ struct AliasedFunctional final : Impl {
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     outputs_[index] = new_output(stream_, sizes, strides, options);
-    aliases_[index] = CpuAlias(outputs_[index]);
+    views_[index] = HostView(outputs_[index]);
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
       Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
     }
   }
-  const at::Tensor& maybe_get_output(int64_t index) override { return aliases_[index].tensor(); }
+  const at::Tensor& maybe_get_output(int64_t index) override { return views_[index].tensor(); }
 
   StreamState& stream_;
   std::array<at::Tensor, kCount> outputs_;
-  std::array<CpuAlias, kCount> aliases_;
+  std::array<HostView, kCount> views_;
 };
 
 template <class Impl, bool in_place>
@@ -287,12 +287,12 @@ struct AliasedInto final : Impl {
   static constexpr std::size_t kCount = kOutputs<Impl>;
   template <class... Tensors>
   explicit AliasedInto(Tensors&... outputs)
-      : outputs_{std::ref(outputs)...}, aliases_{CpuAlias(outputs)...} {}
+      : outputs_{std::ref(outputs)...}, views_{HostView(outputs)...} {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                           at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     prepare(index, sizes, strides, options);
-    if (aliases_[index].tensor().strides() != strides) {
+    if (views_[index].tensor().strides() != strides) {
       proxies_[index] = at::detail::empty_strided_cpu(sizes, strides, options);
     }
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
@@ -307,16 +307,16 @@ struct AliasedInto final : Impl {
     }
   }
   const at::Tensor& maybe_get_output(int64_t index) override {
-    return proxies_[index].defined() ? proxies_[index] : aliases_[index].tensor();
+    return proxies_[index].defined() ? proxies_[index] : views_[index].tensor();
   }
   void copy_proxies() {
     for (std::size_t i = 0; i < kCount; ++i) {
-      if (proxies_[i].defined()) aliases_[i].tensor().copy_(proxies_[i]);
+      if (proxies_[i].defined()) views_[i].tensor().copy_(proxies_[i]);
     }
   }
 
   std::array<std::reference_wrapper<at::Tensor>, kCount> outputs_;
-  std::array<CpuAlias, kCount> aliases_;
+  std::array<HostView, kCount> views_;
   std::array<at::Tensor, kCount> proxies_;
 
  private:
@@ -329,7 +329,7 @@ struct AliasedInto final : Impl {
       const bool grows = output.sizes() != sizes;
       prepare_out(output, sizes, strides, options);
       // An iterator has borrowed the alias by now, so it stays the same tensor.
-      if (grows) aliases_[index].follow(output);
+      if (grows) views_[index].follow(output);
     }
   }
 };
@@ -338,15 +338,15 @@ template <class T>
 inline const T& as_cpu(const T& argument) {
   return argument;
 }
-inline CpuAlias as_cpu(const at::Tensor& argument) { return CpuAlias(argument, Access::kRead); }
-inline std::optional<CpuAlias> as_cpu(const std::optional<at::Tensor>& argument) {
+inline HostView as_cpu(const at::Tensor& argument) { return HostView(argument, Access::kRead); }
+inline std::optional<HostView> as_cpu(const std::optional<at::Tensor>& argument) {
   if (!argument.has_value() || !argument->defined()) return std::nullopt;
-  return CpuAlias(*argument, Access::kRead);
+  return HostView(*argument, Access::kRead);
 }
-inline const at::Tensor& for_meta(const CpuAlias& argument, const Arguments&, const at::Tensor&) {
+inline const at::Tensor& for_meta(const HostView& argument, const Arguments&, const at::Tensor&) {
   return argument.tensor();
 }
-inline at::OptionalTensorRef for_meta(const std::optional<CpuAlias>& argument, const Arguments&,
+inline at::OptionalTensorRef for_meta(const std::optional<HostView>& argument, const Arguments&,
                                       const at::Tensor&) {
   return argument.has_value() ? at::OptionalTensorRef(argument->tensor()) : at::OptionalTensorRef();
 }
@@ -391,7 +391,7 @@ struct AliasedSignature {
       const CpuKernelMemory memory(stream);
       AliasedInto<Impl, true> op(self);
       // The same tensor as input and output, as the checks for overlap expect.
-      run(op, stream, at::Tensor(op.aliases_[0].tensor()), as_cpu(rest)...);
+      run(op, stream, at::Tensor(op.views_[0].tensor()), as_cpu(rest)...);
       op.copy_proxies();
       return self;
     }

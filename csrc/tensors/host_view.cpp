@@ -1,11 +1,11 @@
-#include "cpu_kernels/call/cpu_alias.h"
+#include "tensors/host_view.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 
 #include <array>
 
-#include "cpu_kernels/call/python_object.h"
+#include "tensors/python_object.h"
 #include "tensors/storage_check.h"
 
 namespace outboard {
@@ -15,8 +15,7 @@ void release_storage(void* context) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
 }
 
-// Tensors that no call uses at the moment, each with a storage to itself. What their data pointers
-// say is stale.
+// Tensors that no call uses at the moment, each with a storage of its own and a stale data pointer.
 struct Pool {
   std::array<at::Tensor, 16> tensors;
   size_t count = 0;
@@ -43,11 +42,18 @@ c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device, Acces
   return {data, owner.release(), &release_storage, device};
 }
 
-c10::Storage cpu_storage_over(const c10::Storage& storage, Access access) {
+c10::Storage host_storage(const c10::Storage& storage, Access access) {
   return c10::Storage(
       c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
                                             pointer_into(storage, c10::Device(c10::kCPU), access),
                                             c10::GetCPUAllocator(), storage.resizable()));
+}
+
+c10::StorageImpl* device_storage_under(const c10::Storage& host) {
+  const c10::DataPtr& pointer = host.data_ptr();
+  return pointer.get_deleter() == &release_storage
+             ? static_cast<c10::StorageImpl*>(pointer.get_context())
+             : nullptr;
 }
 
 at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
@@ -65,17 +71,17 @@ at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
   return tensor;
 }
 
-at::Tensor alias_as_cpu(const at::Tensor& tensor, Access access) {
+at::Tensor host_tensor(const at::Tensor& tensor, Access access) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
   check_has_storage(tensor);
-  return tensor_over(cpu_storage_over(tensor.storage(), access), kCpuKeys, tensor);
+  return tensor_over(host_storage(tensor.storage(), access), kCpuKeys, tensor);
 }
 
-CpuAlias::CpuAlias(const at::Tensor& tensor, Access access) {
+HostView::HostView(const at::Tensor& tensor, Access access) {
   // A tensor made in inference mode is another kind of tensor.
   if (!tensor.defined() || !tensor.is_privateuseone() || !is_plain(tensor) ||
       c10::InferenceMode::is_enabled()) {
-    tensor_ = alias_as_cpu(tensor, access);
+    tensor_ = host_tensor(tensor, access);
     return;
   }
   check_has_storage(tensor);
@@ -106,7 +112,7 @@ CpuAlias::CpuAlias(const at::Tensor& tensor, Access access) {
   device_ = device;
 }
 
-void CpuAlias::follow(const at::Tensor& tensor) {
+void HostView::follow(const at::Tensor& tensor) {
   c10::StorageImpl* device = tensor.storage().unsafeGetStorageImpl();
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(device_ != nullptr
@@ -117,7 +123,7 @@ void CpuAlias::follow(const at::Tensor& tensor) {
                                                        tensor.storage_offset());
 }
 
-void CpuAlias::give_back() noexcept {
+void HostView::give_back() noexcept {
   c10::StorageImpl* device = std::exchange(device_, nullptr);
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
   // A kernel that resized the tensor has given it other memory, with an owner.
