@@ -77,7 +77,7 @@ class ProductCall {
 
 // Strides of a tensor whose dimensions have these letters; 0 for missing dimensions and those of
 // size 1.
-ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char definition,
+ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char row,
                           char column);
 
 }  // namespace outboard

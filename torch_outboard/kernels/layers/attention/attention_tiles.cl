@@ -255,7 +255,7 @@ typedef V X;
   }
 
 // s += a @ b.T of tiles in local memory.
-static inline void add_definitions(const __local V4 *a, const __local V4 *b, const int down,
+static inline void add_rows(const __local V4 *a, const __local V4 *b, const int down,
                             const int across, V s[TALL][NEAR]) {
   a += down * DEPTH_STEP;
   b += across * DEPTH_STEP;
@@ -305,7 +305,7 @@ static inline void add_columns(const __local V4 *scores, const __local V4 *value
     READ_SHARED(b, b_from, b_step, b_rows, 0, KEYS, column, DEPTH, memory + ROWS * DEPTH_STEP,  \
                 4 * DEPTH_STEP)                                                                 \
     BARRIER                                                                                     \
-    if (WORKS) add_definitions(memory, memory + ROWS * DEPTH_STEP, down, across, s);                   \
+    if (WORKS) add_rows(memory, memory + ROWS * DEPTH_STEP, down, across, s);                   \
   }
 
 // sums += s @ b: scores times `rows` rows of a tensor.
