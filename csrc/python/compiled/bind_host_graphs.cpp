@@ -43,9 +43,7 @@ class HostGraphCalls {
   // that are CPU tensors for the caller, too.
   HostGraphCalls(c10::DeviceIndex device, const std::vector<size_t>& written,
                  const std::vector<size_t>& cpu_results)
-      : device_(device),
-        written_(written.begin(), written.end()),
-        cpu_results_(cpu_results.begin(), cpu_results.end()) {}
+      : device_(device), written_(flags_of(written)), cpu_results_(flags_of(cpu_results)) {}
 
   // Empties `inputs`. Returns the results, on the device but for `cpu_results`.
   py::list call(const py::object& compiled, const py::list& inputs) const;
