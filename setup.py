@@ -74,9 +74,9 @@ LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "faults", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
-    "host": ("compiler", "communication", "settings"),
-    "ocl": ("common", "settings"),
-    "riscv": ("common", "queues", "compiler", "settings"),
+    "host": ("communication", "compiler", "queues", "settings", "threads"),
+    "ocl": ("common", "settings", "threads"),
+    "riscv": ("common", "compiler", "queues", "settings", "threads"),
 }
 # Programs of drivers, each of one file that `driver_sources` leaves out.
 PROGRAMS = {"ocl/pocl_compiler": "ocl/pocl/compiler_program.c"}
@@ -319,7 +319,7 @@ class Build(BuildExtension):
         for i, source in enumerate(inputs):
             # What drivers have in common is C.
             if extension.language == "c++" and source.endswith(".c"):
-                inputs[i] = str(Path(self.build_temp, extension.name, f"{Path(source).stem}.o"))
+                inputs[i] = str(Path(self.build_temp, extension.name, source).with_suffix(".o"))
                 Path(inputs[i]).parent.mkdir(parents=True, exist_ok=True)
                 c = [*os.environ.get("CC", "cc").split(), "-std=c11", "-O2", "-g", "-fPIC"]
                 c += ["-fvisibility=hidden", *WARNINGS, *includes, "-c", source, "-o", inputs[i]]

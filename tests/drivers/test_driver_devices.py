@@ -149,7 +149,7 @@ def test_peer_access(driver: DriverUnderTest) -> None:
     direct = driver.peer_access(0, 1)
     assert direct == driver.peer_access(1, 0)
     if driver.shipped:
-        assert direct == (driver.name == "host" or driver.memory == "shared")
+        assert direct == (driver.name != "ocl" or driver.memory == "shared")
 
 
 def test_numbers_of_devices_and_bytes(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="host-fill-tail",
         kind="driver",
-        file="torch_outboard/drivers/host/work.c",
+        file="torch_outboard/drivers/queues/command.c",
         old="rest < tile_bytes ? rest : tile_bytes",
         new="tile_bytes",
         effect="A fill of more than 4096 bytes writes behind its end.",
@@ -401,7 +401,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="host-device-synchronize",
         kind="synchronization",
-        file="torch_outboard/drivers/host/queue.c",
+        file="torch_outboard/drivers/queues/queue.c",
         old="if (status == OB_OK) wait_until_happened(mark);",
         new="if (status != OB_OK) wait_until_happened(mark);",
         effect=(

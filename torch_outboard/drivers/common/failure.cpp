@@ -38,7 +38,7 @@ void fail(ob_status status, const char* text, ...) {
   throw Failure{status, std::move(message)};
 }
 
-const char* last_error(void*) { return t_message.c_str(); }
+extern "C" const char* last_error(void*) { return t_message.c_str(); }
 
 ob_status keep_message(ob_status status, std::string message) noexcept {
   t_message = std::move(message);
@@ -58,3 +58,12 @@ ob_status keep_exception() noexcept {
 }
 
 }  // namespace drivers
+
+// For parts in C, which declare it: keeps the message and returns `status`.
+extern "C" ob_status fail(ob_status status, const char* text, ...) {
+  va_list arguments;
+  va_start(arguments, text);
+  std::string message = drivers::format_list(text, arguments);
+  va_end(arguments);
+  return drivers::keep_message(status, std::move(message));
+}

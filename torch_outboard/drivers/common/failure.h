@@ -22,7 +22,7 @@ std::string format(const char* text, ...) __attribute__((format(printf, 1, 2)));
     __attribute__((format(printf, 2, 3)));
 
 // The function of the table.
-const char* last_error(void* context);
+extern "C" const char* last_error(void* context);
 // Keeps a message for the calling thread and returns `status`.
 ob_status keep_message(ob_status status, std::string message) noexcept;
 // The same for the exception that is being handled.

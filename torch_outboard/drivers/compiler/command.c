@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
+#include <threads/threads.h>
 #include <unistd.h>
 
 #include "compiler.h"
@@ -155,12 +155,6 @@ static int start(const words* command, char* const* environment, int output, pid
 
 /* ---- Waiting ---- */
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Reads what is there without waiting. False at the end of the output. */
 static bool read_available(int descriptor, char* output, size_t* length) {
   char rest[4096];
@@ -192,7 +186,7 @@ static bool has_ended(pid_t process, command_result* result) {
 /* A process may close its output and go on, or end while one that it started holds the output
  * open: both are looked at in turn. */
 static void wait_for(pid_t process, int descriptor, double seconds, command_result* result) {
-  double deadline = now() + seconds;
+  uint64_t deadline = nanoseconds() + (uint64_t)(1e9 * seconds);
   size_t length = 0;
   bool open = true, ended = false;
   while (!ended) {
@@ -201,7 +195,7 @@ static void wait_for(pid_t process, int descriptor, double seconds, command_resu
     poll(&pipe, 1, open ? POLL_MILLISECONDS : 1);
     if (open) open = read_available(descriptor, result->output, &length);
     ended = has_ended(process, result);
-    if (!ended && now() >= deadline) {
+    if (!ended && nanoseconds() >= deadline) {
       result->timed_out = true;
       kill(-process, SIGKILL);
       kill(process, SIGKILL); /* it may not have reached its group yet */

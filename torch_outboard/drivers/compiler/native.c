@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+#include <threads/threads.h>
 #include <unistd.h>
 
 #include "compiler.h"
@@ -128,10 +128,8 @@ ob_status find_native_compiler(native_compiler* native, compiler_error* error) {
 /* The path of a descriptor, another one each time, since the loader takes two libraries of one path
  * for the same, and descriptors are used again: "//" and "/." are the bits of the time. */
 static void write_path(int descriptor, char* path) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  uint64_t time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-  for (path += sprintf(path, "/proc"); time != 0; time >>= 1) {
+  path += sprintf(path, "/proc");
+  for (uint64_t time = nanoseconds(); time != 0; time >>= 1) {
     path += sprintf(path, "%s", (time & 1) != 0 ? "//" : "/.");
   }
   sprintf(path, "/self/fd/%d", descriptor);

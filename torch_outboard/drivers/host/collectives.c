@@ -243,13 +243,13 @@ static ob_status prepare(ob_queue queue, ob_communicator c, const ob_communicati
   if (kind < OB_COMMUNICATION_ALL_REDUCE || kind > OB_COMMUNICATION_RECEIVE) {
     return fail(OB_UNSUPPORTED, "Communication of kind %d is unknown.", kind);
   }
-  if (queue->device != c->device || wanted->peer >= c->ranks || wanted->elements == 0 ||
+  if (device_of(queue) != c->device || wanted->peer >= c->ranks || wanted->elements == 0 ||
       wanted->elements > UINT64_MAX / 16 / MAX_RANKS) {
     return fail(OB_INVALID_ARGUMENT,
                 "%s of %llu elements with rank %u of %u on a queue of device %d, for a "
                 "communicator of device %d.",
                 names[kind], (unsigned long long)wanted->elements, wanted->peer, c->ranks,
-                queue->device, c->device);
+                device_of(queue), c->device);
   }
   bool known = wanted->reduction >= OB_REDUCTION_SUM && wanted->reduction <= OB_REDUCTION_AVERAGE;
   if (reduces(kind) &&
@@ -257,10 +257,7 @@ static ob_status prepare(ob_queue queue, ob_communicator c, const ob_communicati
     return fail(OB_UNSUPPORTED, "Reduction %d of dtype bit %x is not done.", wanted->reduction,
                 wanted->dtype);
   }
-  pthread_mutex_lock(&queue->lock);
-  bool captures = queue->graph != NULL;
-  pthread_mutex_unlock(&queue->lock);
-  if (captures) return fail(OB_UNSUPPORTED, "Communication is not captured in graphs.");
+  if (is_capturing(queue)) return fail(OB_UNSUPPORTED, "Communication is not captured in graphs.");
 
   bool root = wanted->peer == c->rank;
   bool gives = kind != OB_COMMUNICATION_RECEIVE && (kind != OB_COMMUNICATION_BROADCAST || root);

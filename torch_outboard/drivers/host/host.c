@@ -21,7 +21,6 @@
 #define _GNU_SOURCE
 #include "host.h"
 
-#include <sched.h>
 #include <settings/settings.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +35,7 @@ settings host_settings;
 /* Room for a compiler's log. */
 static _Thread_local char message[8192] = "No call has failed in this thread.";
 
-static const char* last_error(void* context) { return message; }
+const char* last_error(void* context) { return message; }
 
 ob_status fail(ob_status status, const char* format, ...) {
   va_list arguments;
@@ -47,20 +46,6 @@ ob_status fail(ob_status status, const char* format, ...) {
 }
 
 /* ---- Devices ---- */
-
-ob_status check_device(int32_t index) {
-  if (index >= 0 && index < host_settings.devices) return OB_OK;
-  return fail(OB_INVALID_ARGUMENT, "Device %d does not exist: the host driver has %d devices.",
-              index, host_settings.devices);
-}
-
-/* Of all that this process may run on. */
-static uint64_t usable_processors(void) {
-  cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                          : (int)sysconf(_SC_NPROCESSORS_ONLN);
-  return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : (uint64_t)count;
-}
 
 static ob_status initialize(void* context) {
   static const char* const accesses[] = {"shared", "separate", NULL};
@@ -85,11 +70,13 @@ static ob_status initialize(void* context) {
   }
   host_settings.memory = (memory + page - 1) / page * page;
 
-  uint64_t threads = usable_processors();
+  uint64_t threads = (uint64_t)usable_processors();
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
   if (!read_number("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads, problem, room)) {
     return fail(OB_INVALID_ARGUMENT, "%s", problem);
   }
   host_settings.threads = (int)threads;
+  may_spin = threads > 1; /* with one, whoever is waited for cannot run meanwhile */
   find_code();
 
   for (int32_t i = 0; i < (int32_t)count; i++) {
@@ -97,12 +84,13 @@ static ob_status initialize(void* context) {
     if (status != OB_OK) return status;
   }
   host_settings.devices = (int32_t)count;
+  start_queues("host", host_settings.devices);
   return OB_OK;
 }
 
 static ob_status finalize(void* context) {
   /* Memory stays mapped until the process ends: other threads may still look at tensors. */
-  stop_all_workers();
+  stop_queues();
   stop_pool();
   return OB_OK;
 }

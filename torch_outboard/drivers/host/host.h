@@ -1,14 +1,10 @@
 /*
- * What the parts of the host driver share.
+ * What the parts of the host driver share. Queues, events, transfers and graphs are those of
+ * drivers/queues.
  *
  *   host.c      settings, devices, messages, the table
  *   state.c     how busy and how warm the machine is
  *   memory.c    memory of devices and pinned memory
- *   work.c      commands, what running one does, and recordings
- *   queue.c     queues and their worker threads
- *   event.c     events
- *   transfer.c  copies, fills and callbacks
- *   graph.c     capture and replay
  *   program.c   programs and kernels
  *   launch.c    launches
  *   pool.c      the threads that share the work of launches
@@ -21,13 +17,14 @@
 
 #include <outboard/driver.h>
 #include <pthread.h>
+#include <queues/queues.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
+#include <threads/threads.h>
 
 /* ---- host.c ---- */
 
-enum { MAX_DEVICES = 64, MAX_THREADS = 256, GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
+enum { MAX_DEVICES = 64, MAX_THREADS = 256 };
 
 /* Constant after `initialize`. */
 typedef struct settings {
@@ -38,10 +35,6 @@ typedef struct settings {
 } settings;
 
 extern settings host_settings;
-
-/* Keeps the message of this thread and returns `status`, so that failing is one statement. */
-ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
-ob_status check_device(int32_t device);
 
 /* ---- state.c ---- */
 
@@ -64,144 +57,6 @@ ob_status memory_export(void* context, int32_t device, ob_address address,
 ob_status memory_import(void* context, int32_t device, const ob_memory_handle* handle,
                         ob_address* address);
 ob_status memory_close(void* context, int32_t device, ob_address address);
-
-/* Where the driver finds the bytes of [address, address + bytes), which must lie in one allocation
- * of `device` or, when shared, anywhere in memory of the host. */
-ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents);
-
-/* Refuses what cannot be a range of host memory. */
-ob_status check_host_range(const void* pointer, uint64_t bytes);
-
-/* ---- work.c ---- */
-
-/* One use of event_record. The event, the command in the queue and every wait hold a reference, so
- * each can go first, and recording the event again changes nothing for earlier waits. */
-typedef struct recording {
-  atomic_int references;
-  atomic_int missing; /* commands of kind RECORD that have not run; happened: 0 */
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
-  struct timespec time; /* valid once it has happened */
-} recording;
-
-recording* create_recording(void); /* missing one command; NULL if there is no memory */
-recording* retain(recording* kept);
-void release(recording* released);
-bool has_happened(recording* asked);
-void wait_until_happened(recording* awaited);
-void run_record(recording* recorded);
-
-typedef struct launch launched;
-
-typedef enum command_kind { COPY, FILL, CALLBACK, LAUNCH, RECORD, WAIT } command_kind;
-
-typedef struct command {
-  struct command* next;
-  command_kind kind;
-  union {
-    struct {
-      char* destination;
-      const char* source;
-      uint64_t destination_pitch, source_pitch, row_bytes, rows;
-    } copy;
-    struct {
-      char* destination;
-      uint64_t bytes;
-      uint32_t pattern_bytes;
-      unsigned char pattern[16];
-    } fill;
-    struct {
-      ob_host_function function;
-      void* argument;
-    } callback;
-    launched* launched;   /* of LAUNCH; the command owns one reference */
-    recording* recording; /* of RECORD and WAIT; the command owns one reference */
-  };
-} command;
-
-command* new_command(command content); /* NULL if there is no memory */
-void free_command(command* work);
-void run_command(const command* work);
-/* Done at once, a command that is short costs less than waking a worker. */
-bool is_short(const command* work);
-
-/* ---- queue.c ---- */
-
-struct ob_queue_t {
-  int32_t device;
-  pthread_mutex_t lock;
-  pthread_cond_t work_arrived;
-  pthread_cond_t work_done;
-  command *first, *last;
-  /* Changed under the lock, read without: an idle queue answers with two loads. */
-  _Atomic uint64_t submitted, completed;
-  int waiting; /* threads in queue_synchronize */
-  bool has_worker, stopping;
-  pthread_t worker;
-  ob_graph graph; /* not NULL: commands are captured there */
-  ob_queue next;  /* in the list of all queues */
-};
-
-/* Captures, does or submits a command from new_command, and owns it whatever happens. */
-ob_status enqueue(ob_queue queue, command* work);
-/* The same for a caller that holds the queue's lock. */
-ob_status enqueue_locked(ob_queue queue, command* work);
-void append(command** first, command** last, command* appended);
-/* Lets every worker finish its work, and ends it. */
-void stop_all_workers(void);
-
-ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue);
-ob_status queue_destroy(void* context, ob_queue queue);
-ob_status queue_query(void* context, ob_queue queue);
-ob_status queue_synchronize(void* context, ob_queue queue);
-ob_status device_synchronize(void* context, int32_t device);
-
-/* ---- event.c ---- */
-
-ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event);
-ob_status event_destroy(void* context, ob_event event);
-ob_status event_record(void* context, ob_event event, ob_queue queue);
-ob_status event_wait(void* context, ob_queue queue, ob_event event);
-ob_status event_query(void* context, ob_event event);
-ob_status event_synchronize(void* context, ob_event event);
-ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds);
-ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds);
-
-/* ---- transfer.c ---- */
-
-ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
-                              const void* source, uint64_t bytes);
-ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
-                              uint64_t bytes);
-ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
-                                ob_address source, uint64_t bytes);
-ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
-                    ob_address destination, int32_t source_device, ob_address source,
-                    uint64_t bytes);
-ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
-                                 uint64_t destination_pitch, const void* source,
-                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
-                                 uint64_t destination_pitch, ob_address source,
-                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
-                                   uint64_t destination_pitch, ob_address source,
-                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status peer_access(void* context, int32_t device, int32_t peer, int32_t* direct);
-ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
-               uint32_t pattern_bytes, uint64_t bytes);
-ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument);
-
-/* ---- graph.c ---- */
-
-/* Adds a command from new_command to a graph and owns it whatever happens. */
-ob_status capture(ob_graph graph, command* work);
-void free_graph(ob_graph graph); /* which may be NULL */
-
-ob_status graph_begin(void* context, ob_queue queue);
-ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
-ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
-ob_status graph_release(void* context, ob_graph graph);
 
 /* ---- program.c ---- */
 
@@ -245,25 +100,10 @@ ob_status kernel_release(void* context, ob_kernel kernel);
 
 /* ---- launch.c ---- */
 
-void run_launch(const launched* work);
-/* Whether it is known to take no longer than waking a worker. */
-bool is_short_launch(const launched* work);
-launched* retain_launch(launched* work);
-void release_launch(launched* work);
-
 ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
 
 /* ---- pool.c ---- */
 
-uint64_t nanoseconds(void);
-/* A short wait for another thread, `while (not_yet && keep_spinning(&waiting))`. False when it
- * would be better to sleep. Begins as {0}. */
-typedef struct spin {
-  uint64_t start;
-  unsigned rounds;
-} spin;
-
-bool keep_spinning(spin* waiting);
 /* Calls run(argument, piece, thread) once for each piece below `pieces`, thread 0 being the caller;
  * returns when all are done. False, and nothing was called, if others share work already. */
 bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,

@@ -14,8 +14,8 @@ enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000, LONGEST_PART = 100000 };
 /* The alignment that the largest vector of OpenCL C, double16, has. */
 enum { LARGEST_ALIGNMENT = 128 };
 
-struct launch {
-  atomic_int references; /* of commands: a graph enqueues copies */
+typedef struct launched {
+  task task; /* of queues and graphs */
   ob_kernel kernel;
   item_range items;
   uint32_t signature; /* of sizes and values; never 0 */
@@ -27,7 +27,7 @@ struct launch {
   uint64_t local_bytes;
   char* local_memory; /* of all threads; NULL: none is needed */
   void* arguments[];  /* where each lies, which is behind this array */
-};
+} launched;
 
 /* ---- How long launches take ---- */
 
@@ -49,8 +49,8 @@ static void note_nanoseconds(const launched* work, uint64_t time) {
                         memory_order_relaxed);
 }
 
-bool is_short_launch(const launched* work) {
-  return expected_nanoseconds(work) < SHORT_NANOSECONDS;
+static bool is_short_launch(const task* work) {
+  return expected_nanoseconds((const launched*)work) < SHORT_NANOSECONDS;
 }
 
 /* ---- Running ---- */
@@ -107,7 +107,8 @@ static void run_part(void* argument, uint64_t part, int thread) {
   }
 }
 
-void run_launch(const launched* work) {
+static ob_status run_launch(task* launch) {
+  const launched* work = (const launched*)launch;
   uint32_t expected = expected_nanoseconds(work);
   uint64_t start = nanoseconds();
   if (expected >= SHARED_NANOSECONDS) {
@@ -120,20 +121,16 @@ void run_launch(const launched* work) {
       if (shared.own_parts > 0) {
         note_nanoseconds(work, (shared.end - start) * parts / shared.own_parts);
       }
-      return;
+      return OB_OK;
     }
   }
   run_items(work, &work->items, 0);
   note_nanoseconds(work, nanoseconds() - start);
+  return OB_OK;
 }
 
-launched* retain_launch(launched* work) {
-  atomic_fetch_add(&work->references, 1);
-  return work;
-}
-
-void release_launch(launched* work) {
-  if (atomic_fetch_sub(&work->references, 1) != 1) return;
+static void destroy_launch(task* launch) {
+  launched* work = (launched*)launch;
   release_kernel(work->kernel);
   free(work->local_memory);
   free(work);
@@ -153,9 +150,9 @@ static bool suits(const ob_argument* argument, kernel_parameter parameter) {
 
 static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
   ob_kernel kernel = wanted->kernel;
-  if (kernel->device != queue->device) {
+  if (kernel->device != device_of(queue)) {
     return fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
-                kernel->name, kernel->device, queue->device);
+                kernel->name, kernel->device, device_of(queue));
   }
   bool sized = wanted->dimensions >= 1 && wanted->dimensions <= 3;
   for (uint32_t i = 0; sized && i < wanted->dimensions; i++) {
@@ -210,13 +207,14 @@ static launched* allocate_launch(const ob_launch* wanted) {
   }
   launched* created = malloc(sizeof *created + bytes + LARGEST_ALIGNMENT);
   if (created == NULL) return NULL;
-  *created = (launched){.kernel = wanted->kernel, .argument_count = wanted->argument_count};
+  *created = (launched){.task = {1, run_launch, is_short_launch, destroy_launch},
+                        .kernel = wanted->kernel,
+                        .argument_count = wanted->argument_count};
   created->items.dimensions = wanted->dimensions;
   for (uint32_t i = 0; i < 3; i++) {
     uint64_t size = i < wanted->dimensions ? wanted->global[i] : 1;
     created->items.last[i] = created->items.global_size[i] = size;
   }
-  atomic_init(&created->references, 1);
   atomic_fetch_add(&wanted->kernel->references, 1);
   return created;
 }
@@ -275,10 +273,8 @@ ob_status launch(void* context, ob_queue queue, const ob_launch* wanted) {
   if (status != OB_OK) return status;
   launched* created = allocate_launch(wanted);
   if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a launch.");
-  status = copy_arguments(queue->device, wanted, created);
-  if (status != OB_OK) {
-    release_launch(created);
-    return status;
-  }
-  return enqueue(queue, new_command((command){.kind = LAUNCH, .launched = created}));
+  status = copy_arguments(device_of(queue), wanted, created);
+  if (status == OB_OK) return enqueue_task(queue, &created->task);
+  destroy_launch(&created->task);
+  return status;
 }

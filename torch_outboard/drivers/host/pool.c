@@ -3,16 +3,12 @@
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "host.h"
 
-/* Nanoseconds for which a thread looks for work before it sleeps: waking it costs the one that has
- * work a few thousand. */
-enum { SPIN_NANOSECONDS = 30000 };
 /* Nanoseconds of a piece behind which it pays to look where threads run. */
 enum { LONG_PIECE = 20000 };
 
@@ -36,30 +32,6 @@ static struct {
   atomic_bool moved[MAX_THREADS];
   cpu_set_t allowed[MAX_THREADS]; /* where a moved one may run otherwise */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
-
-uint64_t nanoseconds(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-static void relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
-bool keep_spinning(spin* waiting) {
-  /* With one processor, whoever is waited for cannot run meanwhile. */
-  if (host_settings.threads == 1) return false;
-  relax();
-  if (++waiting->rounds % 64 != 1) return true;
-  uint64_t now = nanoseconds();
-  if (waiting->start == 0) waiting->start = now;
-  return now - waiting->start < SPIN_NANOSECONDS;
-}
 
 /* Linux may queue a woken thread behind the one that woke it, or one helper behind another, beside
  * an idle processor, and leave it there for milliseconds. Whoever sleeps, or shares a processor,
@@ -134,15 +106,10 @@ static void* help(void* argument) {
 /* With the first work that is shared. Fewer threads than wanted do the work as well. */
 static void start_helpers(void) {
   pool.started = true;
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
   for (int i = 0; i < host_settings.threads - 1; i++) {
-    if (pthread_create(&pool.threads[i], NULL, help, (void*)(intptr_t)(i + 1)) != 0) break;
-    pthread_setname_np(pool.threads[i], "outboard_pool");
+    if (start_thread(&pool.threads[i], "outboard_pool", help, (void*)(intptr_t)(i + 1)) != 0) break;
     pool.helpers++;
   }
-  pthread_sigmask(SIG_SETMASK, &previous, NULL);
 }
 
 bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,

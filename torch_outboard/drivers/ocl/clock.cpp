@@ -3,7 +3,8 @@
 // OpenCL 2.1 has a function for both at once, which few platforms have. But a command's
 // CL_PROFILING_COMMAND_QUEUED is the device's time of an enqueue, before and after which the host
 // can look at its own clock.
-#include <ctime>
+#include <threads/threads.h>
+
 #include <optional>
 
 #include "ocl.h"
@@ -12,15 +13,10 @@ namespace ocl {
 namespace {
 
 constexpr int kTries = 5;
-constexpr int64_t kSecond = 1'000'000'000;
 // The clocks of a machine go apart by some microseconds in this time.
-constexpr int64_t kMeasureAgainAfter = 10 * kSecond;
+constexpr int64_t kMeasureAgainAfter = 10'000'000'000;
 
-int64_t host_time() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * kSecond + now.tv_nsec;
-}
+int64_t host_time() { return static_cast<int64_t>(::nanoseconds()); }
 
 // What has to be added to the device's time.
 int64_t measure_offset(Device& device) {

@@ -1,11 +1,9 @@
 // Threads for host callbacks and for what must not run inside a callback of OpenCL's. A task never
 // waits for another one: if no thread is free, there will be one more.
-#include <pthread.h>
-#include <signal.h>
+#include <threads/threads.h>
 
 #include <condition_variable>
 #include <deque>
-#include <thread>
 #include <utility>
 
 #include "ocl.h"
@@ -18,7 +16,7 @@ struct Workers {
   std::mutex mutex;
   std::condition_variable task_arrived;
   std::deque<std::function<void()>> tasks;
-  std::vector<std::thread> threads;
+  std::vector<pthread_t> threads;
   size_t idle = 0;
   bool stopping = false;
 };
@@ -28,14 +26,14 @@ Workers& workers() {
   return *instance;
 }
 
-void run_worker() {
+void* run_worker(void*) {
   Workers& w = workers();
   std::unique_lock lock(w.mutex);
   for (;;) {
     ++w.idle;
     w.task_arrived.wait(lock, [&] { return !w.tasks.empty() || w.stopping; });
     --w.idle;
-    if (w.tasks.empty()) return;
+    if (w.tasks.empty()) return nullptr;
     std::function<void()> task = std::move(w.tasks.front());
     w.tasks.pop_front();
     lock.unlock();
@@ -45,19 +43,10 @@ void run_worker() {
   }
 }
 
-// The caller holds the mutex. Signals are blocked: they belong to threads of the application.
+// The caller holds the mutex. Without one more, the tasks wait for a thread that there is.
 void add_worker(Workers& w) {
-  sigset_t all;
-  sigset_t previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-  try {
-    w.threads.emplace_back(run_worker);
-    pthread_setname_np(w.threads.back().native_handle(), "outboard_ocl");
-  } catch (const std::exception&) {
-    // The tasks wait for a thread that there is.
-  }
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  pthread_t thread;
+  if (start_thread(&thread, "outboard_ocl", run_worker, nullptr) == 0) w.threads.push_back(thread);
 }
 
 }  // namespace
@@ -80,14 +69,14 @@ void post(std::function<void()> task) noexcept {
 
 void stop_workers() {
   Workers& w = workers();
-  std::vector<std::thread> threads;
+  std::vector<pthread_t> threads;
   {
     std::lock_guard lock(w.mutex);
     w.stopping = true;
     threads.swap(w.threads);
     w.task_arrived.notify_all();
   }
-  for (std::thread& thread : threads) thread.join();
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
 }
 
 }  // namespace ocl

@@ -1,59 +1,116 @@
 /*
- * Queues, events and callbacks by threads of the host, for drivers in C++ whose devices have none
- * of their own: each queue has a thread that does its work in order.
+ * Queues, events, transfers and graphs by threads of the host: each queue has a thread that runs
+ * its commands in order. For drivers in C and C++ whose devices have no queues of their own, and
+ * whose memory the host reaches.
  *
- *   queues.cpp  queue_create to queue_synchronize
- *   events.cpp  event_create to event_elapsed, host_callback
+ *   queue.c     queues and their threads
+ *   event.c     events
+ *   command.c   commands, and what running one does
+ *   transfer.c  copies, fills and callbacks
+ *   graph.c     capture and replay
  *
- * The functions have the contract's names and are described there.
+ * Functions that stand in the table have the contract's names and are described there.
  */
-#ifndef OUTBOARD_DRIVERS_COMMON_QUEUES_H
-#define OUTBOARD_DRIVERS_COMMON_QUEUES_H
+#ifndef OUTBOARD_DRIVERS_QUEUES_H
+#define OUTBOARD_DRIVERS_QUEUES_H
 
 #include <outboard/driver.h>
-#include <time.h>
+#include <stdbool.h>
 
-#include <condition_variable>
-#include <functional>
-#include <memory>
-#include <mutex>
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-namespace drivers {
+/* ---- Defined by the driver ---- */
 
-// Puts the functions into a table.
-void set_queue_functions(ob_driver& table);
-void set_event_functions(ob_driver& table);
-// The name of the driver, which its threads bear, and how many devices there are; called by
-// `initialize`.
-void start(const char* name, int32_t devices);
-int32_t device_count();
-// Throws if there is no such device.
-void check_device(int32_t index);
-// Lets every queue finish its work, and takes no more.
-void stop_all_queues();
+#ifndef __cplusplus /* drivers/common has it for drivers in C++, where `fail` throws */
+/* Keeps the message of this thread and returns `status`, so that failing is one statement. */
+ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+#endif
+/* The function of the table. Drivers in C++ have that of drivers/common. */
+const char* last_error(void* context);
+/* Where the driver finds the bytes of [address, address + bytes), which must lie in one allocation
+ * of `device` or in memory of the host that the device shares. */
+ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents);
+/* Refuses what cannot be a range of host memory. */
+ob_status check_host_range(const void* pointer, uint64_t bytes);
 
-// One use of event_record.
-struct Recording {
-  std::mutex mutex = {};
-  std::condition_variable changed = {};
-  bool happened = false;
-  timespec time = {};  // when it happened
+/* ---- For the driver ---- */
 
-  void happen();
-};
+/* Raising a thread's priority takes privileges that programs rarely have, so the two priorities
+ * are accepted and treated alike. */
+enum { GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
 
-struct Work {
-  // What it throws is reported by queue_synchronize.
-  std::function<void()> run = {};
-  std::shared_ptr<Recording> recording = {};  // instead of `run`
-};
-
-// Throws if the queue cannot take it.
-void enqueue(ob_queue queue, Work work);
+/* Called by `initialize`: the name of the driver, which its threads bear, and how many devices
+ * there are. */
+void start_queues(const char* name, int32_t devices);
+/* Lets every queue finish its work, and takes no more. */
+void stop_queues(void);
+ob_status check_device(int32_t device);
 int32_t device_of(ob_queue queue);
-// Whether work failed since the queue was last synchronized.
-bool has_failed(ob_queue queue);
+bool is_capturing(ob_queue queue);
 
-}  // namespace drivers
+/* Work of the driver's own, such as a launch: the first member of a struct of its. */
+typedef struct task {
+  int references; /* changed atomically; begins with 1 */
+  /* A failure is reported by queue_synchronize. Until then later tasks of the queue do not run. */
+  ob_status (*run)(struct task* work);
+  /* Whether it is known to take no longer than waking a thread; NULL: it never is. */
+  bool (*is_short)(const struct task* work);
+  void (*destroy)(struct task* work);
+} task;
 
-#endif  // OUTBOARD_DRIVERS_COMMON_QUEUES_H
+/* Owns one reference whatever happens. */
+ob_status enqueue_task(ob_queue queue, task* work);
+
+/* ---- In the table ---- */
+
+ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue);
+ob_status queue_destroy(void* context, ob_queue queue);
+ob_status queue_query(void* context, ob_queue queue);
+ob_status queue_synchronize(void* context, ob_queue queue);
+/* For drivers whose tasks do not fail. */
+ob_status device_synchronize(void* context, int32_t device);
+
+ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event);
+ob_status event_destroy(void* context, ob_event event);
+ob_status event_record(void* context, ob_event event, ob_queue queue);
+ob_status event_wait(void* context, ob_queue queue, ob_event event);
+ob_status event_query(void* context, ob_event event);
+ob_status event_synchronize(void* context, ob_event event);
+ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds);
+ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds);
+
+ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
+                              const void* source, uint64_t bytes);
+ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
+                              uint64_t bytes);
+ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
+                                ob_address source, uint64_t bytes);
+ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
+                    ob_address destination, int32_t source_device, ob_address source,
+                    uint64_t bytes);
+ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
+                                 uint64_t destination_pitch, const void* source,
+                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
+                                 uint64_t destination_pitch, ob_address source,
+                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
+                                   uint64_t destination_pitch, ob_address source,
+                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status peer_access(void* context, int32_t device, int32_t peer, int32_t* direct);
+ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
+               uint32_t pattern_bytes, uint64_t bytes);
+ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument);
+
+ob_status graph_begin(void* context, ob_queue queue);
+ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
+ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
+ob_status graph_release(void* context, ob_graph graph);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OUTBOARD_DRIVERS_QUEUES_H */

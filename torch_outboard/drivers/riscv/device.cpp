@@ -40,18 +40,18 @@ ob_status initialize() {
     g_devices.push_back(std::unique_ptr<Device>(new Device{i}));
     create_memory(*g_devices.back(), memory);
   }
-  drivers::start("riscv", devices);
+  start_queues("riscv", devices);
   return OB_OK;
 }
 
 // Memory stays mapped until the process ends: other threads may still look at tensors.
 ob_status finalize() {
-  drivers::stop_all_queues();
+  stop_queues();
   return OB_OK;
 }
 
 ob_status device_count(int32_t* count) {
-  *count = drivers::device_count();
+  *count = static_cast<int32_t>(g_devices.size());
   return *count == 0 ? drivers::keep_message(OB_OK, g_no_device_reason) : OB_OK;
 }
 
@@ -71,6 +71,7 @@ ob_status device_properties(int32_t index, ob_device_properties* properties) {
   ours.compute_units = 1;
   ours.preferred_vector_width = 8;  // no vectors: loops that are unrolled, sums in as many parts
   ours.max_work_group_size = 1;
+  ours.greatest_priority = GREATEST_PRIORITY;
   ours.local_memory = 64 << 10;
   // The caller may have been compiled with an older, shorter struct.
   std::memcpy(properties, &ours, std::min(properties->struct_size, sizeof ours));
@@ -82,7 +83,9 @@ ob_status device_properties(int32_t index, ob_device_properties* properties) {
 std::vector<std::unique_ptr<Device>>& g_devices = *new std::vector<std::unique_ptr<Device>>;
 
 Device& device_at(int32_t index) {
-  drivers::check_device(index);
+  if (const ob_status status = check_device(index); status != OB_OK) {
+    throw drivers::Failure{status, drivers::last_error(nullptr)};
+  }
   return *g_devices[static_cast<size_t>(index)];
 }
 
@@ -101,11 +104,34 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     OB_SET(made, finalize);
     OB_SET(made, device_count);
     OB_SET(made, device_properties);
-    drivers::set_queue_functions(made);
-    drivers::set_event_functions(made);
     set_memory_functions(made);
-    set_transfer_functions(made);
     set_program_functions(made);
+    made.queue_create = queue_create;
+    made.queue_destroy = queue_destroy;
+    made.queue_query = queue_query;
+    made.queue_synchronize = queue_synchronize;
+    made.event_create = event_create;
+    made.event_destroy = event_destroy;
+    made.event_record = event_record;
+    made.event_wait = event_wait;
+    made.event_query = event_query;
+    made.event_synchronize = event_synchronize;
+    made.event_elapsed = event_elapsed;
+    made.event_time = event_time;
+    made.copy_host_to_device = copy_host_to_device;
+    made.copy_device_to_host = copy_device_to_host;
+    made.copy_device_to_device = copy_device_to_device;
+    made.copy_peer = copy_peer;
+    made.copy_host_to_device_2d = copy_host_to_device_2d;
+    made.copy_device_to_host_2d = copy_device_to_host_2d;
+    made.copy_device_to_device_2d = copy_device_to_device_2d;
+    made.peer_access = peer_access;
+    made.fill = fill;
+    made.host_callback = host_callback;
+    made.graph_begin = graph_begin;
+    made.graph_end = graph_end;
+    made.graph_launch = graph_launch;
+    made.graph_release = graph_release;
     return made;
   }();
   return &table;

@@ -76,35 +76,48 @@ void create_memory(Device& device, uint64_t bytes) {
   device.contents = map(space.memory_bytes, PROT_READ | PROT_WRITE);
 }
 
-char* locate(Device& device, ob_address address, uint64_t bytes) {
-  check_range(address, bytes);
-  const uint64_t offset = address - device.space.memory;
-  std::lock_guard lock(device.memory_mutex);
-  auto found = device.allocations.upper_bound(offset);
-  if (offset < device.space.memory_bytes && found != device.allocations.begin()) {
-    --found;
-    const uint64_t inside = offset - found->first;
-    if (inside < found->second && bytes <= found->second - inside) return device.contents + offset;
-  }
-  fail(OB_INVALID_ARGUMENT,
-       "%" PRIu64 " bytes at 0x%" PRIx64 " do not lie in one allocation of device %d.", bytes,
-       address, device.index);
-}
-
-void check_host_range(const void* pointer, uint64_t bytes) {
-  const uint64_t address = reinterpret_cast<uintptr_t>(pointer);
-  check_range(address, bytes);
-  for (const auto& device : g_devices) {
-    if (address < device->space.end && device->space.memory < address + bytes) {
-      fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.", pointer,
-           device->index);
-    }
-  }
-}
-
 void set_memory_functions(ob_driver& table) {
   OB_SET(table, allocate);
   OB_SET(table, deallocate);
 }
 
 }  // namespace riscv
+
+// ---- What drivers/queues asks for
+
+ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** contents) try {
+  using namespace riscv;
+  check_range(address, bytes);
+  Device& device = device_at(index);
+  const uint64_t offset = address - device.space.memory;
+  std::lock_guard lock(device.memory_mutex);
+  auto found = device.allocations.upper_bound(offset);
+  if (offset < device.space.memory_bytes && found != device.allocations.begin()) {
+    --found;
+    const uint64_t inside = offset - found->first;
+    if (inside < found->second && bytes <= found->second - inside) {
+      *contents = device.contents + offset;
+      return OB_OK;
+    }
+  }
+  drivers::fail(OB_INVALID_ARGUMENT,
+                "%" PRIu64 " bytes at 0x%" PRIx64 " do not lie in one allocation of device %d.",
+                bytes, address, index);
+} catch (...) {
+  return drivers::keep_exception();
+}
+
+ob_status check_host_range(const void* pointer, uint64_t bytes) try {
+  using namespace riscv;
+  const uint64_t address = reinterpret_cast<uintptr_t>(pointer);
+  check_range(address, bytes);
+  for (const auto& device : g_devices) {
+    if (address < device->space.end && device->space.memory < address + bytes) {
+      drivers::fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.",
+                    pointer, device->index);
+    }
+  }
+  return OB_OK;
+} catch (...) {
+  return drivers::keep_exception();
+}

@@ -140,9 +140,26 @@ ob_status kernel_release(ob_kernel kernel) {
   return OB_OK;
 }
 
+struct Launch : task {
+  Device& device;
+  Call call;
+};
+
+ob_status run_launch(task* work) {
+  try {
+    const Launch& launch = *static_cast<Launch*>(work);
+    run(launch.device, launch.call);
+    return OB_OK;
+  } catch (...) {
+    return drivers::keep_exception();
+  }
+}
+
+void destroy_launch(task* work) { delete static_cast<Launch*>(work); }
+
 ob_status launch(ob_queue queue, const ob_launch* launch) {
   const ob_kernel kernel = launch->kernel;
-  Device& device = device_at(drivers::device_of(queue));
+  Device& device = device_at(device_of(queue));
   if (&kernel->device != &device) {
     fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
          kernel->name.c_str(), kernel->device.index, device.index);
@@ -151,11 +168,8 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   const Range range = range_of(launch);
   call.arguments.assign(reinterpret_cast<const char*>(&range), sizeof range);
   add_arguments(call, launch, device.space);
-  const auto work = [queue, &device, call = std::move(call)] {
-    if (!drivers::has_failed(queue)) run(device, call);  // else nothing is worth anything
-  };
-  drivers::enqueue(queue, {.run = work});
-  return OB_OK;
+  return enqueue_task(
+      queue, new Launch{{1, run_launch, nullptr, destroy_launch}, device, std::move(call)});
 }
 
 }  // namespace

@@ -3,14 +3,14 @@
  *
  *   device.cpp    settings, devices, and the table
  *   memory.cpp    memory of devices
- *   transfer.cpp  copies and fills
  *   program.cpp   programs, kernels, launches
  *   compile.cpp   the compiler
  *   image.cpp     what a program is once it is linked: an ELF file, and the same in memory
  *   unicorn.cpp   the processor: an emulator in this process
  *
- * Messages and settings are those of drivers/common, queues and events those of drivers/queues.
- * Functions that stand in the table have the contract's names and are described there.
+ * Messages and settings are those of drivers/common; queues, events, transfers and graphs those of
+ * drivers/queues. Functions that stand in the table have the contract's names and are described
+ * there.
  */
 #ifndef OUTBOARD_DRIVERS_RISCV_RISCV_H
 #define OUTBOARD_DRIVERS_RISCV_RISCV_H
@@ -36,7 +36,6 @@ using drivers::fail;
 
 // Each puts the functions of its file into a table.
 void set_memory_functions(ob_driver& table);
-void set_transfer_functions(ob_driver& table);
 void set_program_functions(ob_driver& table);
 
 // ---- device.cpp
@@ -75,10 +74,6 @@ inline uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage
 
 // Reserves the addresses of a device and makes its memory.
 void create_memory(Device& device, uint64_t bytes);
-// Where the driver finds [address, address + bytes), which must lie in one allocation.
-char* locate(Device& device, ob_address address, uint64_t bytes);
-// Refuses what cannot be a range of host memory.
-void check_host_range(const void* pointer, uint64_t bytes);
 
 // ---- image.cpp
 

@@ -2,8 +2,7 @@
 // loaded at run time and never linked: its licence is the GPL, version 2.
 #include <dlfcn.h>
 #include <outboard/library_file.h>
-#include <pthread.h>
-#include <signal.h>
+#include <threads/threads.h>
 
 #include <chrono>
 #include <thread>
@@ -54,11 +53,11 @@ class Unicorn {
         memory_(memory),
         stack_(space.stack_bytes),
         arguments_(space.argument_bytes) {
-    sigset_t all, previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);
-    std::thread(&Unicorn::watch, this).detach();
-    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    pthread_t thread;
+    if (start_thread(&thread, "outboard_watch", &watch, this) != 0) {
+      fail(OB_ERROR, "The thread that ends long launches could not be started.");
+    }
+    pthread_detach(thread);
   }
 
   void run(const Call& call) {
@@ -163,11 +162,12 @@ class Unicorn {
   }
 
   // Calls are short and many, so no thread is woken for each: one checks periodically.
-  void watch() {
+  static void* watch(void* argument) {
+    auto* self = static_cast<Unicorn*>(argument);
     for (;;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
-      std::lock_guard lock(deadline_mutex_);
-      if (Clock::now() > deadline_) g_unicorn.uc_emu_stop(engine_);
+      std::lock_guard lock(self->deadline_mutex_);
+      if (Clock::now() > self->deadline_) g_unicorn.uc_emu_stop(self->engine_);
     }
   }
 

@@ -18,11 +18,11 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <threads/threads.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,11 +81,6 @@ Compilers& compilers() {
 // In a child of a fork the threads that serve the processes are missing.
 std::atomic<pid_t> g_owner{0};
 std::atomic<uint64_t> g_sources{0};
-
-size_t cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<size_t>(CPU_COUNT(&set)) : 1;
-}
 
 std::string own_folder() {
   Dl_info own = {};
@@ -272,7 +267,8 @@ bool has_other_owner() { return g_owner.load() != 0 && !is_owner(); }
 }  // namespace
 
 size_t compiler_limit(const Settings& settings) {
-  return cores() > 1 ? std::min<size_t>(cores(), settings.compiler_processes) : 0;
+  const auto cores = static_cast<size_t>(usable_processors());
+  return cores > 1 ? std::min<size_t>(cores, settings.compiler_processes) : 0;
 }
 
 std::shared_ptr<const CompilerSource> build_in_compiler(const Device& device,

@@ -1,43 +1,11 @@
-/* Commands and recordings. */
-#define _GNU_SOURCE
+/* Commands, and what running one does. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "command.h"
 
 /* Copies and fills up to this size are done by the calling thread if the queue is idle. */
 enum { SHORT_BYTES = 16 * 1024 };
-
-recording* create_recording(void) {
-  recording* created = malloc(sizeof *created);
-  if (created == NULL) return NULL;
-  atomic_init(&created->references, 1);
-  atomic_init(&created->missing, 1);
-  pthread_mutex_init(&created->lock, NULL);
-  pthread_cond_init(&created->changed, NULL);
-  return created;
-}
-
-recording* retain(recording* kept) {
-  if (kept != NULL) atomic_fetch_add(&kept->references, 1);
-  return kept;
-}
-
-void release(recording* released) {
-  if (released == NULL || atomic_fetch_sub(&released->references, 1) != 1) return;
-  pthread_cond_destroy(&released->changed);
-  pthread_mutex_destroy(&released->lock);
-  free(released);
-}
-
-bool has_happened(recording* asked) { return atomic_load(&asked->missing) == 0; }
-
-void wait_until_happened(recording* awaited) {
-  if (has_happened(awaited)) return;
-  pthread_mutex_lock(&awaited->lock);
-  while (!has_happened(awaited)) pthread_cond_wait(&awaited->changed, &awaited->lock);
-  pthread_mutex_unlock(&awaited->lock);
-}
 
 static void run_copy(const command* work) {
   char* destination = work->copy.destination;
@@ -66,15 +34,7 @@ static void run_fill(const command* work) {
   }
 }
 
-void run_record(recording* recorded) {
-  pthread_mutex_lock(&recorded->lock);
-  clock_gettime(CLOCK_MONOTONIC, &recorded->time);
-  atomic_fetch_sub(&recorded->missing, 1);
-  pthread_cond_broadcast(&recorded->changed);
-  pthread_mutex_unlock(&recorded->lock);
-}
-
-void run_command(const command* work) {
+ob_status run_command(const command* work) {
   switch (work->kind) {
     case COPY:
       run_copy(work);
@@ -85,9 +45,8 @@ void run_command(const command* work) {
     case CALLBACK:
       work->callback.function(work->callback.argument);
       break;
-    case LAUNCH:
-      run_launch(work->launched);
-      break;
+    case TASK:
+      return work->task->run(work->task);
     case RECORD:
       run_record(work->recording);
       break;
@@ -95,6 +54,7 @@ void run_command(const command* work) {
       wait_until_happened(work->recording);
       break;
   }
+  return OB_OK;
 }
 
 bool is_short(const command* work) {
@@ -104,8 +64,8 @@ bool is_short(const command* work) {
              work->copy.row_bytes <= SHORT_BYTES / work->copy.rows;
     case FILL:
       return work->fill.bytes <= SHORT_BYTES;
-    case LAUNCH:
-      return is_short_launch(work->launched);
+    case TASK:
+      return work->task->is_short != NULL && work->task->is_short(work->task);
     case RECORD:
       return true;
     case WAIT:
@@ -116,20 +76,36 @@ bool is_short(const command* work) {
   return false;
 }
 
-void free_command(command* work) {
+void release_command(const command* work) {
   if (work->kind == RECORD || work->kind == WAIT) release(work->recording);
-  if (work->kind == LAUNCH) release_launch(work->launched);
-  free(work);
+  if (work->kind != TASK) return;
+  if (__atomic_sub_fetch(&work->task->references, 1, __ATOMIC_ACQ_REL) == 0) {
+    work->task->destroy(work->task);
+  }
 }
 
-command* new_command(command content) {
-  command* created = malloc(sizeof *created);
-  if (created != NULL) {
-    *created = content;
-  } else if (content.kind == RECORD || content.kind == WAIT) {
-    release(content.recording);
-  } else if (content.kind == LAUNCH) {
-    release_launch(content.launched);
+ob_status append(command** first, command** last, const command* work) {
+  command* added = malloc(sizeof *added);
+  if (added == NULL) {
+    release_command(work);
+    return fail(OB_OUT_OF_MEMORY, "The host has no memory for work on a queue.");
   }
-  return created;
+  *added = *work;
+  added->next = NULL;
+  if (*first == NULL) {
+    *first = added;
+  } else {
+    (*last)->next = added;
+  }
+  *last = added;
+  return OB_OK;
+}
+
+void free_commands(command* first) {
+  while (first != NULL) {
+    command* work = first;
+    first = work->next;
+    release_command(work);
+    free(work);
+  }
 }

@@ -1,29 +1,22 @@
 /* Graphs: commands captured from a queue, enqueued again at each launch. */
 #include <stdlib.h>
 
-#include "host.h"
+#include "command.h"
 
 struct ob_graph_t {
   int32_t device;
   command *first, *last;
 };
 
-ob_status capture(ob_graph graph, command* work) {
-  if (work->kind == RECORD || work->kind == WAIT) {
-    free_command(work);
-    return fail(OB_UNSUPPORTED, "The host driver cannot capture events in a graph.");
-  }
-  append(&graph->first, &graph->last, work);
-  return OB_OK;
+ob_status capture(ob_graph graph, const command* work) {
+  if (work->kind != RECORD && work->kind != WAIT) return append(&graph->first, &graph->last, work);
+  release_command(work);
+  return fail(OB_UNSUPPORTED, "Events cannot be captured in a graph.");
 }
 
 void free_graph(ob_graph graph) {
   if (graph == NULL) return;
-  while (graph->first != NULL) {
-    command* work = graph->first;
-    graph->first = work->next;
-    free_command(work);
-  }
+  free_commands(graph->first);
   free(graph);
 }
 
@@ -58,10 +51,8 @@ ob_status graph_launch(void* context, ob_queue queue, ob_graph graph) {
   ob_status status = OB_OK;
   pthread_mutex_lock(&queue->lock);
   for (command* work = graph->first; work != NULL && status == OB_OK; work = work->next) {
-    command again = *work;
-    again.next = NULL;
-    if (again.kind == LAUNCH) retain_launch(again.launched);
-    status = enqueue_locked(queue, new_command(again));
+    if (work->kind == TASK) __atomic_add_fetch(&work->task->references, 1, __ATOMIC_RELAXED);
+    status = enqueue_locked(queue, work);
   }
   pthread_mutex_unlock(&queue->lock);
   return status;

@@ -1,7 +1,8 @@
-/* Events. An event points to its latest recording; see host.h. */
+/* Events. An event points to its latest recording. */
 #include <stdlib.h>
+#include <threads/threads.h>
 
-#include "host.h"
+#include "command.h"
 
 struct ob_event_t {
   int32_t device;
@@ -9,6 +10,45 @@ struct ob_event_t {
   pthread_mutex_t lock;
   recording* latest; /* NULL: never recorded */
 };
+
+recording* create_recording(void) {
+  recording* created = malloc(sizeof *created);
+  if (created == NULL) return NULL;
+  atomic_init(&created->references, 1);
+  atomic_init(&created->missing, 1);
+  pthread_mutex_init(&created->lock, NULL);
+  pthread_cond_init(&created->changed, NULL);
+  return created;
+}
+
+recording* retain(recording* kept) {
+  if (kept != NULL) atomic_fetch_add(&kept->references, 1);
+  return kept;
+}
+
+void release(recording* released) {
+  if (released == NULL || atomic_fetch_sub(&released->references, 1) != 1) return;
+  pthread_cond_destroy(&released->changed);
+  pthread_mutex_destroy(&released->lock);
+  free(released);
+}
+
+bool has_happened(recording* asked) { return atomic_load(&asked->missing) == 0; }
+
+void wait_until_happened(recording* awaited) {
+  if (has_happened(awaited)) return;
+  pthread_mutex_lock(&awaited->lock);
+  while (!has_happened(awaited)) pthread_cond_wait(&awaited->changed, &awaited->lock);
+  pthread_mutex_unlock(&awaited->lock);
+}
+
+void run_record(recording* recorded) {
+  pthread_mutex_lock(&recorded->lock);
+  recorded->time = nanoseconds();
+  atomic_fetch_sub(&recorded->missing, 1);
+  pthread_cond_broadcast(&recorded->changed);
+  pthread_mutex_unlock(&recorded->lock);
+}
 
 /* With a reference for the caller. */
 static recording* latest_recording(ob_event event) {
@@ -44,8 +84,7 @@ ob_status event_record(void* context, ob_event event, ob_queue queue) {
   }
   recording* recorded = create_recording();
   if (recorded == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for an event.");
-  ob_status status =
-      enqueue(queue, new_command((command){.kind = RECORD, .recording = retain(recorded)}));
+  ob_status status = enqueue(queue, &(command){.kind = RECORD, .recording = retain(recorded)});
   if (status != OB_OK) {
     release(recorded);
     return status;
@@ -61,7 +100,7 @@ ob_status event_record(void* context, ob_event event, ob_queue queue) {
 ob_status event_wait(void* context, ob_queue queue, ob_event event) {
   recording* awaited = latest_recording(event);
   if (awaited == NULL) return OB_OK;
-  return enqueue(queue, new_command((command){.kind = WAIT, .recording = awaited}));
+  return enqueue(queue, &(command){.kind = WAIT, .recording = awaited});
 }
 
 ob_status event_query(void* context, ob_event event) {
@@ -89,7 +128,7 @@ ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds) {
   } else if (!has_happened(latest)) {
     status = OB_NOT_READY;
   } else {
-    *nanoseconds = (uint64_t)latest->time.tv_sec * 1000000000 + (uint64_t)latest->time.tv_nsec;
+    *nanoseconds = latest->time;
   }
   release(latest);
   return status;
@@ -110,8 +149,7 @@ ob_status event_elapsed(void* context, ob_event start, ob_event end, double* mil
   } else if (!has_happened(from) || !has_happened(to)) {
     status = OB_NOT_READY;
   } else {
-    *milliseconds = 1e3 * (double)(to->time.tv_sec - from->time.tv_sec) +
-                    1e-6 * (double)(to->time.tv_nsec - from->time.tv_nsec);
+    *milliseconds = 1e-6 * (double)(int64_t)(to->time - from->time);
   }
   release(from);
   release(to);

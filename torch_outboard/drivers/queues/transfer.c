@@ -1,7 +1,7 @@
 /* Transfers. An ordinary copy is one row of a 2-D copy. */
 #include <string.h>
 
-#include "host.h"
+#include "command.h"
 
 /* Bytes from the first to the last one touched. */
 static ob_status extent(uint64_t pitch, uint64_t row_bytes, uint64_t rows, uint64_t* bytes) {
@@ -31,13 +31,13 @@ static ob_status check_host_rows(const void* pointer, uint64_t pitch, uint64_t r
 static ob_status enqueue_copy(ob_queue queue, char* destination, uint64_t destination_pitch,
                               const char* source, uint64_t source_pitch, uint64_t row_bytes,
                               uint64_t rows) {
-  return enqueue(queue, new_command((command){.kind = COPY,
-                                              .copy = {.destination = destination,
-                                                       .source = source,
-                                                       .destination_pitch = destination_pitch,
-                                                       .source_pitch = source_pitch,
-                                                       .row_bytes = row_bytes,
-                                                       .rows = rows}}));
+  return enqueue(queue, &(command){.kind = COPY,
+                                   .copy = {.destination = destination,
+                                            .source = source,
+                                            .destination_pitch = destination_pitch,
+                                            .source_pitch = source_pitch,
+                                            .row_bytes = row_bytes,
+                                            .rows = rows}});
 }
 
 ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
@@ -133,12 +133,11 @@ ob_status fill(void* context, ob_queue queue, ob_address destination, const void
   command work = {.kind = FILL, .fill = {.bytes = bytes, .pattern_bytes = pattern_bytes}};
   memcpy(work.fill.pattern, pattern, pattern_bytes);
   ob_status status = locate(queue->device, destination, bytes, &work.fill.destination);
-  return status == OB_OK ? enqueue(queue, new_command(work)) : status;
+  return status == OB_OK ? enqueue(queue, &work) : status;
 }
 
 ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument) {
   if (function == NULL) return fail(OB_INVALID_ARGUMENT, "The callback is NULL.");
-  return enqueue(queue,
-                 new_command((command){.kind = CALLBACK,
-                                       .callback = {.function = function, .argument = argument}}));
+  return enqueue(queue, &(command){.kind = CALLBACK,
+                                   .callback = {.function = function, .argument = argument}});
 }

@@ -1,19 +1,41 @@
 /* Queues: a list of commands and a worker thread that runs them in order. */
-#define _GNU_SOURCE
-#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads/threads.h>
 
-#include "host.h"
+#include "command.h"
 
+static const char* driver_name = "";
+static int32_t device_count;
 static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 static ob_queue queues;
+
+void start_queues(const char* name, int32_t devices) {
+  driver_name = name;
+  device_count = devices;
+}
+
+ob_status check_device(int32_t index) {
+  if (index >= 0 && index < device_count) return OB_OK;
+  return fail(OB_INVALID_ARGUMENT, "Device %d does not exist: the %s driver has %d devices.", index,
+              driver_name, device_count);
+}
+
+int32_t device_of(ob_queue queue) { return queue->device; }
+
+bool is_capturing(ob_queue queue) {
+  pthread_mutex_lock(&queue->lock);
+  bool captures = queue->graph != NULL;
+  pthread_mutex_unlock(&queue->lock);
+  return captures;
+}
 
 static bool is_idle(ob_queue queue) {
   return atomic_load(&queue->completed) == atomic_load(&queue->submitted);
 }
 
-/* Behind a launch there are mostly others, soon. The caller holds the lock. */
+/* Behind a task there are mostly others, soon. The caller holds the lock. */
 static void look_for_work(ob_queue queue) {
   uint64_t submitted = atomic_load(&queue->submitted);
   pthread_mutex_unlock(&queue->lock);
@@ -23,26 +45,44 @@ static void look_for_work(ob_queue queue) {
   pthread_mutex_lock(&queue->lock);
 }
 
+/* Keeps the first failure. The caller holds the lock, here and below. */
+static void note_failure(ob_queue queue) {
+  if (atomic_load(&queue->failed)) return;
+  snprintf(queue->failure, sizeof queue->failure, "%s", last_error(NULL));
+  atomic_store(&queue->failed, true);
+}
+
+static ob_status report_failure(ob_queue queue) {
+  if (!atomic_exchange(&queue->failed, false)) return OB_OK;
+  return fail(OB_ERROR, "%s", queue->failure);
+}
+
 static void* run_worker(void* argument) {
   ob_queue queue = argument;
-  bool launched = false;
+  bool was_task = false;
   pthread_mutex_lock(&queue->lock);
   for (;;) {
-    if (queue->first == NULL && launched && !queue->stopping) look_for_work(queue);
+    if (queue->first == NULL && was_task && !queue->stopping) look_for_work(queue);
     while (queue->first == NULL && !queue->stopping) {
       pthread_cond_wait(&queue->work_arrived, &queue->lock);
     }
     command* work = queue->first;
     if (work == NULL) break;
     queue->first = work->next;
+    was_task = work->kind == TASK;
+    ob_status status = OB_OK;
     /* A recording happens with the lock held: who sees that the event has happened and then asks
      * the queue must not be told that it is still busy recording. */
-    bool unlocks = work->kind != RECORD;
-    launched = work->kind == LAUNCH;
-    if (unlocks) pthread_mutex_unlock(&queue->lock);
-    run_command(work);
-    if (unlocks) pthread_mutex_lock(&queue->lock);
-    free_command(work);
+    if (work->kind == RECORD) {
+      run_record(work->recording);
+    } else if (!was_task || !atomic_load(&queue->failed)) {
+      pthread_mutex_unlock(&queue->lock);
+      status = run_command(work);
+      pthread_mutex_lock(&queue->lock);
+    }
+    if (status != OB_OK) note_failure(queue);
+    release_command(work);
+    free(work);
     atomic_fetch_add(&queue->completed, 1);
     if (queue->waiting > 0) pthread_cond_broadcast(&queue->work_done);
   }
@@ -50,20 +90,16 @@ static void* run_worker(void* argument) {
   return NULL;
 }
 
-/* A worker starts with the first command that needs one. It blocks all signals: they belong to
- * threads of the application. */
+/* A worker starts with the first command that needs one. */
 static ob_status start_worker(ob_queue queue) {
   if (queue->has_worker) return OB_OK;
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-  int error = pthread_create(&queue->worker, NULL, run_worker, queue);
-  pthread_sigmask(SIG_SETMASK, &previous, NULL);
+  char name[32];
+  snprintf(name, sizeof name, "outboard_%.20s", driver_name);
+  int error = start_thread(&queue->worker, name, run_worker, queue);
   if (error != 0) {
     return fail(OB_ERROR, "The worker thread of a queue could not be started: %s.",
                 strerror(error));
   }
-  pthread_setname_np(queue->worker, "outboard_host");
   queue->has_worker = true;
   return OB_OK;
 }
@@ -77,52 +113,43 @@ static void stop_worker(ob_queue queue) {
   if (joins) pthread_join(queue->worker, NULL);
 }
 
-void append(command** first, command** last, command* appended) {
-  if (*first == NULL) {
-    *first = appended;
-  } else {
-    (*last)->next = appended;
-  }
-  *last = appended;
-}
-
-/* Gives a command to the worker and owns it whatever happens. The caller holds the queue's lock. */
-static ob_status submit(ob_queue queue, command* work) {
-  if (work == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for work on a queue.");
-  ob_status status = OB_OK;
-  if (queue->stopping) status = fail(OB_ERROR, "The host driver has ended.");
-  if (status == OB_OK) status = start_worker(queue);
+/* Gives a command to the worker. */
+static ob_status submit(ob_queue queue, const command* work) {
+  ob_status status = queue->stopping ? fail(OB_ERROR, "The %s driver has ended.", driver_name)
+                                     : start_worker(queue);
   if (status != OB_OK) {
-    free_command(work);
+    release_command(work);
     return status;
   }
-  append(&queue->first, &queue->last, work);
+  status = append(&queue->first, &queue->last, work);
+  if (status != OB_OK) return status;
   atomic_fetch_add(&queue->submitted, 1);
   pthread_cond_signal(&queue->work_arrived);
   return OB_OK;
 }
 
-ob_status enqueue_locked(ob_queue queue, command* work) {
-  if (work == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for work on a queue.");
+ob_status enqueue_locked(ob_queue queue, const command* work) {
   if (queue->graph != NULL) return capture(queue->graph, work);
   if (!is_idle(queue) || !is_short(work)) return submit(queue, work);
-  run_command(work);
-  free_command(work);
+  if (run_command(work) != OB_OK) note_failure(queue);
+  release_command(work);
   return OB_OK;
 }
 
-ob_status enqueue(ob_queue queue, command* work) {
+ob_status enqueue(ob_queue queue, const command* work) {
   pthread_mutex_lock(&queue->lock);
   ob_status status = enqueue_locked(queue, work);
   pthread_mutex_unlock(&queue->lock);
   return status;
 }
 
+ob_status enqueue_task(ob_queue queue, task* work) {
+  return enqueue(queue, &(command){.kind = TASK, .task = work});
+}
+
 ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
   ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
-  /* Raising a thread's priority takes privileges that programs rarely have, so the two priorities
-   * are accepted and treated alike. */
   if (wanted->priority < GREATEST_PRIORITY || wanted->priority > LEAST_PRIORITY) {
     return fail(OB_INVALID_ARGUMENT, "Priority %d is not between %d and %d.", wanted->priority,
                 GREATEST_PRIORITY, LEAST_PRIORITY);
@@ -154,15 +181,16 @@ ob_status queue_synchronize(void* context, ob_queue queue) {
   spin waiting = {0};
   while (atomic_load(&queue->completed) < target && keep_spinning(&waiting)) {
   }
-  if (atomic_load(&queue->completed) >= target) return OB_OK;
+  if (atomic_load(&queue->completed) >= target && !atomic_load(&queue->failed)) return OB_OK;
   pthread_mutex_lock(&queue->lock);
   queue->waiting++;
   while (atomic_load(&queue->completed) < target) {
     pthread_cond_wait(&queue->work_done, &queue->lock);
   }
   queue->waiting--;
+  ob_status status = report_failure(queue);
   pthread_mutex_unlock(&queue->lock);
-  return OB_OK;
+  return status;
 }
 
 ob_status queue_destroy(void* context, ob_queue queue) {
@@ -173,15 +201,17 @@ ob_status queue_destroy(void* context, ob_queue queue) {
   if (known) *link = queue->next;
   pthread_mutex_unlock(&queues_lock);
   if (!known) {
-    return fail(OB_INVALID_ARGUMENT, "%p is not a queue of the host driver.", (void*)queue);
+    return fail(OB_INVALID_ARGUMENT, "%p is not a queue of the %s driver.", (void*)queue,
+                driver_name);
   }
   stop_worker(queue); /* which does all its work before */
+  ob_status status = report_failure(queue);
   free_graph(queue->graph);
   pthread_cond_destroy(&queue->work_done);
   pthread_cond_destroy(&queue->work_arrived);
   pthread_mutex_destroy(&queue->lock);
   free(queue);
-  return OB_OK;
+  return status;
 }
 
 /* One mark at the end of every busy queue: while we wait, queues may come and go. */
@@ -194,9 +224,8 @@ ob_status device_synchronize(void* context, int32_t index) {
   for (ob_queue queue = queues; queue != NULL && status == OB_OK; queue = queue->next) {
     if (queue->device != index || is_idle(queue)) continue;
     atomic_fetch_add(&mark->missing, 1);
-    command* work = new_command((command){.kind = RECORD, .recording = retain(mark)});
     pthread_mutex_lock(&queue->lock);
-    status = submit(queue, work);
+    status = submit(queue, &(command){.kind = RECORD, .recording = retain(mark)});
     pthread_mutex_unlock(&queue->lock);
   }
   pthread_mutex_unlock(&queues_lock);
@@ -206,7 +235,7 @@ ob_status device_synchronize(void* context, int32_t index) {
   return status;
 }
 
-void stop_all_workers(void) {
+void stop_queues(void) {
   pthread_mutex_lock(&queues_lock);
   for (ob_queue queue = queues; queue != NULL; queue = queue->next) stop_worker(queue);
   pthread_mutex_unlock(&queues_lock);
