@@ -14,19 +14,21 @@ enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000, LONGEST_PART = 100000 };
 /* The alignment that the largest vector of OpenCL C, double16, has. */
 enum { LARGEST_ALIGNMENT = 128 };
 
+/* An argument that points to memory of each thread's own, at so many bytes of it. */
+typedef struct local_argument {
+  uint32_t index, offset;
+} local_argument;
+
 typedef struct launched {
   task task; /* of queues and graphs */
   ob_kernel kernel;
   item_range items;
   uint32_t signature; /* of sizes and values; never 0 */
   uint32_t argument_count, local_count;
-  /* Arguments that point to memory of each thread's own, at so many bytes of it. */
-  struct {
-    uint32_t index, offset;
-  } locals[MAX_PARAMETERS];
+  local_argument* locals;
   uint64_t local_bytes;
   char* local_memory; /* of all threads; NULL: none is needed */
-  void* arguments[];  /* where each lies, which is behind this array */
+  void* arguments[];  /* where each lies, which is behind this array and `locals` */
 } launched;
 
 /* ---- How long launches take ---- */
@@ -200,16 +202,18 @@ static uint64_t align(uint64_t offset, uint64_t bytes) {
 }
 
 static launched* allocate_launch(const ob_launch* wanted) {
-  uint64_t bytes = wanted->argument_count * sizeof(void*) + LARGEST_ALIGNMENT;
+  uint64_t bytes = wanted->argument_count * (sizeof(void*) + sizeof(local_argument));
   for (uint32_t i = 0; i < wanted->argument_count; i++) {
     const ob_argument* argument = ob_argument_of(wanted, i);
-    bytes += sizeof(ob_address) + (argument->kind == OB_ARGUMENT_VALUE ? 2ull * argument->size : 0);
+    /* Each may be aligned to its size. */
+    bytes += 2ull * (argument->kind == OB_ARGUMENT_VALUE ? argument->size : sizeof(ob_address));
   }
   launched* created = malloc(sizeof *created + bytes + LARGEST_ALIGNMENT);
   if (created == NULL) return NULL;
   *created = (launched){.task = {1, run_launch, is_short_launch, destroy_launch},
                         .kernel = wanted->kernel,
                         .argument_count = wanted->argument_count};
+  created->locals = (local_argument*)(created->arguments + wanted->argument_count);
   created->items.dimensions = wanted->dimensions;
   for (uint32_t i = 0; i < 3; i++) {
     uint64_t size = i < wanted->dimensions ? wanted->global[i] : 1;
@@ -221,7 +225,7 @@ static launched* allocate_launch(const ob_launch* wanted) {
 
 /* Copies the arguments, which check_launch has seen, behind the launch. */
 static ob_status copy_arguments(int32_t device, const ob_launch* wanted, launched* created) {
-  char* memory = (char*)(created->arguments + created->argument_count);
+  char* memory = (char*)(created->locals + created->argument_count);
   memory += -(uintptr_t)memory & (LARGEST_ALIGNMENT - 1);
   uint64_t used = 0;
   uint64_t hash = hash_value(UINT64_C(0xCBF29CE484222325), (const char*)created->items.global_size,
