@@ -71,7 +71,7 @@ from torch.utils.cpp_extension import (  # noqa: E402
 )
 
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host", "faults", "ocl", "riscv")
+DRIVERS = ("host", "faults", "validation", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
     "host": ("communication", "compiler", "queues", "settings", "threads"),

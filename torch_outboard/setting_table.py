@@ -61,6 +61,13 @@ TABLE = (
         "`0`",
     ),
     Setting(
+        "OUTBOARD_VALIDATE",
+        "flag",
+        "`1`: the answers of the driver are compared with `outboard/driver.h`, and a wrong answer "
+        "becomes an error that names it",
+        "`0`; `1` in `doctor` and in the driver contract tests",
+    ),
+    Setting(
         "OUTBOARD_WORK_IN_FLIGHT",
         "whole",
         "how many driver calls a queue may hold that are not done, before giving it more waits; "

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "runtime/driver/device.h"
-#include "runtime/streams/deferred_failure.h"
+#include "runtime/driver/driver_failure.h"
 
 namespace outboard::distributed {
 namespace {

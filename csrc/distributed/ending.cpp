@@ -6,7 +6,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
-#include "runtime/streams/deferred_failure.h"
+#include "runtime/driver/driver_failure.h"
 
 namespace outboard::distributed {
 namespace {

@@ -10,7 +10,7 @@
 #include "distributed/stream_pool.h"
 #include "runtime/driver/device.h"
 #include "runtime/fork.h"
-#include "runtime/streams/deferred_failure.h"
+#include "runtime/driver/driver_failure.h"
 
 namespace outboard::distributed {
 namespace {

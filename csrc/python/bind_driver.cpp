@@ -153,7 +153,7 @@ void bind_choice(py::module_& m) {
     py::gil_scoped_release no_gil;
     use_driver_finder(name, &call_finder);
   });
-  m.def("use_wrapper_library", &use_wrapper_library, NoGil());
+  m.def("add_driver_layer", &add_driver_layer, NoGil());
   m.def("register_hooks", &register_hooks);
   m.def("register_graphs", &register_graphs);
   m.def("driver_initialized", &driver_initialized);

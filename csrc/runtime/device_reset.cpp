@@ -27,13 +27,6 @@ void wait_and_forget(c10::DeviceIndex device) {
   }
 }
 
-void forget_deferred_status() {
-  try {
-    raise_deferred_status();
-  } catch (const c10::Error&) {
-  }
-}
-
 }  // namespace
 
 void reset_device(c10::DeviceIndex device) {
@@ -61,7 +54,7 @@ void reset_device(c10::DeviceIndex device) {
   check_status(status, "device_reset");
   forget_work(device);
   forget_event_times(device);
-  forget_deferred_status();
+  take_deferred_failure();
   renew_fault_words(device);
 }
 

@@ -63,7 +63,7 @@ def test_copies_that_do_nothing_fail(functions):
     assert result.returncode == 1, result.stdout + result.stderr
     failing = BROKEN_FUNCTIONS[functions]
     assert outcomes(result.stdout)["host:0", failing] == "FAIL"
-    # The runtime itself finds some at the first allocation.
+    # Validation finds some at the first allocation.
     wrong = r"([\d,]+ of [\d,]+ bytes are wrong|.*other bytes came back than were sent)"
     assert re.search(rf"host:0 cannot {failing}: {wrong}", result.stdout), result.stdout
 

@@ -7,7 +7,6 @@ names.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import shutil
@@ -21,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from torch_outboard.drivers import contract, faults, host, ocl, riscv
+from torch_outboard.drivers import contract, faults, host, ocl, riscv, validation
 from torch_outboard.drivers.client import Client, DriverError
 from torch_outboard.drivers.contract import Status
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, ask_module, choose_driver
@@ -285,12 +284,12 @@ def problem_of_own(wanted: str) -> str | None:
 
 @functools.cache
 def open_own(wanted: str) -> DriverUnderTest:
-    """A driver that is not of this package, wrapped by fault injection."""
+    """A driver that is not of this package, wrapped by fault injection and validation."""
     driver = own_table(wanted)
     controls = faults.FaultInjection(faults.library_path())
     with _environment(OUTBOARD_FAULTS="count"):
-        table = controls.library.ob_faults_wrap(ctypes.addressof(driver))
-        client = DriverUnderTest(contract.Driver.from_address(table))
+        driver = contract.wrap(driver, faults.library_path())
+        client = DriverUnderTest(contract.wrap(driver, validation.library_path()))
     client.name, client.memory, client.faults = "own", "", controls
     return client
 
@@ -302,10 +301,10 @@ def open_configuration(name: str, folder: Path) -> DriverUnderTest:
         assert own is not None
         return open_own(own)
     if name in OCL_CONFIGURATIONS:
-        return open_driver(folder, ocl, **OCL, **OCL_CONFIGURATIONS[name])
+        return open_driver(folder, ocl, validate=True, **OCL, **OCL_CONFIGURATIONS[name])
     if name in RISCV_CONFIGURATIONS:
-        return open_driver(folder, riscv, **RISCV_CONFIGURATIONS[name])
-    return open_driver(folder, **HOST, **HOST_CONFIGURATIONS[name])
+        return open_driver(folder, riscv, validate=True, **RISCV_CONFIGURATIONS[name])
+    return open_driver(folder, validate=True, **HOST, **HOST_CONFIGURATIONS[name])
 
 
 @contextlib.contextmanager
@@ -351,10 +350,19 @@ def reason_without_clang() -> str | None:
     return found if found.startswith("no kernels") else None
 
 
-def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) -> DriverUnderTest:
+def open_driver(
+    folder: Path, module: ModuleType = host, /, validate: bool = False, **environment: str
+) -> DriverUnderTest:
     """Loads copies of the libraries and initializes them under these environment variables.
 
-    With OUTBOARD_FAULTS among them (it may be empty) the driver is wrapped.
+    With OUTBOARD_FAULTS among them (it may be empty) the driver is wrapped by fault injection.
+
+    Args:
+        folder: where the copies are written.
+        module: the driver's module.
+        validate: whether validation wraps the driver, outside fault injection. Its probe before the
+            first allocation changes counts of calls.
+        environment: variables by name.
     """
     path = shutil.copy(module.library_path(), folder)
     driver = contract.load(path)
@@ -362,9 +370,11 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     controls = None
     with _environment(**environment):
         if "OUTBOARD_FAULTS" in environment:
-            controls = faults.FaultInjection(shutil.copy(faults.library_path(), folder))
-            table = controls.library.ob_faults_wrap(ctypes.addressof(driver))
-            driver = contract.Driver.from_address(table)
+            layer = shutil.copy(faults.library_path(), folder)
+            controls = faults.FaultInjection(layer)
+            driver = contract.wrap(driver, layer)
+        if validate:
+            driver = contract.wrap(driver, shutil.copy(validation.library_path(), folder))
         client = DriverUnderTest(driver)
     client.name = module.__name__.rpartition(".")[2]
     client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")

@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from torch_outboard.drivers import contract, faults, host
+from torch_outboard.drivers import contract, faults, host, validation
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 HEADER = (INCLUDE / "outboard" / "driver.h").read_text()
@@ -117,6 +117,8 @@ def exported(path: str) -> set[str]:
 def test_exports() -> None:
     assert exported(host.library_path()) == {contract.ENTRY_POINT, "ob_host_describe"}
     names = exported(faults.library_path())
-    assert "ob_faults_wrap" in names
-    assert all(name.startswith("ob_faults_") for name in names)
+    assert contract.LAYER_ENTRY_POINT in names
+    assert all(name.startswith("ob_faults_") for name in names - {contract.LAYER_ENTRY_POINT})
+    in_cxx = {name for name in exported(validation.library_path()) if name.startswith("_ZNSt")}
+    assert exported(validation.library_path()) - in_cxx == {contract.LAYER_ENTRY_POINT}
     assert set(faults.FaultInjection(faults.library_path()).calls()) == set(contract.FUNCTIONS)

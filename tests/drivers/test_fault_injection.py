@@ -281,10 +281,7 @@ def test_missing_functions_stay_missing(tmp_path: Path, faulty: DriverUnderTest)
     size = contract.Driver.copy_peer.offset
     ctypes.memmove(ctypes.addressof(older), ctypes.addressof(faulty.driver), size)
     older.struct_size = size
-    table = faults.FaultInjection(faulty.faults._path).library.ob_faults_wrap(
-        ctypes.addressof(older)
-    )
-    wrapped = contract.Driver.from_address(table)
+    wrapped = contract.wrap(older, faulty.faults._path)
     assert not wrapped.copy_peer
     assert not wrapped.fill
     assert wrapped.copy_device_to_device
@@ -312,11 +309,8 @@ def test_delays_need_callbacks(tmp_path: Path, faulty: DriverUnderTest) -> None:
     (tmp_path / "other").mkdir()
     controls = faults.FaultInjection(shutil.copy(faults.library_path(), tmp_path / "other"))
     controls.configure(delay_us=100)
-    table = contract.Driver.from_address(controls.library.ob_faults_wrap(ctypes.addressof(less)))
-    assert table.initialize(None) == Status.INVALID_ARGUMENT
-    assert b'delay_us delays work by `host_callback`, which the driver "host" lacks' in (
-        table.last_error(None)
-    )
+    with pytest.raises(ValueError, match='`host_callback`, which the driver "host" lacks'):
+        contract.wrap(less, controls._path)
     with pytest.raises(ValueError, match="delay_us delays work by `host_callback`"):
         controls.configure(delay_us=7)
     controls.configure(delay_us=0)
@@ -327,8 +321,6 @@ def test_context_is_passed_on(tmp_path: Path) -> None:
     seen: list[int] = []
     wrapped.context = 5
     wrapped.device_count = contract.FUNCTIONS["device_count"](lambda c, _: seen.append(c) or 0)
-    controls = faults.FaultInjection(shutil.copy(faults.library_path(), tmp_path))
-    address = controls.library.ob_faults_wrap(ctypes.addressof(wrapped))
-    table = contract.Driver.from_address(address)
+    table = contract.wrap(wrapped, shutil.copy(faults.library_path(), tmp_path))
     assert table.device_count(table.context, ctypes.byref(ctypes.c_int32())) == Status.OK
     assert seen == [5]

@@ -14,10 +14,12 @@ from torch_outboard import settings
 from torch_outboard.columns import print_columns
 from torch_outboard.commands import devices
 from torch_outboard.commands.problems import device_problem
+from torch_outboard.drivers import validation
 from torch_outboard.drivers.discovery import choose_driver, installed_drivers
 from torch_outboard.loading.autoload import reason_to_stay_away
 from torch_outboard.setting_table import SETTINGS
 from torch_outboard.state import state
+from torch_outboard.variables import VALIDATE_VARIABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         _print_row("loading", f"not by `import torch` alone: {reason}")
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         _print_row("loading", "not by `import torch` alone: TORCH_DEVICE_BACKEND_AUTOLOAD=0")
+    _validate()
     problem = device_problem()
     _print_row("device", f"'{state.name}'" if state.name else "not registered")
     if problem is not None:
@@ -59,6 +62,16 @@ def run(options: argparse.Namespace) -> int:
     _print_placements()
     _print_libraries()
     return devices.run(options) or _check_devices()
+
+
+def _validate() -> None:
+    """Compares the answers of the driver with the contract, unless the environment says not to."""
+    if state.extension_error is not None or os.environ.get(VALIDATE_VARIABLE) == "0":
+        return
+    from torch_outboard import _C
+
+    if not _C.driver_initialized():
+        _C.add_driver_layer(validation.library_path())
 
 
 def _check_devices() -> int:

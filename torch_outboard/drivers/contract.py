@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 VERSION_MAJOR = 2
 VERSION_MINOR = 2
 ENTRY_POINT = "ob_driver_table"
+LAYER_ENTRY_POINT = "ob_wrap_driver"
 
 
 class Status(enum.IntEnum):
@@ -550,3 +551,21 @@ def load(path: str) -> Driver:
     entry_point.restype = POINTER(Driver)
     table: Driver = entry_point().contents
     return table
+
+
+def wrap(driver: Driver, path: str) -> Driver:
+    """The table of the layer in a shared library, such as `faults`, around a driver's table.
+
+    Raises:
+        OSError: if the library cannot be loaded.
+        AttributeError: if it does not export the entry point.
+        ValueError: if the layer cannot wrap the driver; the message says why.
+    """
+    entry_point = getattr(ctypes.CDLL(path), LAYER_ENTRY_POINT)
+    entry_point.restype = POINTER(Driver)
+    problem = ctypes.c_char_p()
+    table = entry_point(ctypes.byref(driver), ctypes.byref(problem))
+    if not table:
+        raise ValueError((problem.value or b"the layer returned no table").decode())
+    wrapped: Driver = table.contents
+    return wrapped

@@ -19,12 +19,12 @@ from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choos
 from torch_outboard.loading.deferred_module import DeferredModule
 from torch_outboard.loading.driver_registration import register_driver
 from torch_outboard.loading.extension import load_extension
-from torch_outboard.paths import PACKAGE
 from torch_outboard.state import state
 from torch_outboard.variables import (
     DRIVER_VARIABLE,
     FAULTS_VARIABLE,
     PLACEMENT_VARIABLE,
+    VALIDATE_VARIABLE,
 )
 
 # PyTorch's name of the free slot for out-of-tree devices.
@@ -95,8 +95,13 @@ def _register(choice: DriverChoice) -> None:
         _C.set_device_kernel_loader(_load_device_kernels)
         register_driver(choice)
         if os.environ.get(FAULTS_VARIABLE):
-            library = PACKAGE / "drivers" / "faults" / "libob_faults.so"
-            _C.use_wrapper_library(str(library))
+            from torch_outboard.drivers import faults
+
+            _C.add_driver_layer(faults.library_path())
+        if os.environ.get(VALIDATE_VARIABLE) == "1":
+            from torch_outboard.drivers import validation
+
+            _C.add_driver_layer(validation.library_path())
 
     name = choice.name
     backend_registration.rename_privateuse1_backend(name)

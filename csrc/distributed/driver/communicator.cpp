@@ -148,7 +148,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
         message.assign(id.data, id.data + sizeof(id.data));
         message.insert(message.end(), name.begin(), name.end());
       } else {
-        *reason = driver().last_error(driver().context);
+        *reason = driver_message(driver());
       }
     }
     store.set(kKey, message);
@@ -174,7 +174,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
     if (status == OB_OK) {
       made.reset(new Communicator(static_cast<c10::DeviceIndex>(description.device), handle));
     } else {
-      *reason = driver().last_error(driver().context);
+      *reason = driver_message(driver());
     }
   }
   std::vector<at::Tensor> all = {at::full({1}, made != nullptr ? 1 : 0, at::kInt)};
@@ -209,7 +209,7 @@ bool Communicator::enqueue(const c10::Stream& stream, Communications& communicat
   }
   // communication_end returns the status of a failed call, without its message.
   std::string cause;
-  if (status != OB_OK) cause = driver().last_error(driver().context);
+  if (status != OB_OK) cause = driver_message(driver());
   if (grouped) {
     const ob_status end = OB_ASK(communication_end);
     if (status == OB_OK) check_status(status = end, "communication_end");
@@ -224,7 +224,7 @@ bool Communicator::enqueue(const c10::Stream& stream, Communications& communicat
 void Communicator::check() const {
   const ob_driver& table = driver();
   if (table.communicator_error(table.context, handle_) == OB_OK) return;
-  TORCH_CHECK_WITH(DistBackendError, false, table.last_error(table.context));
+  TORCH_CHECK_WITH(DistBackendError, false, driver_message(table));
 }
 
 void Communicator::abort() noexcept {

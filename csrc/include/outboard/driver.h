@@ -811,6 +811,11 @@ typedef struct ob_driver {
 #define OB_DRIVER_ENTRY_POINT "ob_driver_table"
 typedef const ob_driver* (*ob_driver_entry_point)(void);
 
+/* The symbol of a layer, a library that wraps a driver for tests: returns a table that calls
+ * `driver`, and lacks what that lacks. NULL if it cannot wrap the driver; `problem` says why. */
+#define OB_LAYER_ENTRY_POINT "ob_wrap_driver"
+typedef const ob_driver* (*ob_layer_entry_point)(const ob_driver* driver, const char** problem);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -30,11 +30,11 @@ const Devices& probe_devices() {
   if (const Devices* devices = g_devices.load(std::memory_order_acquire)) return *devices;
   auto devices = std::make_unique<Devices>();
   int32_t count = 0;
-  const std::string earlier_message = table.last_error(table.context);
+  const std::string earlier_message = driver_message(table);
   check_status(table.device_count(table.context, &count), "device_count");
   TORCH_CHECK(count >= 0, "driver '", table.name, "' reports ", count, " devices");
-  if (count == 0 && table.last_error(table.context) != earlier_message)
-    devices->why_none = table.last_error(table.context);
+  if (count == 0) devices->why_none = driver_message(table);
+  if (devices->why_none == earlier_message) devices->why_none.clear();
   devices->count = static_cast<c10::DeviceIndex>(std::min<int32_t>(count, kMaxDevices));
   for (int32_t i = 0; i < devices->count; ++i) {
     devices->properties[i] = checked_properties(table, i);

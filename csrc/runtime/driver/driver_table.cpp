@@ -4,18 +4,18 @@
 #include <dlfcn.h>
 #include <outboard/library_file.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
-#include "runtime/memory/careful_memory.h"
 #include "runtime/driver/device.h"
-#include "runtime/driver/driver_answers.h"
 #include "runtime/driver/driver_defaults.h"
+#include "runtime/driver/utf8.h"
 #include "runtime/fork.h"
 #include "runtime/hard_exit.h"
 #include "runtime/programs/program.h"
@@ -34,7 +34,6 @@ struct Choice {
   void (*find)() = nullptr;
   std::string no_driver_reason =
       "no driver was chosen; install a package that brings one, or set OUTBOARD_DRIVER=host";
-  std::string wrapper_library;
 };
 
 // Leaked on purpose: deleters of tensors may run after static destruction.
@@ -42,11 +41,8 @@ struct State {
   std::mutex mutex;
   Choice choice;
   ob_driver table = {};
-  std::string failure;  // of the first use; final
-  std::mutex deferred_mutex;
-  std::string deferred_call;
-  std::string deferred_cause;
-  ob_status deferred_status = OB_OK;
+  std::vector<std::string> layers;  // paths of libraries, the innermost first
+  std::string failure;              // of the first use; final
 };
 
 State& state() {
@@ -58,36 +54,6 @@ std::atomic<const ob_driver*> g_driver{nullptr};
 std::atomic<bool> g_finalized{false};
 // Set in the thread that ends the driver, while it waits for what others gave it.
 thread_local bool t_finalizes = false;
-std::atomic<bool> g_deferred{false};
-
-const char* status_name(ob_status status) {
-  switch (status) {
-    case OB_NOT_READY:
-      return "not ready";
-    case OB_OUT_OF_MEMORY:
-      return "out of memory";
-    case OB_INVALID_ARGUMENT:
-      return "invalid argument";
-    case OB_UNSUPPORTED:
-      return "unsupported";
-    case OB_BUILD_FAILED:
-      return "build failed";
-    case OB_DEVICE_LOST:
-      return "device lost";
-    default:
-      return "error";
-  }
-}
-
-// What to do about a failure, to go behind its cause.
-std::string advice(ob_status status, const ob_driver* table) {
-  if (status != OB_DEVICE_LOST || table == nullptr) return "";
-  if (table->device_reset == nullptr) {
-    return "; the device is lost until the process restarts";
-  }
-  return c10::str("; the device is lost until torch.", state().choice.name,
-                  ".reset_device() is called, once its tensors are gone");
-}
 
 void* open_library(const std::string& path) {
   const char* problem = ob_library_problem(path.c_str());
@@ -139,17 +105,57 @@ const char* missing_function(const ob_driver& table) {
   return nullptr;
 }
 
-// Whether the host can read all of a table, whose address may come from anywhere.
-bool readable(const void* table, size_t bytes) {
-  std::array<char, kCarefulBytes> copy;
-  return bytes <= copy.size() && copy_carefully(copy.data(), table, bytes) != CarefulCopy::kFault;
+struct Member {
+  const char* name;
+  bool present;
+};
+
+// Of functions that make sense only together.
+std::string group_problem(std::initializer_list<Member> group) {
+  const Member* present = nullptr;
+  const Member* missing = nullptr;
+  for (const Member& member : group) {
+    const Member*& seen = member.present ? present : missing;
+    if (seen == nullptr) seen = &member;
+  }
+  if (present == nullptr || missing == nullptr) return "";
+  return c10::str("has `", present->name, "` and lacks `", missing->name,
+                  "`, which go together; bring both or leave both NULL");
+}
+
+std::string table_problem(const ob_driver& table) {
+  if (table.name == nullptr || table.name[0] == '\0') return "lacks `name`, which every driver has";
+  std::string name = table.name;
+  if (replace_invalid_utf8(name.data(), name.size())) return "has a `name` that is not UTF-8";
+#define OUTBOARD_MEMBER(field) \
+  Member { #field, table.field != nullptr }
+  for (const std::string& problem :
+       {group_problem({OUTBOARD_MEMBER(host_allocate), OUTBOARD_MEMBER(host_deallocate)}),
+        group_problem({OUTBOARD_MEMBER(program_build), OUTBOARD_MEMBER(program_release),
+                       OUTBOARD_MEMBER(kernel_create), OUTBOARD_MEMBER(kernel_release),
+                       OUTBOARD_MEMBER(launch)}),
+        group_problem({OUTBOARD_MEMBER(program_binary), OUTBOARD_MEMBER(program_load)}),
+        group_problem({OUTBOARD_MEMBER(graph_begin), OUTBOARD_MEMBER(graph_end),
+                       OUTBOARD_MEMBER(graph_launch), OUTBOARD_MEMBER(graph_release)}),
+        group_problem({OUTBOARD_MEMBER(host_register), OUTBOARD_MEMBER(host_unregister)}),
+        group_problem({OUTBOARD_MEMBER(memory_export), OUTBOARD_MEMBER(memory_import),
+                       OUTBOARD_MEMBER(memory_close)}),
+        group_problem({OUTBOARD_MEMBER(address_reserve), OUTBOARD_MEMBER(address_release),
+                       OUTBOARD_MEMBER(memory_map), OUTBOARD_MEMBER(memory_unmap)}),
+        group_problem({OUTBOARD_MEMBER(communicator_id), OUTBOARD_MEMBER(communicator_create),
+                       OUTBOARD_MEMBER(communicator_destroy), OUTBOARD_MEMBER(communicator_abort),
+                       OUTBOARD_MEMBER(communicator_error), OUTBOARD_MEMBER(communicate),
+                       OUTBOARD_MEMBER(communication_begin),
+                       OUTBOARD_MEMBER(communication_end)})}) {
+    if (!problem.empty()) return problem;
+  }
+#undef OUTBOARD_MEMBER
+  return "";
 }
 
 // Copies what the driver's table covers; the rest of ours stays NULL.
 void adopt_table(const ob_driver& theirs, ob_driver& ours) {
   constexpr size_t kHeaderBytes = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
-  const char* unreadable = "the driver's table does not lie in memory that can be read";
-  TORCH_CHECK(readable(&theirs, kHeaderBytes), unreadable);
   TORCH_CHECK(theirs.major == OB_VERSION_MAJOR, "the driver was written for version ", theirs.major,
               " of the driver contract and this torch_outboard speaks version ", OB_VERSION_MAJOR,
               "; install versions of both that match");
@@ -160,7 +166,6 @@ void adopt_table(const ob_driver& theirs, ob_driver& ours) {
               theirs.struct_size,
               " bytes, which ends within a field; set struct_size to sizeof(ob_driver)");
   const size_t bytes = std::min(theirs.struct_size, sizeof(ours));
-  TORCH_CHECK(readable(&theirs, bytes), unreadable);
   ours = {};
   std::memcpy(&ours, &theirs, bytes);
   ours.struct_size = sizeof(ours);
@@ -170,7 +175,6 @@ void adopt_table(const ob_driver& theirs, ob_driver& ours) {
               "`, which every driver must have; see outboard/driver.h");
   const std::string problem = table_problem(ours);
   TORCH_CHECK(problem.empty(), "the driver's table ", problem, "; see outboard/driver.h");
-  check_answers(ours);
   fill_driver_defaults(ours);
 }
 
@@ -185,18 +189,17 @@ void load(State& s) {
     TORCH_CHECK(theirs != nullptr, "`", OB_DRIVER_ENTRY_POINT, "` of ", choice.library,
                 " returned no table");
   }
-  if (!choice.wrapper_library.empty()) {
-    using Wrap = const ob_driver* (*)(const ob_driver*);
-    void* library = open_library(choice.wrapper_library);
-    theirs = reinterpret_cast<Wrap>(find_symbol(library, choice.wrapper_library, "ob_faults_wrap"))(
-        theirs);
-    TORCH_CHECK(theirs != nullptr, "`ob_faults_wrap` of ", choice.wrapper_library,
-                " returned no table");
+  for (const std::string& path : s.layers) {
+    void* library = open_library(path);
+    const char* problem = "a layer around the driver returned no table";
+    theirs = reinterpret_cast<ob_layer_entry_point>(
+        find_symbol(library, path, OB_LAYER_ENTRY_POINT))(theirs, &problem);
+    TORCH_CHECK(theirs != nullptr, problem);
   }
   adopt_table(*theirs, s.table);
   const ob_status status = s.table.initialize(s.table.context);
   TORCH_CHECK(status == OB_OK, "`initialize` answered ", status_name(status), ": ",
-              s.table.last_error(s.table.context));
+              driver_message(s.table));
   prepare_hard_exit();
 }
 
@@ -290,7 +293,6 @@ void choose(Choice choice) {
   TORCH_CHECK(g_driver.load() == nullptr && s.failure.empty(), "driver '", choice.name,
               "' cannot be chosen: driver '", s.choice.name,
               "' is in use already, and a process has one; choose before the first use");
-  choice.wrapper_library = s.choice.wrapper_library;
   s.choice = std::move(choice);
 }
 
@@ -328,12 +330,12 @@ void use_driver_finder(const std::string& name, void (*find)()) {
 
 void at_first_use(void (*function)()) { g_first_use.store(function); }
 
-void use_wrapper_library(const std::string& path) {
+void add_driver_layer(const std::string& path) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  TORCH_CHECK(g_driver.load() == nullptr,
-              "a wrapper cannot be put around a driver that is in use already");
-  s.choice.wrapper_library = path;
+  TORCH_CHECK(g_driver.load() == nullptr, "a layer cannot wrap a driver that is in use already");
+  std::erase(s.layers, path);
+  s.layers.push_back(path);
 }
 
 const ob_driver& driver() {
@@ -345,7 +347,7 @@ const ob_driver& driver() {
   return *table;
 }
 
-bool driver_initialized() noexcept { return g_driver.load(std::memory_order_acquire) != nullptr; }
+const ob_driver* loaded_driver() noexcept { return g_driver.load(std::memory_order_acquire); }
 
 bool driver_finalized() noexcept { return g_finalized.load(std::memory_order_acquire); }
 
@@ -367,66 +369,7 @@ void finalize_driver() noexcept {
   g_driver.store(nullptr, std::memory_order_release);
   release_programs(table);
   const ob_status status = table.finalize(table.context);
-  if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error(table.context));
-}
-
-void throw_status(ob_status status, const char* call) {
-  const ob_driver* table = g_driver.load(std::memory_order_acquire);
-  const std::string cause =
-      table != nullptr ? table->last_error(table->context) : "the driver is not loaded";
-  const std::string driver_name =
-      table != nullptr && table->name != nullptr ? table->name : state().choice.name;
-  const std::string message = c10::str("driver '", driver_name, "' answered ", status_name(status),
-                                       " to `", call, "`: ", cause, advice(status, table));
-  const c10::SourceLocation where = {__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
-  switch (status) {
-    case OB_OUT_OF_MEMORY:
-      throw c10::OutOfMemoryError(where, message);
-    case OB_UNSUPPORTED:
-      throw c10::NotImplementedError(where, message);
-    case OB_BUILD_FAILED:
-      throw c10::Error(where, message);
-    case OB_INVALID_ARGUMENT:
-      throw c10::ValueError(where, message);
-    default:
-      throw c10::AcceleratorError(where, status, message);
-  }
-}
-
-void defer_status(ob_status status, const char* call) noexcept {
-  if (status == OB_OK || status == OB_NOT_READY) return;
-  try {
-    const ob_driver* table = g_driver.load(std::memory_order_acquire);
-    State& s = state();
-    std::lock_guard<std::mutex> lock(s.deferred_mutex);
-    if (s.deferred_status != OB_OK) return;
-    s.deferred_status = status;
-    s.deferred_call = call;
-    s.deferred_cause =
-        table != nullptr ? table->last_error(table->context) : "the driver is not loaded";
-    g_deferred.store(true, std::memory_order_release);
-  } catch (...) {
-    // Out of host memory while keeping a message: the failure is lost, the process is not.
-  }
-}
-
-void raise_deferred_status() {
-  if (C10_LIKELY(!g_deferred.load(std::memory_order_acquire))) return;
-  State& s = state();
-  std::string message;
-  ob_status status = OB_OK;
-  {
-    std::lock_guard<std::mutex> lock(s.deferred_mutex);
-    status = std::exchange(s.deferred_status, OB_OK);
-    if (status == OB_OK) return;
-    message =
-        c10::str("driver '", s.choice.name, "' answered ", status_name(status), " to `",
-                 s.deferred_call, "` some time before this synchronization: ", s.deferred_cause,
-                 advice(status, g_driver.load(std::memory_order_acquire)));
-    g_deferred.store(false, std::memory_order_release);
-  }
-  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, status,
-                              message);
+  if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", driver_message(table));
 }
 
 }  // namespace outboard

@@ -1,4 +1,4 @@
-// The driver in use: found, checked, initialized once, and every status turned into one exception.
+// The driver in use: found, wrapped, checked and initialized once.
 #pragma once
 
 #include <outboard/driver.h>
@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/driver/driver_failure.h"
 #include "runtime/export.h"
 
 namespace outboard {
@@ -22,8 +23,10 @@ OUTBOARD_API void use_driver_finder(const std::string& name, void (*find)());
 // Calls `function` when the driver has been initialized, before anybody gets it. The function must
 // not ask for the driver; what it raises becomes a warning. One function.
 OUTBOARD_API void at_first_use(void (*function)());
-// A library exporting `ob_faults_wrap`, put between the kit and the driver.
-OUTBOARD_API void use_wrapper_library(const std::string& path);
+// Wraps the driver, and layers that were added before, in a library that exports
+// OB_LAYER_ENTRY_POINT. Before first use; adding a layer again makes it the
+// outermost.
+OUTBOARD_API void add_driver_layer(const std::string& path);
 
 // The table; loads and initializes at the first call. Every optional transfer, query and host
 // function is filled with its default, so those can be called without looking; the groups code,
@@ -32,25 +35,14 @@ OUTBOARD_API void use_wrapper_library(const std::string& path);
 // had initialized it.
 OUTBOARD_API const ob_driver& driver();
 
-// Whether driver() has succeeded in this process. Never loads anything.
-OUTBOARD_API bool driver_initialized() noexcept;
+// The table if driver() has succeeded in this process, else nullptr. Never loads anything.
+OUTBOARD_API const ob_driver* loaded_driver() noexcept;
+inline bool driver_initialized() noexcept { return loaded_driver() != nullptr; }
 
 // Ends the driver in an orderly exit: synchronizes, then calls finalize. Later frees are ignored.
 OUTBOARD_API void finalize_driver() noexcept;
 // True from the start of finalize_driver on: nothing may call the driver any more.
 OUTBOARD_API bool driver_finalized() noexcept;
-
-// Raises for anything but OB_OK: torch.OutOfMemoryError, NotImplementedError, ValueError or
-// RuntimeError (torch.AcceleratorError for a lost device), naming driver, call and cause.
-[[noreturn]] OUTBOARD_API void throw_status(ob_status status, const char* call);
-inline void check_status(ob_status status, const char* call) {
-  if (__builtin_expect(status != OB_OK, 0)) throw_status(status, call);
-}
-
-// For places that cannot throw: keeps the first failure until raise_deferred_status, which
-// the next synchronization calls (kernel_faults.h).
-OUTBOARD_API void defer_status(ob_status status, const char* call) noexcept;
-OUTBOARD_API void raise_deferred_status();
 
 // Calls a function of the driver's table with the driver's context.
 template <class Function, class... Arguments>

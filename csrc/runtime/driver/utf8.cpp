@@ -1,15 +1,16 @@
 #include "runtime/driver/utf8.h"
 
 namespace outboard {
+namespace {
 
-size_t utf8_character(std::string_view text) noexcept {
-  if (text.empty()) return 0;
+// The number of bytes of the character at `text`; 0 if there is none.
+size_t character_bytes(const char* text, size_t room) noexcept {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return 1;
-  // Longer forms than needed, surrogates and numbers past the last character are no characters.
   const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
+  if (first < 0xC2 || first > 0xF4 || room < length) return 0;
+  // Excludes overlong forms, surrogates and code points past the last.
   const unsigned char least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned char most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   if (byte(1) < least || byte(1) > most) return 0;
@@ -19,19 +20,12 @@ size_t utf8_character(std::string_view text) noexcept {
   return length;
 }
 
-bool is_utf8(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const size_t length = utf8_character(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
+}  // namespace
 
 bool replace_invalid_utf8(char* text, size_t bytes) noexcept {
   bool any = false;
   for (size_t i = 0; i < bytes;) {
-    const size_t length = utf8_character({text + i, bytes - i});
+    const size_t length = character_bytes(text + i, bytes - i);
     if (length == 0) {
       text[i] = '?';
       any = true;

@@ -1,4 +1,3 @@
-#include "runtime/streams/deferred_failure.h"
 #include "runtime/programs/kernel_faults.h"
 
 #include <c10/util/Exception.h>
@@ -226,8 +225,7 @@ void raise_faults() {
 }
 
 void raise_deferred() {
-  raise_deferred_status();
-  raise_deferred_failure();
+  if (std::exception_ptr failure = take_deferred_failure()) std::rethrow_exception(failure);
   raise_faults();
 }
 

@@ -161,7 +161,7 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
   const auto begin = std::chrono::steady_clock::now();
   const ob_status status = table.program_build(table.context, &described, &program);
   if (status == OB_BUILD_FAILED) {
-    const std::string log = table.last_error(table.context);
+    const std::string log = driver_message(table);
     TORCH_CHECK(false, "a kernel does not compile on ", device_of(device), ":",
                 lines_in_log(source, lines_before(text, source), log), "\n", log);
   }

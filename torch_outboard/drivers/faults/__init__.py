@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def library_path() -> str:
-    """Path of the shared library that exports `ob_faults_wrap`."""
+    """Path of the shared library that wraps a driver."""
     return str(Path(__file__).parent / "libob_faults.so")
 
 
@@ -31,7 +31,6 @@ class FaultInjection:
         """The library, loaded at first use, with the types of its functions."""
         library = ctypes.CDLL(self._path)
         for name, result, arguments in (
-            ("ob_faults_wrap", ctypes.c_void_p, [ctypes.c_void_p]),
             ("ob_faults_configure", ctypes.c_char_p, [ctypes.c_char_p]),
             ("ob_faults_reset", None, []),
             ("ob_faults_function_name", ctypes.c_char_p, [ctypes.c_int]),

@@ -1,4 +1,4 @@
-/* What the parts of the driver `faults` share: wrapper.c wraps, faults.c injects, objects.c tracks.
+/* Shared by the parts of the layer `faults`: wrapper.c wraps, faults.c injects, objects.c tracks.
  */
 #ifndef OUTBOARD_DRIVERS_FAULTS_H
 #define OUTBOARD_DRIVERS_FAULTS_H

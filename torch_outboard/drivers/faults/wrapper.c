@@ -1,7 +1,7 @@
 /*
  * Fault injection: a table around any driver's table that does what drivers do on bad days.
  *
- * `ob_faults_wrap` returns the table; what the wrapped driver lacks stays NULL. It always counts
+ * `ob_wrap_driver` returns the table; what the wrapped driver lacks stays NULL. It always counts
  * calls, knows which objects are alive, and answers OB_INVALID_ARGUMENT to misuse: objects that are
  * not alive, and transfers outside any allocation unless the device adopts host memory. The rest is
  * asked for in the environment variable OUTBOARD_FAULTS or through ob_faults_configure, as a
@@ -39,7 +39,6 @@
 #include <string.h>
 
 static ob_driver inner;
-static char bad_settings[512];
 
 /* ---- Messages ---- */
 
@@ -147,11 +146,6 @@ static const char* settings_problem(void) {
 }
 
 static ob_status faults_initialize(void* context) {
-  if (bad_settings[0] != '\0') {
-    return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_FAULTS: %s", bad_settings);
-  }
-  const char* problem = settings_problem();
-  if (problem != NULL) return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_FAULTS: %s", problem);
   ob_status status = begin_call(FUNCTION_initialize);
   if (status == LIE) return OB_OK;
   if (status != OB_OK) return status;
@@ -206,22 +200,26 @@ void wait_for_device(int32_t device) {
 /* ---- For the loader and for tests ---- */
 
 /* Of one driver per process. */
-FAULTS_EXPORT const ob_driver* ob_faults_wrap(const ob_driver* wrapped) {
+FAULTS_EXPORT const ob_driver* ob_wrap_driver(const ob_driver* wrapped, const char** problem) {
   static ob_driver table;
   size_t size = wrapped->struct_size < sizeof inner ? wrapped->struct_size : sizeof inner;
   memset(&inner, 0, sizeof inner);
   memcpy(&inner, wrapped, size);
   table = inner; /* version, name and context are the wrapped driver's */
   table.struct_size = sizeof table;
-  table.last_error = last_error;
+  if (inner.last_error != NULL) table.last_error = last_error;
 #define WRAP(kind, function_name, ...) \
   if (inner.function_name != NULL) table.function_name = faults_##function_name;
   FAULTS_FUNCTIONS(WRAP)
 #undef WRAP
   const char* settings = getenv("OUTBOARD_FAULTS");
-  const char* problem = settings == NULL ? NULL : apply_settings(settings);
-  if (problem != NULL) snprintf(bad_settings, sizeof bad_settings, "%s", problem);
-  return &table;
+  const char* wrong = settings == NULL ? NULL : apply_settings(settings);
+  if (wrong == NULL) wrong = settings_problem();
+  if (wrong == NULL) return &table;
+  static _Thread_local char text[512];
+  snprintf(text, sizeof text, "OUTBOARD_FAULTS: %s", wrong);
+  *problem = text;
+  return NULL;
 }
 
 /* NULL, or what is wrong with the settings, valid until the thread's next call. */

@@ -1,18 +1,18 @@
-// Copying memory of which either side may not be there, without a fault: the system copies the
-// bytes through a pipe, and answers with an error where the process would have been ended.
+// Copies memory that may not be mapped: the system copies the bytes through a pipe, and returns an
+// error where a load or store would end the process.
 #pragma once
 
 #include <cstddef>
 
 namespace outboard {
 
-// At most this many bytes in one call.
+// The most bytes of one call.
 constexpr size_t kCarefulBytes = 4096;
 
 enum class CarefulCopy {
   kDone,
   kFault,    // the host cannot touch one of them
-  kUnknown,  // no pipe was to be had
+  kUnknown,  // no pipe could be opened
 };
 
 CarefulCopy copy_carefully(void* destination, const void* source, size_t bytes) noexcept;

@@ -1,5 +1,5 @@
-// Whether a device's memory is what its driver says, tried once before the first use of a device:
-// copies move data, and what the host is said to touch it can.
+// Whether a device's memory is what its driver says: copies move data, and the host can touch what
+// the driver says that it can.
 #pragma once
 
 #include <outboard/driver.h>
@@ -15,7 +15,8 @@ struct ProbeResult {
   std::string problem;
 };
 
-// `table` is the driver's own. Takes two small blocks and a queue and gives them back.
-ProbeResult probe_memory(const ob_driver& table, int32_t device);
+// `table` is the driver's own. Allocates two small blocks and a queue, and frees them.
+ProbeResult probe_memory(const ob_driver& table, int32_t device,
+                         const ob_device_properties& properties);
 
 }  // namespace outboard

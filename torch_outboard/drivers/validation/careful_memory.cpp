@@ -1,4 +1,4 @@
-#include "runtime/memory/careful_memory.h"
+#include "validation/careful_memory.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ CarefulCopy copy_carefully(void* destination, const void* source, size_t bytes) 
   const ssize_t wanted = static_cast<ssize_t>(bytes);
   ssize_t copied = write(ends[1], source, bytes);
   if (copied == wanted) copied = read(ends[0], destination, bytes);
-  // A copy that stops half-way has met the end of what can be touched.
+  // A copy that stops half-way has met the end of mapped memory.
   const bool fault = copied < 0 ? errno == EFAULT : copied < wanted;
   close(ends[0]);
   close(ends[1]);

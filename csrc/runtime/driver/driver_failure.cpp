@@ -1,0 +1,126 @@
+#include "runtime/driver/driver_failure.h"
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "runtime/driver/driver_table.h"
+#include "runtime/driver/utf8.h"
+
+namespace outboard {
+namespace {
+
+// Leaked: queues work until the end of the process.
+struct Deferred {
+  std::mutex mutex;
+  std::exception_ptr failure;
+};
+
+Deferred& deferred() {
+  static Deferred* instance = new Deferred;
+  return *instance;
+}
+
+std::atomic<bool> g_failed{false};
+
+// "driver 'x' answered error to `call`, when: cause; advice".
+std::string status_message(ob_status status, const char* call, const char* when) {
+  const ob_driver* table = loaded_driver();
+  if (table == nullptr) return c10::str("`", call, "` failed: the driver is not loaded");
+  std::string advice;
+  if (status == OB_DEVICE_LOST && table->device_reset == nullptr) {
+    advice = "; the device is lost until the process restarts";
+  } else if (status == OB_DEVICE_LOST) {
+    advice = c10::str("; the device is lost until torch.",
+                      c10::DeviceTypeName(c10::DeviceType::PrivateUse1, /*lower_case=*/true),
+                      ".reset_device() is called, once its tensors are gone");
+  }
+  return c10::str("driver '", table->name, "' answered ", status_name(status), " to `", call, "`",
+                  when, ": ", driver_message(*table), advice);
+}
+
+}  // namespace
+
+const char* status_name(ob_status status) noexcept {
+  switch (status) {
+    case OB_NOT_READY:
+      return "not ready";
+    case OB_OUT_OF_MEMORY:
+      return "out of memory";
+    case OB_INVALID_ARGUMENT:
+      return "invalid argument";
+    case OB_UNSUPPORTED:
+      return "unsupported";
+    case OB_BUILD_FAILED:
+      return "build failed";
+    case OB_DEVICE_LOST:
+      return "device lost";
+    default:
+      return "error";
+  }
+}
+
+std::string driver_message(const ob_driver& table) {
+  const char* text = table.last_error(table.context);
+  if (text == nullptr || text[0] == '\0') return "it gave no reason";
+  std::string message = text;
+  replace_invalid_utf8(message.data(), message.size());
+  return message;
+}
+
+void throw_status(ob_status status, const char* call) {
+  const std::string message = status_message(status, call, "");
+  const c10::SourceLocation where = {__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  switch (status) {
+    case OB_OUT_OF_MEMORY:
+      throw c10::OutOfMemoryError(where, message);
+    case OB_UNSUPPORTED:
+      throw c10::NotImplementedError(where, message);
+    case OB_BUILD_FAILED:
+      throw c10::Error(where, message);
+    case OB_INVALID_ARGUMENT:
+      throw c10::ValueError(where, message);
+    default:
+      throw c10::AcceleratorError(where, status, message);
+  }
+}
+
+void defer_status(ob_status status, const char* call) noexcept {
+  if (status == OB_OK || status == OB_NOT_READY) return;
+  try {
+    const std::string message =
+        status_message(status, call, " some time before this synchronization");
+    const c10::SourceLocation where = {__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+    defer_failure(std::make_exception_ptr(c10::AcceleratorError(where, status, message)));
+  } catch (...) {
+    // Out of host memory: the failure is lost, the process is not.
+  }
+}
+
+void defer_failure(std::exception_ptr failure) noexcept {
+  Deferred& all = deferred();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.failure == nullptr) all.failure = std::move(failure);
+  g_failed.store(true, std::memory_order_release);
+}
+
+void forget_failure(const std::exception_ptr& failure) noexcept {
+  Deferred& all = deferred();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.failure != failure) return;
+  all.failure = nullptr;
+  g_failed.store(false, std::memory_order_release);
+}
+
+std::exception_ptr take_deferred_failure() noexcept {
+  if (C10_LIKELY(!g_failed.load(std::memory_order_acquire))) return nullptr;
+  Deferred& all = deferred();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  g_failed.store(false, std::memory_order_release);
+  return std::exchange(all.failure, nullptr);
+}
+
+}  // namespace outboard
