@@ -26,9 +26,9 @@ namespace outboard {
 //
 //   conditions  nodes over the arguments; if one is false the call is declined
 //               (definitions/conditions.h)
-//   alert       for nondeterministic results, where elements may be written more than once: the
-//               name in PyTorch's error or warning under deterministic algorithms
-//   family      the kind of work, for listings; default: the kind of definition
+//   alert       for one whose result is one of several, since elements may be written more than
+//               once: the name under which PyTorch raises or warns of that where deterministic
+//               algorithms are asked for
 //
 // Derived classes have the constructor `(const Definition&, const c10::FunctionSchema&)`, which
 // raises ValueError for an invalid definition.
@@ -39,7 +39,7 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
                 bool own_conditions = false)
       : overload_(schema),
         conditions_(definition, overload_),
-        family_(definition.has("family") ? definition.text("family") : definition.kind),
+        family_(definition.family.empty() ? definition.kind : definition.family),
         alert_(definition.text("alert")),
         own_conditions_(own_conditions) {}
   const char* family() const noexcept override { return family_.c_str(); }

@@ -57,28 +57,31 @@ void load_device_kernels() {
   }
 }
 
-bool are_integers(const py::list& values) {
-  return !values.empty() && py::isinstance<py::int_>(values[0]);
+// Whether a list begins with a value of a type of Python; all its values have one type.
+template <class Type>
+bool has(const py::list& values) {
+  return !values.empty() && py::isinstance<Type>(values[0]);
 }
 
 Definition::Value to_value(const std::string& key, const py::handle& value) {
   try {
     if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
     if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
+    if (py::isinstance<py::float_>(value)) return value.cast<double>();
     if (py::isinstance<py::str>(value)) return value.cast<std::string>();
     if (py::isinstance<py::dict>(value)) {
       const auto dictionary = py::reinterpret_borrow<py::dict>(value);
-      if (!are_integers(py::list(dictionary.attr("values")()))) {
-        return dictionary.cast<std::map<std::string, std::string>>();
-      }
-      Definition::NamedIntegers named;
+      const py::list values(dictionary.attr("values")());
+      if (has<py::float_>(values)) return dictionary.cast<Definition::NamedReals>();
+      if (!has<py::int_>(values)) return dictionary.cast<std::map<std::string, std::string>>();
+      Definition::NamedIntegers named;  // in the order of the definition
       for (const auto& [name, number] : dictionary) {
         named.emplace_back(name.cast<std::string>(), number.cast<int64_t>());
       }
       return named;
     }
-    if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
-      if (are_integers(py::list(py::reinterpret_borrow<py::object>(value)))) {
+    if (py::isinstance<py::list>(value)) {
+      if (has<py::int_>(py::reinterpret_borrow<py::list>(value))) {
         return value.cast<Definition::Integers>();
       }
       return value.cast<std::vector<std::string>>();
@@ -89,25 +92,21 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
   } catch (const py::cast_error&) {  // an element of another type
   }
   throw py::value_error("an operator definition gives '" + key +
-                        "' a value that is no flag, integer, text, list or dictionary of texts or "
-                        "of integers, or function");
+                        "' a value that is no flag, number, text, list or dictionary of texts or "
+                        "of numbers, or function");
 }
 
-Definition to_definition(const py::dict& description) {
+// Of torch_outboard.ops.definition.
+Definition to_definition(const py::object& described) {
   Definition definition;
-  for (const auto& [key, value] : description) {
+  definition.kind = described.attr("kind").cast<std::string>();
+  definition.family = described.attr("family").cast<std::string>();
+  definition.location = described.attr("location").cast<std::string>();
+  definition.overloads = described.attr("overloads").cast<std::vector<std::string>>();
+  definition.graph = expression_graph(described.attr("graph").cast<py::list>());
+  for (const auto& [key, value] : described.attr("properties").cast<py::dict>()) {
     const auto name = key.cast<std::string>();
-    if (name == "kind") {
-      definition.kind = value.cast<std::string>();
-    } else if (name == "location") {
-      definition.location = value.cast<std::string>();
-    } else if (name == "overloads") {
-      definition.overloads = value.cast<std::vector<std::string>>();
-    } else if (name == "graph") {
-      definition.graph = expression_graph(value.cast<py::list>());
-    } else {
-      definition.properties[name] = to_value(name, value);
-    }
+    definition.properties[name] = to_value(name, value);
   }
   return definition;
 }
@@ -246,9 +245,9 @@ void bind_definitions(py::module_& m) {
   m.attr("Declined") = declined_in_python();
   m.def("stop_interpreter_calls", &stop_interpreter_calls, NoGil());
   // All definitions in one call; those of one overload are tried in their order.
-  m.def("load_definitions", [](const std::vector<py::dict>& descriptions) {
+  m.def("load_definitions", [](const std::vector<py::object>& descriptions) {
     std::vector<Definition> definitions;
-    for (const py::dict& description : descriptions)
+    for (const py::object& description : descriptions)
       definitions.push_back(to_definition(description));
     std::reverse(definitions.begin(), definitions.end());
     py::gil_scoped_release no_gil;
@@ -257,7 +256,7 @@ void bind_definitions(py::module_& m) {
   });
   m.def(
       "add_definition",
-      [](const std::string& name, const py::dict& description,
+      [](const std::string& name, const py::object& description,
          const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device) {
         const Definition definition = to_definition(description);
         RoutedKernel kernel;

@@ -154,13 +154,11 @@ def jobs_of(
     Raises:
         ValueError: if a named family or overload is not in the tables.
     """
-    overloads: dict[str, str] = {}
-    for definition in tables.definitions():
-        names = definition["overloads"]
-        assert isinstance(names, list)
-        for name in map(str, names):
-            if not any(argument.is_out for argument in overload_of(name)._schema.arguments):
-                overloads.setdefault(name, str(definition.get("family", definition["kind"])))
+    overloads = {
+        name: family
+        for name, family in tables.families().items()
+        if not any(argument.is_out for argument in overload_of(name)._schema.arguments)
+    }
     overloads[COPIES] = COPY
     _check_names("family", families, overloads.values())
     _check_names("operator", operators, overloads)

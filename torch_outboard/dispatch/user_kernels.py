@@ -16,6 +16,7 @@ from torch_outboard import _C
 from torch_outboard.device.devices import DeviceLike, device_index
 
 if TYPE_CHECKING:
+    from torch_outboard.ops.definition import Definition
     from torch_outboard.ops.template import Body
 
 __all__ = ["Expression", "Registration", "kernel", "registrations"]
@@ -174,8 +175,9 @@ def kernel(
 
     Raises:
         ValueError: if there is no such operator, or if only the kit may implement it (memory, views
-            and copies), or if a property does not exist. At a call: if a function returns a tensor
-            of another device, dtype or shape than the operator does.
+            and copies). At a call: if a function returns a tensor of another device, dtype or shape
+            than the operator does.
+        TypeError: if a property does not exist.
 
     Examples::
 
@@ -225,9 +227,13 @@ def kernel(
         _C.load_device_kernels()
         token = _C.add_definition(qualified, row, wanted, index)
         described = Expression(
-            expression, tuple(row["operands"]), tuple(row["scalars"]), types, result,
+            expression,
+            tuple(row.properties["operands"]),
+            tuple(row.properties["scalars"]),
+            types,
+            result,
             tuple((requires or {}).items()),
-        )  # fmt: skip
+        )
         return Registration(qualified, None, token, described, wanted, index)
 
     def register(function: Callable[..., Any]) -> Registration:
@@ -272,10 +278,10 @@ def _expression_row(
     types: str,
     result: str,
     requires: dict[str, Any],
-) -> dict[str, Any]:
+) -> Definition:
     """A definition of the kind `pointwise` for an expression over the arguments of a schema."""
     from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, dtype_bits
-    from torch_outboard.ops.requirements import served_calls
+    from torch_outboard.ops.requirements import definition_of
 
     mentioned = set(re.findall(r"[A-Za-z_]\w*", expression))
     tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and not a.is_out]
@@ -291,15 +297,15 @@ def _expression_row(
         raise ValueError(
             f"{name} has no argument {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
-    return {
-        "kind": "pointwise",
-        "overloads": [name],
+    scalars = [n for n in numbers if n in mentioned]
+    properties: dict[str, Any] = {
         "operands": tensors,
         "names": letters,
-        "scalars": [n for n in numbers if n in mentioned],
+        "scalars": scalars,
+        "scalar_names": scalars,
         "expressions": [expression],
         "types": types,
         "result": result,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS, *BOOL)),
-        **served_calls(name, requires),
     }
+    return definition_of("pointwise", [name], properties, location="", requires=requires)

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import cast
 
 import torch
 
@@ -43,8 +42,8 @@ def definitions() -> Mapping[str, tuple[tuple[str, int], ...]]:
     for name in tables.TABLES:
         module = f"torch_outboard.ops.{name}"
         for definition in import_module(module).definitions():
-            made = module.replace(".", "/") + ".py", cast("int", definition.get("dtypes", 0))
-            for overload in cast("list[str]", definition["overloads"]):
+            made = module.replace(".", "/") + ".py", definition.properties.get("dtypes", 0)
+            for overload in definition.overloads:
                 found[overload] = (*found.get(overload, ()), made)
     return found
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal
 
 import torch
 
@@ -12,22 +12,13 @@ from torch_outboard import _C
 from torch_outboard.ops.definition import (
     EVERY,
     Definition,
-    Properties,
+    Report,
     caller_location,
     dtype_bits,
-    qualified,
+    reported,
 )
-from torch_outboard.ops.requirements import Requirement, served_calls
+from torch_outboard.ops.requirements import Requirement, definition_of
 from torch_outboard.ops.symbolic import SymBool
-
-
-class DecompositionProperties(Properties, total=False):
-    """Properties described in csrc/device_kernels/decompositions/decomposition.cpp."""
-
-    meta: str
-    casts: Literal["TypeError", "RuntimeError"]
-    cpu_arguments: bool
-    reports: str
 
 
 def decomposition(
@@ -38,7 +29,12 @@ def decomposition(
     requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     results: str = "",
-    **properties: Unpack[DecompositionProperties],
+    meta: str = "",
+    casts: Literal["", "TypeError", "RuntimeError"] = "",
+    cpu_arguments: bool = False,
+    reports: Report | None = None,
+    alert: str = "",
+    family: str = "",
 ) -> Definition:
     """Defines a decomposition.
 
@@ -53,18 +49,28 @@ def decomposition(
         condition: a function of arguments, by their names and as symbols, that says which calls are
             served; a body in Python may decline further calls by `require`.
         results: parameter names, with `meta`: the body gets the allocated results and writes them.
+        casts, cpu_arguments: see csrc/device_kernels/decompositions/decomposition.cpp.
+        meta, reports, alert, family: as in `template`.
     """
-    names = qualified(overloads)
-    return {
-        "kind": "decomposition",
-        "location": caller_location(),
-        "overloads": names,
+    known: dict[str, Any] = {
         "body": body,
         "dtypes": dtype_bits(dtypes),
         "results": results.split(),
-        **served_calls(names[0], requires, condition),
-        **cast("Definition", properties),
+        "meta": meta,
+        "casts": casts,
+        "cpu_arguments": cpu_arguments,
+        "alert": alert,
+        **reported(reports),
     }
+    return definition_of(
+        "decomposition",
+        overloads,
+        known,
+        location=caller_location(),
+        requires=requires,
+        condition=condition,
+        family=family,
+    )
 
 
 def require(holds: bool) -> None:

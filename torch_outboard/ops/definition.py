@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 
@@ -15,11 +16,29 @@ from torch_outboard import _C
 from torch_outboard.paths import PACKAGE
 
 Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph (symbolic.py)
-Value = (
-    bool | int | str | list[str] | list[int] | dict[str, str] | dict[str, int] | Nodes
-    | Callable[..., Any]
-)  # fmt: skip
-Definition = dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An operator definition.
+
+    Attributes:
+        kind: the kernel generator.
+        overloads: full names, `"aten::add.Tensor"`.
+        properties: by name; each kind describes its own in C++.
+        location: "file:line", for messages.
+        graph: nodes that properties name by index.
+        family: the kind of work, for listings and `prebuild --family`; default: that of the module
+            in tables.py, or else the kind.
+    """
+
+    kind: str
+    overloads: list[str]
+    properties: Mapping[str, Any] = field(repr=False)
+    location: str = ""
+    graph: Nodes = field(default_factory=list, repr=False)
+    family: str = ""
+
 
 # Groups of dtypes.
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -30,17 +49,17 @@ BOOL = (torch.bool,)
 EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 
 
-class Properties(TypedDict, total=False):
-    """Properties that definitions of every kernel generator may have.
+# An error that kernels raise at the next synchronization where a value is wrong, such as an index
+# out of range; an instance has its message.
+Report = type[Exception] | Exception
 
-    Attributes:
-        family: the kind of work, for listings and `prebuild --family`; default: the generator.
-        alert: elements may be written more than once, so deterministic algorithms warn or raise by
-            this name.
-    """
 
-    family: str
-    alert: str
+def reported(error: Report | None) -> dict[str, Any]:
+    """The properties of a definition that reports an error."""
+    if error is None:
+        return {}
+    kind = error if isinstance(error, type) else type(error)
+    return {"reports": kind.__name__, "report": "" if kind is error else str(error)}
 
 
 def caller_location() -> str:
@@ -68,7 +87,6 @@ def qualified(names: str | Iterable[str]) -> list[str]:
     return [name if "::" in name else f"aten::{name}" for name in listed]
 
 
-@cache
 @cache
 def kernel_source(name: str) -> str:
     """The source in the one file `<name>.cl` below `torch_outboard/kernels`.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 
@@ -14,34 +14,36 @@ from torch_outboard.ops.definition import (
     FLOATS,
     INTEGERS,
     Definition,
-    Properties,
     call_scalar_functions,
     caller_location,
     dtype_bits,
-    qualified,
 )
 from torch_outboard.ops.functions.table import functions
-from torch_outboard.ops.requirements import Requirement, served_calls
+from torch_outboard.ops.requirements import Requirement, definition_of
 
 REALS = (*FLOATS, *INTEGERS)  # without bool
 ALL = (*REALS, *BOOL, *COMPLEX)
+LERP = (
+    "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
+    " : end - (end - self) * (C(1) - weight))"
+)
+# Overloads of most operators, with names for {}.
+OUT, FORMS = "{} {}.out", "{} {}_ {}.out"
 # Names of arguments, separated by blanks, or a dictionary from arguments to names in expressions.
 Names = str | Mapping[str, str]
 
 
-class PointwiseProperties(Properties, total=False):
+class PointwiseProperties(TypedDict, total=False):
     """Properties described in csrc/device_kernels/pointwise/pointwise.h.
 
     Attributes:
-        scalars: names of numbers and flags, separated by blanks.
         types: the dtype of the computation.
         result: the kind of results.
     """
 
-    scalars: Names
     types: Literal["promote", "float", "complex", "self", "same"]
     result: Literal["value", "mask", "real"]
-    absent: dict[str, str]
+    absent: dict[str, float]
     promoting: list[str]
     masks: list[str]
     divisor: str
@@ -51,7 +53,6 @@ class PointwiseProperties(Properties, total=False):
     scalar: bool
     may_overlap: bool
     resizes_silently: bool
-    some_scalar: bool
     rounded: bool
     strict: bool
 
@@ -62,7 +63,9 @@ def pointwise(
     expressions: str | list[str],
     dtypes: Iterable[torch.dtype],
     *,
+    scalars: Names = "",
     requires: Mapping[str, Requirement] | None = None,
+    family: str = "",
     **properties: Unpack[PointwiseProperties],
 ) -> Definition:
     """Defines a pointwise operator.
@@ -72,23 +75,24 @@ def pointwise(
         operands: tensor arguments; see `Names`.
         expressions: one per result, in OpenCL C; functions of the table are called by their names.
         dtypes: served common dtypes.
+        scalars: numbers and flags; see `Names`.
         requires: requirements on arguments; see requirements.py.
     """
-    definition: Definition = {
-        "kind": "pointwise",
-        "location": caller_location(),
-        "overloads": qualified(overloads),
-        "expressions": [
-            call_scalar_functions(text, functions())
-            for text in ([expressions] if isinstance(expressions, str) else expressions)
-        ],
+    texts = [expressions] if isinstance(expressions, str) else expressions
+    known: dict[str, Any] = {
+        "expressions": [call_scalar_functions(text, functions()) for text in texts],
         "dtypes": dtype_bits(dtypes),
     }
-    definition["operands"], definition["names"] = _renamed(operands)
-    definition.update(cast("Definition", properties))
-    if "scalars" in properties:
-        definition["scalars"], definition["scalar_names"] = _renamed(properties["scalars"])
-    return {**definition, **served_calls(qualified(overloads)[0], requires)}
+    known["operands"], known["names"] = _renamed(operands)
+    known["scalars"], known["scalar_names"] = _renamed(scalars)
+    return definition_of(
+        "pointwise",
+        overloads,
+        {**known, **properties},
+        location=caller_location(),
+        requires=requires,
+        family=family,
+    )
 
 
 def _renamed(names: Names) -> tuple[list[str], list[str]]:
@@ -101,63 +105,64 @@ def _renamed(names: Names) -> tuple[list[str], list[str]]:
 def with_alpha(
     overloads: str,
     operands: Names,
-    expression: str,
+    function: Literal["add", "sub"],
     dtypes: Iterable[torch.dtype],
     requires: Mapping[str, Requirement] | None = None,
 ) -> Definition:
     """A sum or a difference with a factor `alpha`, which is 1 for overloads without it."""
+    left, right = _renamed(operands)[1]
     return pointwise(
         overloads,
         operands,
-        expression,
+        f"{function}({left}, mul(alpha, {right}))",
         dtypes,
         requires=requires,
         scalars="alpha",
         strict=True,
         rounded=True,
-        absent={"alpha": "1"},
+        absent={"alpha": 1.0},
     )
 
 
-def unary(
+def calls(
+    forms: str,
     names: Names,
+    operands: str,
     dtypes: Iterable[torch.dtype],
     *,
     requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> list[Definition]:
-    """Scalar functions as operators `name`, `name_` and `name.out`; see `Names`."""
-    made = []
-    for operator, function in zip(*_renamed(names), strict=True):
-        overloads = f"{operator} {operator}_ {operator}.out"
-        made.append(
-            pointwise(
-                overloads, "self", f"{function}(self)", dtypes, requires=requires, **properties
-            )
+    """Scalar functions of all operands as operators: their overloads are `forms` with names for {}.
+
+    `names`: the functions, or a dictionary from operators to functions.
+    """
+    arguments = ", ".join(operands.split())
+    return [
+        pointwise(
+            forms.replace("{}", operator),
+            operands,
+            f"{function}({arguments})",
+            dtypes,
+            requires=requires,
+            **properties,
         )
-    return made
+        for operator, function in zip(*_renamed(names), strict=True)
+    ]
+
+
+def unary(
+    names: Names, dtypes: Iterable[torch.dtype], **properties: Unpack[PointwiseProperties]
+) -> list[Definition]:
+    """Scalar functions as operators `name`, `name_` and `name.out`."""
+    return calls(FORMS, names, "self", dtypes, **properties)
 
 
 def binary(
     names: Names,
     dtypes: Iterable[torch.dtype],
     out: str = "out",
-    *,
-    requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[PointwiseProperties],
 ) -> list[Definition]:
     """Scalar functions as operators `name.Tensor`, `name_.Tensor` and `name.out` (or `out`)."""
-    made = []
-    for operator, function in zip(*_renamed(names), strict=True):
-        overloads = f"{operator}.Tensor {operator}_.Tensor {operator}.{out}"
-        made.append(
-            pointwise(
-                overloads,
-                "self other",
-                f"{function}(self, other)",
-                dtypes,
-                requires=requires,
-                **properties,
-            )
-        )
-    return made
+    return calls("{}.Tensor {}_.Tensor {}." + out, names, "self other", dtypes, **properties)

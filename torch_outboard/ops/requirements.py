@@ -6,13 +6,13 @@ a string, an empty list) or to a predicate below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import torch
 
 from torch_outboard.ops.arguments import arguments_of, call_with_arguments, location_of
-from torch_outboard.ops.definition import Definition
+from torch_outboard.ops.definition import Definition, qualified
 from torch_outboard.ops.symbolic import (
     Float,
     Symbol,
@@ -84,16 +84,20 @@ def _condition(value: Symbol, wanted: Requirement, arguments: Mapping[str, Symbo
     return value == wanted  # an argument of None equals no value
 
 
-def served_calls(
-    overload: str,
+def definition_of(
+    kind: str,
+    overloads: str | Iterable[str],
+    properties: Mapping[str, Any],
+    *,
+    location: str,
     requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     derived: Callable[..., Mapping[str, Float]] | None = None,
+    family: str = "",
 ) -> Definition:
-    """The part of an operator definition that says which calls it serves.
+    """An operator definition that serves the calls which fulfil requirements and a condition.
 
     Args:
-        overload: `"aten::add.Tensor"`, or the first of several with the same arguments.
         requires: requirements on arguments.
         condition: a function of arguments, by their names; served calls fulfil it.
         derived: a function of arguments that returns further values of a call by name.
@@ -101,16 +105,14 @@ def served_calls(
     Raises:
         ValueError: if one of these names an argument that the operator does not have.
     """
-    definition: Definition = {}
-    conditions = requirements(requires or {}, arguments_of(overload))
-    if condition is not None:
-        conditions.append(call_with_arguments(condition, overload))
-        definition["location"] = location_of(condition)
-    values = {} if derived is None else call_with_arguments(derived, overload)
-    if not conditions and not values:
-        return {}
+    names = qualified(overloads)
     graph = Graph()
-    definition["conditions"] = [graph.add(each) for each in conditions]
-    if values:
-        definition["derived"] = {name: graph.add(value) for name, value in values.items()}
-    return {**definition, "graph": graph.nodes}
+    conditions = requirements(requires or {}, arguments_of(names[0]))
+    if condition is not None:
+        conditions.append(call_with_arguments(condition, names[0]))
+        location = location_of(condition)
+    known: dict[str, Any] = {"conditions": [graph.add(each) for each in conditions]}
+    if derived is not None:
+        values = call_with_arguments(derived, names[0])
+        known["derived"] = {name: graph.add(value) for name, value in values.items()}
+    return Definition(kind, names, {**properties, **known}, location, graph.nodes, family)

@@ -5,7 +5,7 @@ Operations on them make nodes of a graph; symbolic.py has the functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast, overload
 
 
@@ -103,60 +103,49 @@ class SymBool(Symbol):
         return flag_of("not", self)
 
 
+def _integers(operation: str, *, reflected: bool = False) -> Callable[[SymInt, Int], SymInt]:
+    """The method of an operator of integers."""
+    if reflected:
+        return lambda self, other: integer_of(operation, other, self)
+    return lambda self, other: integer_of(operation, self, other)
+
+
+def _reals(operation: str, *, reflected: bool = False) -> Callable[[_Number, Float], SymFloat]:
+    """The method of an operator with a real result."""
+    if reflected:
+        return lambda self, other: SymFloat(node_of(operation, number_of(other), self))
+    return lambda self, other: SymFloat(node_of(operation, self, number_of(other)))
+
+
+def _compares(operation: str) -> Callable[[_Number, Float], SymBool]:
+    """The method of a comparison."""
+    return lambda self, other: flag_of(operation, self, number_of(other))
+
+
 class _Number(Symbol):
     """The common base class of integers and reals."""
 
-    def __lt__(self, other: Float) -> SymBool:
-        return flag_of("lt", self, number_of(other))
-
-    def __le__(self, other: Float) -> SymBool:
-        return flag_of("le", self, number_of(other))
-
-    def __gt__(self, other: Float) -> SymBool:
-        return flag_of("gt", self, number_of(other))
-
-    def __ge__(self, other: Float) -> SymBool:
-        return flag_of("ge", self, number_of(other))
-
-    def __truediv__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("truediv", self, number_of(other)))
-
-    def __rtruediv__(self, other: float) -> SymFloat:
-        return SymFloat(node_of("truediv", number_of(other), self))
+    __lt__ = _compares("lt")
+    __le__ = _compares("le")
+    __gt__ = _compares("gt")
+    __ge__ = _compares("ge")
+    __truediv__ = _reals("truediv")
+    __rtruediv__ = _reals("truediv", reflected=True)
 
 
 class SymInt(_Number):
     """An integer of 64 bits."""
 
-    def __add__(self, other: Int) -> SymInt:
-        return integer_of("add", self, other)
-
-    def __radd__(self, other: int) -> SymInt:
-        return integer_of("add", other, self)
-
-    def __sub__(self, other: Int) -> SymInt:
-        return integer_of("sub", self, other)
-
-    def __rsub__(self, other: int) -> SymInt:
-        return integer_of("sub", other, self)
-
-    def __mul__(self, other: Int) -> SymInt:
-        return integer_of("mul", self, other)
-
-    def __rmul__(self, other: int) -> SymInt:
-        return integer_of("mul", other, self)
-
-    def __floordiv__(self, other: Int) -> SymInt:
-        return integer_of("floordiv", self, other)
-
-    def __rfloordiv__(self, other: int) -> SymInt:
-        return integer_of("floordiv", other, self)
-
-    def __mod__(self, other: Int) -> SymInt:
-        return integer_of("mod", self, other)
-
-    def __rmod__(self, other: int) -> SymInt:
-        return integer_of("mod", other, self)
+    __add__ = _integers("add")
+    __radd__ = _integers("add", reflected=True)
+    __sub__ = _integers("sub")
+    __rsub__ = _integers("sub", reflected=True)
+    __mul__ = _integers("mul")
+    __rmul__ = _integers("mul", reflected=True)
+    __floordiv__ = _integers("floordiv")
+    __rfloordiv__ = _integers("floordiv", reflected=True)
+    __mod__ = _integers("mod")
+    __rmod__ = _integers("mod", reflected=True)
 
     def __neg__(self) -> SymInt:
         return integer_of("neg", self)
@@ -168,23 +157,12 @@ class SymInt(_Number):
 class SymFloat(_Number):
     """A number that may have a fraction: a float, or an argument of type `Scalar`."""
 
-    def __add__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("add", self, number_of(other)))
-
-    def __radd__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("add", number_of(other), self))
-
-    def __sub__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("sub", self, number_of(other)))
-
-    def __rsub__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("sub", number_of(other), self))
-
-    def __mul__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("mul", self, number_of(other)))
-
-    def __rmul__(self, other: Float) -> SymFloat:
-        return SymFloat(node_of("mul", number_of(other), self))
+    __add__ = _reals("add")
+    __radd__ = _reals("add", reflected=True)
+    __sub__ = _reals("sub")
+    __rsub__ = _reals("sub", reflected=True)
+    __mul__ = _reals("mul")
+    __rmul__ = _reals("mul", reflected=True)
 
     def __neg__(self) -> SymFloat:
         return SymFloat(node_of("neg", self))

@@ -7,9 +7,9 @@ import functools
 import gc
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import cast
 
 from torch_outboard import _C
 from torch_outboard.ops.definition import Definition
@@ -18,52 +18,53 @@ _lock = threading.RLock()
 _loaded = False
 
 
-# The modules of this package with definitions; earlier definitions of an overload are tried first.
-TABLES = (
-    "pointwise.operators",
-    "pointwise.optimizers",
-    "pointwise.loss_scaling",
-    "reductions.reduction",
-    "reductions.complex_reductions",
-    "products.matrix_product",
-    "products.convolution",
-    "indexing.gather_scatter",
-    "indexing.decompositions",
-    "indexing.advanced_indexing",
-    "normalization.softmax",
-    "normalization.norm_layers",
-    "normalization.weight_norm",
-    "layers.attention",
-    "layers.transformers",
-    "images.max_pooling",
-    "images.average_pooling",
-    "images.adaptive_pooling",
-    "losses.element_losses",
-    "losses.class_losses",
-    "losses.sequence_losses",
-    "layers.embedding",
-    "random_numbers.draws",
-    "random_numbers.decompositions",
-    "random_numbers.rejection",
-    "reductions.scans",
-    "ordering.sorting",
-    "ordering.searching",
-    "ordering.sets",
-    "ordering.counts",
-    "ordering.histograms",
-    "movement.joining",
-    "movement.rearranging",
-    "movement.padding",
-    "movement.factories",
-    "layers.recurrent",
-    "images.interpolation",
-    "pointwise.special_operators",
-    "images.grid_sampling",
-    "pointwise.gated_linear",
-    "products.distances",
-    "products.fourier",
-    "reductions.segments",
-)
+# The modules of this package with definitions, and the family of definitions that name no other
+# one. Earlier definitions of an overload are tried first.
+TABLES = {
+    "pointwise.operators": "pointwise",
+    "pointwise.optimizers": "pointwise_lists",
+    "pointwise.loss_scaling": "pointwise",
+    "reductions.reduction": "reduction",
+    "reductions.complex_reductions": "reduction",
+    "products.matrix_product": "matrix_product",
+    "products.convolution": "convolution",
+    "indexing.gather_scatter": "indexing",
+    "indexing.decompositions": "indexing",
+    "indexing.advanced_indexing": "indexing",
+    "normalization.softmax": "softmax",
+    "normalization.norm_layers": "normalization",
+    "normalization.weight_norm": "normalization",
+    "layers.attention": "attention",
+    "layers.transformers": "attention",
+    "images.max_pooling": "pooling",
+    "images.average_pooling": "pooling",
+    "images.adaptive_pooling": "pooling",
+    "losses.element_losses": "loss",
+    "losses.class_losses": "loss",
+    "losses.sequence_losses": "loss",
+    "layers.embedding": "embedding",
+    "random_numbers.draws": "random",
+    "random_numbers.decompositions": "random",
+    "random_numbers.rejection": "random",
+    "reductions.scans": "scan",
+    "ordering.sorting": "sorting",
+    "ordering.searching": "sorting",
+    "ordering.sets": "sorting",
+    "ordering.counts": "sorting",
+    "ordering.histograms": "sorting",
+    "movement.joining": "movement",
+    "movement.rearranging": "movement",
+    "movement.padding": "movement",
+    "movement.factories": "pointwise",
+    "layers.recurrent": "recurrent",
+    "images.interpolation": "interpolation",
+    "pointwise.special_operators": "pointwise",
+    "images.grid_sampling": "interpolation",
+    "pointwise.gated_linear": "pointwise",
+    "products.distances": "distance",
+    "products.fourier": "fourier",
+    "reductions.segments": "reduction",
+}
 
 
 def definitions() -> list[Definition]:
@@ -71,8 +72,11 @@ def definitions() -> list[Definition]:
     collects = gc.isenabled()
     gc.disable()  # nothing here is garbage, and a collection would scan all objects of PyTorch
     try:
-        modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
-        return [definition for module in modules for definition in module.definitions()]
+        return [
+            definition if definition.family else replace(definition, family=family)
+            for name, family in TABLES.items()
+            for definition in import_module(f"torch_outboard.ops.{name}").definitions()
+        ]
     finally:
         if collects:
             gc.enable()
@@ -83,8 +87,8 @@ def families() -> Mapping[str, str]:
     """The family by overload, for overloads with a definition: "aten::add.Tensor": "pointwise"."""
     found: dict[str, str] = {}
     for definition in definitions():
-        for overload in cast("list[str]", definition["overloads"]):
-            found.setdefault(overload, str(definition.get("family", definition["kind"])))
+        for overload in definition.overloads:
+            found.setdefault(overload, definition.family)
     return MappingProxyType(found)
 
 

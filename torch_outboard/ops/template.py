@@ -4,7 +4,7 @@ results and launches of a call (csrc/device_kernels/template/template.h runs the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias, Unpack, cast
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -16,10 +16,12 @@ from torch_outboard.ops.arguments import (
 )
 from torch_outboard.ops.definition import (
     Definition,
-    Properties,
+    Report,
     dtype_bits,
+    dtype_number,
     kernel_source,
     qualified,
+    reported,
 )
 from torch_outboard.ops.requirements import Requirement, requirements
 from torch_outboard.ops.symbolic import (
@@ -49,22 +51,6 @@ Dtype: TypeAlias = torch.dtype | SymTensor | SymInt | Literal["value"]
 ANY: tuple[torch.dtype, ...] = ()
 
 
-class TemplateProperties(Properties, total=False):
-    """Properties of a kernel template besides its function.
-
-    Attributes:
-        meta: a functional overload whose meta function checks the call and returns sizes, strides
-            and dtypes of the results; default: the overload's own, if PyTorch has one in C++.
-        reports: the error that an invalid value raises at the next synchronization: "IndexError",
-            "RuntimeError: message".
-        resizes_silently: results of another size are resized without PyTorch's warning.
-    """
-
-    meta: str
-    reports: str
-    resizes_silently: bool
-
-
 def template(
     overloads: str | Sequence[str],
     kernels: str = "",
@@ -78,7 +64,11 @@ def template(
     compute: str | torch.dtype | None = None,
     vectors: bool = False,
     requires: Mapping[str, Requirement] | None = None,
-    **properties: Unpack[TemplateProperties],
+    meta: str = "",
+    reports: Report | None = None,
+    resizes_silently: bool = False,
+    alert: str = "",
+    family: str = "",
 ) -> Callable[[Body], Definition]:
     """Decorator that makes a function the definition of an operator.
 
@@ -102,7 +92,14 @@ def template(
             tensor.
         vectors: `T` is a vector of `W` elements, as many as suit the device.
         requires: requirements on arguments; see requirements.py.
-        properties: TemplateProperties.
+        meta: a functional overload whose meta function checks the call and returns sizes, strides
+            and dtypes of the results; default: the overload's own, if PyTorch has one in C++.
+        reports: the error that an invalid value raises at the next synchronization: a type of
+            exceptions, or an exception with a message.
+        resizes_silently: results of another size are resized without PyTorch's warning.
+        alert: elements may be written more than once, so deterministic algorithms warn or raise by
+            this name.
+        family: see Definition.
 
     Raises:
         ValueError: if the function takes an argument that the operator does not have, or makes
@@ -116,12 +113,8 @@ def template(
         conditions = requirements(requires or {}, plan.known)
         plan.require(*conditions)
         plan.trace()
-        graph = plan.graph
         text = kernel_source("template") + source + "".join(map(kernel_source, kernels.split()))
-        definition: Definition = {
-            "kind": "template",
-            "overloads": names,
-            "location": plan.location,
+        known: dict[str, Any] = {
             "source": text,
             "dtypes": dtype_bits(dtypes),
             "accepts": {
@@ -130,12 +123,16 @@ def template(
             },
             "strided": list(strided),
             "moves": list(moves),
-            "compute": _dtype_name(compute) if isinstance(compute, torch.dtype) else compute or "",
+            **({"compute": dtype_number(compute)} if isinstance(compute, torch.dtype) else {}),
+            **({"compute_of": compute} if isinstance(compute, str) else {}),
             "vectors": vectors,
-            **plan.definition,
-            "graph": graph.nodes,
+            "meta": meta,
+            "resizes_silently": resizes_silently,
+            "alert": alert,
+            **reported(reports),
+            **plan.properties,
         }
-        return {**definition, **cast("Definition", properties)}
+        return Definition("template", names, known, plan.location, plan.graph.nodes, family)
 
     return define
 
@@ -165,17 +162,21 @@ class Plan:
         self._tensors: set[str] = set()
         self._operand_names: dict[Node, str] = {}
         self._lists: dict[str, list[str]] = {
-            key: [] for key in ("optional", "results", "temporaries", "scalars", "kernels")
-        }
+            key: []
+            for key in (
+                "optional", "results", "temporaries", "scalars", "kernels",
+                "argument_dtypes", "value_dtypes",
+            )
+        }  # fmt: skip
         self._nodes: dict[str, dict[str, int]] = {
             key: {}
             for key in (
                 "operands", "sizes", "strides", "wanted", "initial",
-                "numbers", "reals", "lists", "constants",
+                "numbers", "reals", "lists", "constants", "made_dtypes",
             )
         }  # fmt: skip
         self._names: dict[str, dict[str, str]] = {
-            key: {} for key in ("result_dtypes", "like", "memory_formats", "starts_as", "reads")
+            key: {} for key in ("dtypes_of", "like", "memory_formats", "starts_as", "reads")
         }
         self._launches: dict[str, list[int]] = {
             key: [] for key in ("items", "when", "repeat", "groups")
@@ -374,8 +375,8 @@ class Plan:
         call_with_arguments(self._body, self._overload, self)
 
     @property
-    def definition(self) -> Definition:
-        """The recorded definition for C++."""
+    def properties(self) -> dict[str, Any]:
+        """The recorded properties of a definition."""
         return {
             **self._lists,
             **{key: dict(value) for key, value in self._nodes.items()},
@@ -415,15 +416,15 @@ class Plan:
                 raise TypeError(f"'{name}' is filled with {known!r}, which is no number")
             self._nodes["initial"][name] = self.graph.add(known)
         if isinstance(dtype, torch.dtype):
-            self._names["result_dtypes"][name] = _dtype_name(dtype)
-        elif isinstance(dtype, str):
-            self._names["result_dtypes"][name] = dtype
+            self._nodes["made_dtypes"][name] = dtype_number(dtype)
+        elif isinstance(dtype, SymTensor):
+            self._names["dtypes_of"][name] = self._tensor_name(dtype)
+        elif isinstance(dtype, SymInt):
+            self._lists["argument_dtypes"].append(name)
+        elif dtype == "value":
+            self._lists["value_dtypes"].append(name)
         elif dtype is not None:
-            self._names["result_dtypes"][name] = (
-                self._tensor_name(dtype)
-                if isinstance(dtype, SymTensor)
-                else str(dtype.node.constant)
-            )
+            raise TypeError(f"the dtype {dtype!r} of '{name}' is none")
 
     def _integer(self, value: Int) -> int:
         known = symbol(value)
@@ -456,7 +457,3 @@ class Plan:
 def _is_true(flag: Bool) -> bool:
     node = symbol(flag).node
     return node.operation == "number" and node.constant == 1
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -2,20 +2,22 @@
 //
 // Properties of a definition, besides those of every definition (defined_kernel.h):
 //
-//   body        function of arguments of the overload (not those of out=) by their names, a subset
-//               is allowed: in Python, or the name of one in C++ (OUTBOARD_DECOMPOSITION in
-//               device_kernels/definitions/definition.h). It returns the results of the functional
-//               form, or a tuple of them. It may decline the call before it writes to an argument;
-//               later that raises RuntimeError, since another kernel would write a second time
-//   dtypes      bits of the supported dtypes of the first tensor
-//   meta        a functional overload whose meta function checks the call
-//   results     names, with `meta`: the body gets allocated results and writes them instead of
-//               returning them
-//   casts       `out` of another dtype gets converted values; where PyTorch forbids the cast the
-//               call raises this: "TypeError" or "RuntimeError"
-//   cpu_arguments  tensors other than the first may be on the CPU; default: only 0-d tensors
-//   reports     error of device asserts in kernels that the body launches, as for kernel
-//               `template`; default: those of the called operators
+//   body        a function of the overload's arguments (without those of out=) by their names, as
+//               many of them as it wants: in Python, or the name of one in C++
+//               (OUTBOARD_DECOMPOSITION in device_kernels/definitions/definition.h). It returns the
+//               results of the functional form, or a tuple of them. It may decline the call before
+//               it writes to an argument: afterwards that raises RuntimeError, since another kernel
+//               would write a second time
+//   dtypes      bits of the dtypes of the first tensor that are served
+//   meta        as of kernel templates: a functional overload whose meta function checks the
+//               call
+//   results     names, with `meta`: the body finds the results there, with sizes and strides, and
+//               writes them instead of returning them
+//   casts       given results of another dtype get the values converted; where PyTorch does not
+//               cast so, the call raises this: "TypeError" or "RuntimeError"
+//   cpu_arguments  other tensors than the first one may be on the CPU; without it only numbers may
+//   reports, report  what wrong values in kernels that the body launches raise, as of kernel
+//               `template`; without it, what the operators raise that it calls
 //
 // Operators called by the body are dispatched like any other call, and may run on the host.
 // Autograd and autocast do not see them.
@@ -90,18 +92,6 @@ const at::Tensor* first_tensor(const Overload& overload, size_t inputs,
   return nullptr;
 }
 
-template <class Function>
-bool all_tensors(const c10::IValue& value, const Function& holds) {
-  if (value.isTensor()) return !value.toTensor().defined() || holds(value.toTensor());
-  if (!value.isTensorList() && !value.isOptionalTensorList()) return true;
-  for (const c10::IValue& element : value.toListRef()) {
-    if (element.isTensor() && element.toTensor().defined() && !holds(element.toTensor())) {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 Decomposition::Decomposition(const Definition& definition, const c10::FunctionSchema& schema)
@@ -111,7 +101,7 @@ Decomposition::Decomposition(const Definition& definition, const c10::FunctionSc
       casts_(definition.text("casts")),
       cpu_arguments_(definition.flag("cpu_arguments")),
       number_arguments_(number_arguments(overload_)),
-      fault_(definition.text("reports"), overload_.name()),
+      fault_(definition, overload_.name()),
       writes_(!definition.texts("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();

@@ -75,9 +75,9 @@ DecompositionRegistrar::DecompositionRegistrar(const char* name, const char* par
   functions()[name] = std::make_shared<const DecompositionFunction>(std::move(made));
 }
 
-bool Definition::flag(const std::string& key, bool otherwise) const {
+bool Definition::flag(const std::string& key) const {
   const bool* value = find<bool>(key);
-  return value != nullptr ? *value : otherwise;
+  return value != nullptr && *value;
 }
 
 int64_t Definition::integer(const std::string& key, int64_t otherwise) const {
@@ -85,17 +85,26 @@ int64_t Definition::integer(const std::string& key, int64_t otherwise) const {
   return value != nullptr ? *value : otherwise;
 }
 
+std::optional<double> Definition::real(const std::string& key) const {
+  const auto found = properties.find(key);
+  if (found != properties.end() && std::holds_alternative<int64_t>(found->second)) {
+    return static_cast<double>(integer(key));
+  }
+  const double* value = find<double>(key);
+  return value != nullptr ? std::optional(*value) : std::nullopt;
+}
+
 const std::string& Definition::text(const std::string& key) const {
   return or_empty(find<std::string>(key));
 }
 
-std::string Definition::one_of(const std::string& key,
-                               const std::vector<std::string>& known) const {
+size_t Definition::one_of(const std::string& key, const std::vector<std::string>& known) const {
   const std::string* value = find<std::string>(key);
-  if (value == nullptr) return known[0];
-  TORCH_CHECK_VALUE(std::find(known.begin(), known.end(), *value) != known.end(), "'", *value,
-                    "' is none of '", c10::Join("', '", known), "'");
-  return *value;
+  if (value == nullptr) return 0;
+  const auto found = std::find(known.begin(), known.end(), *value);
+  TORCH_CHECK_VALUE(found != known.end(), "'", *value, "' is none of '", c10::Join("', '", known),
+                    "'");
+  return static_cast<size_t>(found - known.begin());
 }
 
 const std::vector<std::string>& Definition::texts(const std::string& key) const {
@@ -108,6 +117,10 @@ const Definition::Integers& Definition::integers(const std::string& key) const {
 
 const Definition::NamedIntegers& Definition::named_integers(const std::string& key) const {
   return or_empty(find<NamedIntegers>(key));
+}
+
+const Definition::NamedReals& Definition::named_reals(const std::string& key) const {
+  return or_empty(find<NamedReals>(key));
 }
 
 int Definition::node(const std::string& key) const {
@@ -135,6 +148,8 @@ void Definition::check_names(const std::string& key, const std::vector<std::stri
     for (const auto& [name, text] : dictionary(key)) check(name);
   } else if (std::holds_alternative<NamedIntegers>(found->second)) {
     for (const auto& [name, number] : named_integers(key)) check(name);
+  } else if (std::holds_alternative<NamedReals>(found->second)) {
+    for (const auto& [name, number] : named_reals(key)) check(name);
   } else {
     for (const std::string& name : texts(key)) check(name);
   }

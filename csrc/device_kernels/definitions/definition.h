@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -38,10 +39,13 @@ class OUTBOARD_API Definition {
   using Function = std::shared_ptr<const DecompositionFunction>;
   using Integers = std::vector<int64_t>;
   using NamedIntegers = std::vector<std::pair<std::string, int64_t>>;
-  using Value = std::variant<bool, int64_t, std::string, std::vector<std::string>, Integers,
-                             std::map<std::string, std::string>, NamedIntegers, Function>;
+  using NamedReals = std::map<std::string, double>;
+  using Value =
+      std::variant<bool, int64_t, double, std::string, std::vector<std::string>, Integers,
+                   std::map<std::string, std::string>, NamedIntegers, NamedReals, Function>;
 
   std::string kind;                    // "pointwise"
+  std::string family;                  // kind of work, for listings; "": the kind of definition
   std::string location;                // "file:line" of the definition in Python, or empty
   std::vector<std::string> overloads;  // "aten::add.Tensor"
   // What properties that are nodes are computed by.
@@ -50,15 +54,17 @@ class OUTBOARD_API Definition {
 
   bool has(const std::string& key) const;
   // The value of a property, or what is given here where there is none. One of another type raises.
-  bool flag(const std::string& key, bool otherwise = false) const;
+  bool flag(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t otherwise = 0) const;
-  const std::string& text(const std::string& key) const;  // otherwise ""
-  // One of some texts, the first one where there is none. Another one raises.
-  std::string one_of(const std::string& key, const std::vector<std::string>& known) const;
+  std::optional<double> real(const std::string& key) const;  // integers are real, too
+  const std::string& text(const std::string& key) const;     // otherwise ""
+  // The index of a text among those that are known, 0 where there is none. Another one raises.
+  size_t one_of(const std::string& key, const std::vector<std::string>& known) const;
   const std::vector<std::string>& texts(const std::string& key) const;
   const Integers& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
   const NamedIntegers& named_integers(const std::string& key) const;
+  const NamedReals& named_reals(const std::string& key) const;
   // Nodes of the graph. -1 where there is none.
   int node(const std::string& key) const;
   std::vector<int> nodes(const std::string& key) const;

@@ -4,8 +4,6 @@
 #include <c10/util/TypeCast.h>
 #include <c10/util/overflows.h>
 
-#include <charconv>
-
 namespace outboard {
 
 using at::ScalarType;
@@ -67,14 +65,6 @@ bool takes_numbers(ScalarType dtype, const std::vector<int>& arguments, const Ov
     if (value.isScalar() && !takes_number(dtype, value.toScalar())) return false;
   }
   return true;
-}
-
-double read_real(const std::string& text) {
-  double real = 0;
-  const char* const end = text.data() + text.size();
-  const auto [read_end, error] = std::from_chars(text.data(), end, real);
-  TORCH_CHECK_VALUE(error == std::errc() && read_end == end, "'", text, "' is no number");
-  return real;
 }
 
 }  // namespace outboard

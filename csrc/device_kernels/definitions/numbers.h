@@ -24,8 +24,4 @@ OUTBOARD_API std::vector<int> number_arguments(const Overload& overload);
 OUTBOARD_API bool takes_numbers(at::ScalarType dtype, const std::vector<int>& arguments,
                                 const Overload& overload, const torch::jit::Stack& stack);
 
-// The real that a property is, also "-inf" and "nan", in which a point is a point in every locale.
-// Raises ValueError where that is no number.
-OUTBOARD_API double read_real(const std::string& text);
-
 }  // namespace outboard

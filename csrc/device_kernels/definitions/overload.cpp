@@ -111,20 +111,6 @@ bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-namespace {
-
-template <class Function>
-bool all_tensors(const c10::IValue& value, const Function& holds) {
-  if (value.isTensor()) return holds(value.toTensor());
-  if (!value.isTensorList() && !value.isOptionalTensorList()) return true;
-  const auto elements = value.toListRef();
-  return std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) {
-    return !element.isTensor() || holds(element.toTensor());
-  });
-}
-
-}  // namespace
-
 bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
                   c10::ArrayRef<int> may_be_result) {
   if (overload.form() == Overload::Form::kFunctional) return true;
@@ -138,7 +124,7 @@ bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
     for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {
       if (overload.writes(i)) continue;
       const bool apart = all_tensors(overload.read(stack, i), [&](const at::Tensor& read) {
-        return !read.defined() || (i == same && read.is_same(given)) || !may_overlap(given, read);
+        return (i == same && read.is_same(given)) || !may_overlap(given, read);
       });
       if (!apart) return false;
     }

@@ -63,10 +63,7 @@ constexpr int64_t kLongest = int64_t{1} << 30;  // squares of indices must fit 6
 
 FourierKernel::FourierKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema), source_(definition.text("source")) {
-  const std::string kind = definition.one_of("direction", {"complex", "from_real", "to_real"});
-  kind_ = kind == "complex"     ? Kind::kComplex
-          : kind == "from_real" ? Kind::kFromReal
-                                : Kind::kToReal;
+  kind_ = static_cast<Kind>(definition.one_of("direction", {"complex", "from_real", "to_real"}));
   self_ = overload_.index("self");
   dim_ = overload_.index("dim");
   normalization_ = overload_.index("normalization");

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/numbers.h"
@@ -30,56 +29,13 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// "lowest" and "highest": identities of maxima and minima; "smallest" and "largest": finite limits.
-at::Scalar absent_value(const std::string& text, ScalarType dtype) {
-  if (text == "smallest" || text == "largest") {
-    const double sign = text == "largest" ? 1 : -1;
-    switch (dtype) {
-      case ScalarType::Half:
-        return at::Scalar(sign * std::numeric_limits<c10::Half>::max());
-      case ScalarType::BFloat16:
-        return at::Scalar(sign * std::numeric_limits<c10::BFloat16>::max());
-      case ScalarType::Float:
-      case ScalarType::ComplexFloat:
-        return at::Scalar(sign * std::numeric_limits<float>::max());
-      default:
-        return at::Scalar(sign * std::numeric_limits<double>::max());
-    }
-  }
-  const bool lowest = text == "lowest";
-  if (!lowest && text != "highest") return at::Scalar(read_real(text));
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (at::isFloatingType(dtype) || at::isComplexType(dtype)) {
-    return at::Scalar(lowest ? -infinity : infinity);
-  }
-  switch (dtype) {
-    case ScalarType::Bool:
-      return at::Scalar(!lowest);
-    case ScalarType::Byte:
-      return at::Scalar(lowest ? 0 : 255);
-    case ScalarType::Char:
-      return at::Scalar(lowest ? -128 : 127);
-    case ScalarType::Short:
-      return at::Scalar(lowest ? -32768 : 32767);
-    case ScalarType::Int:
-      return at::Scalar(static_cast<int64_t>(lowest ? INT32_MIN : INT32_MAX));
-    default:
-      return at::Scalar(static_cast<int64_t>(lowest ? INT64_MIN : INT64_MAX));
-  }
-}
-
+// In the order of PointwiseSource::Result.
 PointwiseSource::Result result_of(const Definition& definition) {
-  const std::string text = definition.one_of("result", {"value", "mask", "real"});
-  return text == "mask"   ? PointwiseSource::Result::kMask
-         : text == "real" ? PointwiseSource::Result::kReal
-                          : PointwiseSource::Result::kValue;
+  return static_cast<PointwiseSource::Result>(
+      definition.one_of("result", {"value", "mask", "real"}));
 }
 
-}  // namespace
-
-namespace {
-
-// Allocates its outputs, without the dispatcher.
+// With outputs that it allocates, without the dispatcher.
 struct NewOutputs final : at::TensorIteratorBase {
   explicit NewOutputs(size_t count) : outputs(count) {}
 
@@ -127,16 +83,14 @@ bool is_list(const Overload& overload, const std::string& argument) {
 
 PointwiseExpression expression_of(const Definition& definition, const Overload& overload) {
   PointwiseExpression expression;
-  const auto& names =
-      definition.has("names") ? definition.texts("names") : definition.texts("operands");
+  const auto& names = definition.texts("names");
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& arguments = definition.texts("operands");
     const bool common = i < arguments.size() && !is_list(overload, arguments[i]);
     expression.operands.push_back(
         {names[i], contains(definition.texts("masks"), names[i]), /*uniform=*/false, common});
   }
-  expression.scalars = definition.has("scalar_names") ? definition.texts("scalar_names")
-                                                      : definition.texts("scalars");
+  expression.scalars = definition.texts("scalar_names");
   for (const std::string& argument : definition.texts("scalars")) {
     expression.listed_scalars.push_back(is_list(overload, argument));
   }
@@ -154,20 +108,11 @@ PointwiseExpression expression_of(const Definition& definition, const Overload& 
 
 }  // namespace
 
-PointwiseKernel::Types PointwiseKernel::types_of(const Definition& definition) {
-  const std::string text =
-      definition.one_of("types", {"promote", "float", "complex", "self", "same"});
-  return text == "float"     ? Types::kFloat
-         : text == "complex" ? Types::kComplex
-         : text == "self"    ? Types::kSelf
-         : text == "same"    ? Types::kSame
-                             : Types::kPromote;
-}
-
 PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       result_(result_of(definition)),
-      types_(types_of(definition)),
+      types_(static_cast<Types>(
+          definition.one_of("types", {"promote", "float", "complex", "self", "same"}))),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
       any_output_(definition.flag("any_output")),
       same_output_(definition.flag("same_output")),
@@ -175,24 +120,18 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
       resizes_silently_(definition.flag("resizes_silently")),
       strict_(definition.flag("strict")),
       rounded_(definition.flag("rounded")),
-      some_scalar_(definition.flag("some_scalar")),
       launcher_(expression_of(definition, overload_)) {
   if (const std::string& name = definition.text("meta"); !name.empty())
     meta_.emplace(name, overload_);
   const PointwiseExpression expression = expression_of(definition, overload_);
   const auto& scalars = definition.texts("scalars");
-  definition.ask("scalar_names");
-  TORCH_CHECK_VALUE(expression.scalars.size() == scalars.size(),
+  TORCH_CHECK_VALUE(definition.texts("scalar_names").size() == scalars.size(),
                     "there are not as many scalars as names of them");
   definition.check_names("promoting", expression.scalars);
   definition.check_names("absent", expression.scalars);
-  for (const auto& [name, text] : definition.dictionary("absent"))
-    absent_value(text, ScalarType::Float);
-  definition.check_names(
-      "masks", definition.has("names") ? definition.texts("names") : definition.texts("operands"));
+  definition.check_names("masks", definition.texts("names"));
   const auto& arguments = definition.texts("operands");
-  definition.ask("names");
-  TORCH_CHECK_VALUE(expression.operands.size() == arguments.size(),
+  TORCH_CHECK_VALUE(definition.texts("names").size() == arguments.size(),
                     "there are not as many operands as names of them");
   for (const std::string& argument : definition.texts("operands")) {
     overload_.index(argument);
@@ -205,12 +144,13 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
                     expressions, " expressions, and the operator has ", overload_.result_count(),
                     " results");
-  const auto& absent = definition.dictionary("absent");
+  const auto& absent = definition.named_reals("absent");
   for (size_t i = 0; i < scalars.size(); ++i) {
     const auto value = absent.find(expression.scalars[i]);
-    scalars_.push_back({overload_.find(scalars[i]), value != absent.end() ? value->second : "",
+    const bool required = value == absent.end();
+    scalars_.push_back({required ? overload_.index(scalars[i]) : overload_.find(scalars[i]),
+                        required ? std::nullopt : std::optional<at::Scalar>(value->second),
                         contains(definition.texts("promoting"), expression.scalars[i])});
-    if (value == absent.end()) overload_.index(definition.texts("scalars")[i]);
   }
 }
 
@@ -264,7 +204,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
     const c10::IValue* value =
         scalar.argument >= 0 ? &element(overload_.read(stack, scalar.argument), k) : nullptr;
     if (value == nullptr || value->isNone()) {
-      if (scalar.absent.empty()) return false;
+      if (!scalar.absent.has_value()) return false;
       call.scalars.push_back(std::nullopt);
     } else if (value->isScalar()) {
       call.scalars.push_back(value->toScalar());
@@ -272,8 +212,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
       return false;
     }
   }
-  return !some_scalar_ || std::any_of(call.scalars.begin(), call.scalars.end(),
-                                      [](const auto& scalar) { return scalar.has_value(); });
+  return true;
 }
 
 bool PointwiseKernel::choose_types(Call& call) const {
@@ -370,8 +309,7 @@ bool PointwiseKernel::takes(const Call& call, const at::TensorIteratorBase& iter
 c10::SmallVector<at::Scalar, 8> PointwiseKernel::numbers_of(const Call& call) const {
   c10::SmallVector<at::Scalar, 8> scalars;
   for (size_t i = 0; i < scalars_.size(); ++i) {
-    const auto& given = call.scalars[i];
-    scalars.push_back(given.has_value() ? *given : absent_value(scalars_[i].absent, call.common));
+    scalars.push_back(call.scalars[i].has_value() ? *call.scalars[i] : *scalars_[i].absent);
   }
   return scalars;
 }

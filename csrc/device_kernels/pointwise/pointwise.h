@@ -1,16 +1,15 @@
 // The kernel generator `pointwise`: an expression of scalar functions over broadcast operands, with
 // a kernel per combination of dtypes and class of layouts.
 //
-// Properties of a definition:
-//   operands     names of arguments: tensors, numbers that promote like 0-dim tensors, or lists of
-//                either with a call for each element
-//   names        their names in the expressions (default: as in the schema)
-//   masks        those of `names` that are bool conditions, without part in promotion
-//   scalars      names of further arguments: numbers or flags
-//   scalar_names their names in the expressions (default: as in the schema)
-//   absent       per scalar name, for None or an overload without the argument: a number, "lowest",
-//                "highest" (infinite if possible), "smallest" or "largest" (finite); default: the
-//                call is declined
+// A definition's properties:
+//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
+//                of either: then the expression is computed for each element
+//   names        what the expressions call them
+//   masks        those of `names` that hold conditions, of bool; they take no part in promotion
+//   scalars      names of further arguments that are numbers or flags
+//   scalar_names what the expressions call these
+//   absent       per scalar name: the number where the argument is None or the overload does not
+//                have it; without an entry the call is declined
 //   promoting    those of `scalar_names` that take part in promotion
 //   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
 //   result       "value" (default), "mask" (of a comparison) or "real" (of complex values)
@@ -29,9 +28,8 @@
 //   may_overlap  the output may overlap itself, as in fills
 //   resizes_silently
 //                outputs get the size of the first operand without PyTorch's warning
-//   some_scalar  calls without any of the scalars are declined
-//   rounded      numbers are rounded to the common dtype first, also if the compute dtype is wider
-//   strict       the dtype must be able to hold the kind of the scalars, as for alpha
+//   rounded      numbers are rounded to the common dtype first, also where values are wider
+//   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -58,8 +56,8 @@ class PointwiseKernel final : public DefinedKernel {
     bool mask;
   };
   struct ScalarArgument {
-    int argument;        // -1: not in the overload
-    std::string absent;  // "": the call is declined
+    int argument;                      // -1: the overload does not have it
+    std::optional<at::Scalar> absent;  // nullopt: the call is declined
     bool promotes;
   };
   struct Call;
@@ -74,7 +72,6 @@ class PointwiseKernel final : public DefinedKernel {
   void configure(const Call& call, at::TensorIteratorConfig& config) const;
   bool takes(const Call& call, const at::TensorIteratorBase& iterator) const;
   c10::SmallVector<at::Scalar, 8> numbers_of(const Call& call) const;
-  static Types types_of(const Definition& definition);
   bool execute(const Call& call, c10::SmallVectorImpl<at::Tensor>& results);
   bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
@@ -90,7 +87,6 @@ class PointwiseKernel final : public DefinedKernel {
   const bool resizes_silently_;
   const bool strict_;
   const bool rounded_;
-  const bool some_scalar_;
   std::optional<MetaCall> meta_;
   bool lists_ = false;  // one call per list element, as in _foreach_add
   PointwiseLauncher launcher_;

@@ -3,9 +3,8 @@
 //
 // Properties of a definition:
 //   lists        names of arguments that are lists of tensors, of one length
-//   common       names of arguments that are tensors of one element, shared by all
-//   names        names of elements of `lists` and `common` in the expressions (default: as in the
-//                schema)
+//   common       names of arguments that are tensors of one element, the same for all
+//   names        what the expressions call elements of `lists` and `common`
 //   outputs      those of `names` that are written, one per expression
 //   scalars      names of arguments that are numbers, flags or 0-dim tensors
 //   derived      further numbers: names, and nodes over the arguments of the call
@@ -32,30 +31,21 @@ namespace outboard {
 namespace {
 
 bool contains(const Definition& definition, const char* property, const std::string& name) {
-  if (!definition.has(property)) return false;
-  const auto names = definition.texts(property);
+  const auto& names = definition.texts(property);
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::vector<std::string> names_of(const Definition& definition) {
-  if (definition.has("names")) return definition.texts("names");
-  std::vector<std::string> names = definition.texts("lists");
-  for (const std::string& name : definition.texts("common")) names.push_back(name);
-  return names;
 }
 
 PointwiseExpression list_expression(const Definition& definition) {
   PointwiseExpression expression;
-  for (const std::string& name : names_of(definition)) {
+  for (const std::string& name : definition.texts("names")) {
     expression.operands.push_back({name});
     expression.operands.back().uniform = contains(definition, "uniform", name);
     expression.operands.back().common =
         expression.operands.size() > definition.texts("lists").size();
   }
   expression.condition = definition.text("flag_if");
-  if (definition.has("once")) {
-    for (const auto& [name, text] : definition.dictionary("once"))
-      expression.once.emplace_back(name, text);
+  for (const auto& [name, text] : definition.dictionary("once")) {
+    expression.once.emplace_back(name, text);
   }
   expression.scalars = definition.texts("scalars");
   for (const auto& [name, node] : definition.named_integers("derived")) {
@@ -96,7 +86,7 @@ class PointwiseListsKernel final : public DefinedKernel {
     TORCH_CHECK_VALUE(!outputs_.empty() && outputs_.size() == expression.results.size() &&
                           lists_.size() + common_.size() == expression.operands.size(),
                       "there are not as many expressions as outputs, or names as lists");
-    definition.check_names("uniform", names_of(definition));
+    definition.check_names("uniform", definition.texts("names"));
   }
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {

@@ -22,6 +22,24 @@ bool fits(const at::Scalar& scalar, ScalarType dtype, bool integral) {
          scalar.isIntegral(/*includeBool=*/true);
 }
 
+// Of an operand: `matrix` with its rank, or else `outer`.
+std::string dimensions_of(const Definition& definition, const char* rank, const std::string& matrix,
+                          const char* outer) {
+  const int64_t count = definition.integer(rank);
+  if (definition.flag("is_outer")) return outer;
+  return count == 1 ? "k" : count == 2 ? matrix : "b" + matrix;
+}
+
+// What is not summed over.
+std::string result_of(const std::string& left, const std::string& right, bool sums_batches) {
+  std::string result;
+  for (const char letter : {'b', 'm', 'n'}) {
+    const bool given = (left + right).find(letter) != std::string::npos;
+    if (given && !(letter == 'b' && sums_batches)) result += letter;
+  }
+  return result;
+}
+
 bool measure(const at::Tensor& tensor, const std::string& dimensions, ProductSizes& sizes) {
   if (tensor.dim() != static_cast<int64_t>(dimensions.size())) return false;
   for (size_t i = 0; i < dimensions.size(); ++i) {
@@ -51,30 +69,17 @@ int64_t& ProductSizes::of(char letter) {
       return m;
     case 'n':
       return n;
-    case 'k':
-      return k;
     default:
-      TORCH_CHECK_VALUE(false, "it has the dimension '", letter, "'; there are b, m, n and k");
+      return k;
   }
 }
 
-namespace {
-
-// A property whose letters name dimensions of the product. Raises ValueError for other letters.
-std::string dimensions_of(const Definition& definition, const std::string& property) {
-  const std::string& dimensions = definition.text(property);
-  ProductSizes known;
-  for (const char letter : dimensions) known.of(letter);
-  return dimensions;
-}
-
-}  // namespace
-
 ProductCall::ProductCall(const Definition& definition, const Overload& overload)
     : overload_(overload),
-      left_dimensions_(dimensions_of(definition, "left_dimensions")),
-      right_dimensions_(dimensions_of(definition, "right_dimensions")),
-      result_dimensions_(dimensions_of(definition, "result_dimensions")),
+      left_dimensions_(dimensions_of(definition, "left_rank", "mk", "m")),
+      right_dimensions_(dimensions_of(definition, "right_rank", "kn", "n")),
+      result_dimensions_(
+          result_of(left_dimensions_, right_dimensions_, definition.flag("sums_batches"))),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes"))),
       left_(overload_.index(definition.text("left"))),
       right_(overload_.index(definition.text("right"))),

@@ -3,11 +3,11 @@
 //
 // Properties of their definitions:
 //   left, right            names of the operands
-//   left_dimensions        the operands' dimensions as letters: b a batch, m rows of the result,
-//   right_dimensions       n its columns, k the depth K
-//   result_dimensions      a batch that is missing here is summed over, product by product
-//   added                  name of the summand, broadcast to the result; "": none
-//   dtypes                 bits of the supported dtypes
+//   left_rank, right_rank  dimensions of the operands: of vectors, matrices, batches of matrices
+//   is_outer               vectors are not summed over, but give the rows and columns of the result
+//   sums_batches           the products of a batch are added up, one after the other
+//   added                  name of what is added, broadcast to the result; "" if nothing is
+//   dtypes                 bits of the dtypes that are served
 //   integral_scalars       factors of integer products must be integers; otherwise they are
 //                          truncated
 // Factors are the arguments `alpha` and `beta`, if the overload has them.
@@ -25,7 +25,8 @@
 
 namespace outboard {
 
-// Sizes of dimensions by letter; -1 if absent.
+// Of dimensions by their letters: b of a batch, m rows of the result, n its columns, k what is
+// summed over. -1 for one that there is not.
 struct ProductSizes {
   int64_t b = -1, m = -1, n = -1, k = -1;
 

@@ -7,7 +7,6 @@
 #include <bitset>
 
 #include "tensors/empty.h"
-#include "device_kernels/definitions/numbers.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
@@ -94,14 +93,14 @@ struct ReductionKernel::Call {
 
 ReductionKernel::ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
-      types_(definition.one_of("types", {"same", "promote", "float", "test"})),
+      types_(static_cast<Types>(definition.one_of("types", {"same", "promote", "float", "test"}))),
       dim_(overload_.find("dim")),
       keepdim_(overload_.find("keepdim")),
       dtype_(overload_.find("dtype")),
       ordered_(definition.flag("ordered")),
       all_if_empty_(definition.flag("all_if_empty")),
       widens_(definition.flag("widens")),
-      empty_(definition.text("empty")),
+      empty_(definition.real("empty")),
       dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {
   description_.fields = definition.texts("state");
   description_.initial = definition.text("initial");
@@ -109,23 +108,20 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
   description_.merge = definition.text("merge");
   description_.results = definition.texts("results");
   const size_t count = description_.results.size();
-  const auto& indices = definition.texts("indices");
+  const auto& indices = definition.integers("indices");
   for (size_t k = 0; k < count; ++k) {
-    description_.indices.push_back(k < indices.size() && indices[k] == "True");
+    description_.indices.push_back(k < indices.size() && indices[k] != 0);
   }
-  definition.check_names("indices", {"True", "False"});
-  if (!empty_.empty()) read_real(definition.text("empty"));
   TORCH_CHECK_VALUE(
       definition.texts("results").size() == overload_.result_count() && count >= 1 && count <= 2,
       "there are ", count, "; one or two are possible, as many as the overload returns");
   description_.parameters = definition.texts("scalars");
   for (const std::string& name : description_.parameters) scalars_.push_back(overload_.index(name));
   definition.check_names("absent", description_.parameters);
-  const auto& absent = definition.dictionary("absent");
-  for (const auto& [name, value] : absent) read_real(value);
+  const auto& absent = definition.named_reals("absent");
   for (const std::string& name : description_.parameters) {
     const auto value = absent.find(name);
-    absent_.push_back(value != absent.end() ? value->second : "");
+    absent_.push_back(value != absent.end() ? std::optional(value->second) : std::nullopt);
   }
   if (const std::string& name = definition.text("exceeds"); !name.empty()) {
     const auto& names = description_.parameters;
@@ -175,9 +171,9 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
   ScalarType computed = input;
   if (dtype_ >= 0 && !overload_.read(stack, dtype_).isNone()) {
     computed = overload_.read(stack, dtype_).toScalarType();
-  } else if (types_ == "promote" && given.defined() && dim_ >= 0) {
+  } else if (types_ == Types::kPromote && given.defined() && dim_ >= 0) {
     computed = given.scalar_type();
-  } else if (types_ == "promote" && at::isIntegralType(input, /*includeBool=*/true)) {
+  } else if (types_ == Types::kPromote && at::isIntegralType(input, /*includeBool=*/true)) {
     computed = ScalarType::Long;
   }
   if (widens_ && c10::promoteTypes(input, computed) != computed) return false;
@@ -187,7 +183,7 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
                             at::isComplexType(input))) {
     return false;
   }
-  if (types_ == "float" && !at::isFloatingType(computed) && !at::isComplexType(computed)) {
+  if (types_ == Types::kFloat && !at::isFloatingType(computed) && !at::isComplexType(computed)) {
     return false;
   }
   call.compute = compute_dtype(computed);
@@ -195,7 +191,7 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
     ScalarType result = computed;
     if (description_.indices[k]) {
       result = ScalarType::Long;
-    } else if (types_ == "test") {
+    } else if (types_ == Types::kTest) {
       result = input == ScalarType::Byte ? input : ScalarType::Bool;
     }
     const at::Tensor& output = overload_.given_output(stack, k);
@@ -210,8 +206,8 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
 bool ReductionKernel::read_scalars(Call& call, const torch::jit::Stack& stack) const {
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const c10::IValue& value = overload_.read(stack, scalars_[i]);
-    if (value.isNone() && !absent_[i].empty()) {
-      call.scalars.emplace_back(read_real(absent_[i]));
+    if (value.isNone() && absent_[i].has_value()) {
+      call.scalars.emplace_back(*absent_[i]);
     } else if (value.isScalar() && !value.toScalar().isComplex()) {
       call.scalars.push_back(value.toScalar());
     } else {
@@ -248,17 +244,19 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
       sizes.push_back(1);
     }
   }
-  if (count == 0 && empty_.empty()) return false;  // often an error, which the CPU kernel raises
+  if (count == 0 && !empty_.has_value()) return false;  // often an error, which the host knows
   if (exceeds_ >= 0 && !(static_cast<double>(count) > call.scalars[exceeds_].to<double>())) {
     TORCH_WARN(overload_.name(), ": the number of elements that are reduced (", count,
                ") is not above the correction, so there are no degrees of freedom left");
   }
+  std::vector<at::Tensor> results;
+  for (size_t k = 0; k < call.results.size(); ++k) {
+    results.push_back(prepare_result(overload_, overload_.given_output(*stack, k), sizes,
+                                     call.results[k], device_of(device)));
+  }
   if (call.input.numel() == 0) {
-    std::vector<at::Tensor> results;
-    for (size_t k = 0; k < call.results.size(); ++k) {
-      results.push_back(prepare_result(overload_, overload_.given_output(*stack, k), sizes,
-                                       call.results[k], device_of(device)));
-      if (results.back().numel() > 0) results.back().fill_(read_real(empty_));
+    for (const at::Tensor& result : results) {
+      if (result.numel() > 0) result.fill_(*empty_);
     }
     overload_.finish(stack, results);
     return true;
@@ -271,20 +269,17 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   // Outputs are viewed with the sizes of the input and stride 0 in reduced dimensions. If indices
   // count, several reduced dimensions must be in logical order in memory.
   const bool flatten = ordered_ && call.reduced.count() > 1;
-  std::vector<at::Tensor> results;
   std::vector<at::Tensor> views;
-  for (size_t k = 0; k < call.results.size(); ++k) {
-    results.push_back(prepare_result(overload_, overload_.given_output(*stack, k), sizes,
-                                     call.results[k], device_of(device)));
+  for (const at::Tensor& result : results) {
     at::DimVector strides;
     int64_t kept = 0;
     for (int64_t d = 0; d < call.input.dim(); ++d) {
       const bool reduced = call.reduced.test(d);
-      strides.push_back(reduced ? 0 : results.back().stride(kept));
+      strides.push_back(reduced ? 0 : result.stride(kept));
       if (!reduced || call.keepdim) ++kept;
     }
-    views.push_back(flatten ? results.back().as_strided({call.input.numel()}, {0})
-                            : results.back().as_strided(call.input.sizes(), strides));
+    views.push_back(flatten ? result.as_strided({call.input.numel()}, {0})
+                            : result.as_strided(call.input.sizes(), strides));
   }
   const at::Tensor input = flatten ? call.input.contiguous().view({-1}) : call.input;
   for (const at::Tensor& view : views) config.add_output(view);

@@ -4,13 +4,13 @@
 // Properties of a definition:
 //   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
 //   initial, step, merge
-//                statements in OpenCL C, valid for scalars and vectors: on `s`; on `s` with the
-//                element `x` and its index `i`; on `s` with a later state `t`. T, M, C(x) as in
-//                scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute dtype;
-//                OB_INDEX_MASK(m) converts a mask of values to one of indices, OB_VALUE_MASK(m) the
-//                reverse
-//   results      per result an expression of the scalar `s` and of `n`, the number of elements
-//   indices      "True" or "False" per result: it is an index
+//                statements in OpenCL C that hold for scalars and vectors alike: on `s`, on `s`
+//                with the element `x` and its place `i`, on `s` with a later state `t`. T, M, C(x)
+//                are as in scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute
+//                dtype; OB_INDEX_MASK(m) makes a mask of values one of indices, OB_VALUE_MASK(m)
+//                the other way round
+//   results      an expression of the scalar `s` and of `n`, the number of elements, per result
+//   indices      a flag per result: it is an index
 //   types        "same" (default): results have the dtype of the input; "promote": integers become
 //                int64; "float": floating-point dtypes only; "test": bool, but uint8 for uint8
 //   scalars      names of arguments that are numbers, and of parameters in the statements
@@ -19,13 +19,14 @@
 //   exceeds      one of the scalars; a warning unless the number of elements exceeds it
 //   all_if_empty an empty list of dimensions means all of them; otherwise none
 //   widens       calls whose argument `dtype` cannot hold every value of the input are declined
-//   empty        the result for no elements, a number; default: such calls are declined
-//   dtypes       bits of the supported dtypes of inputs
-//   source       source of the kernels
+//   empty        the number that no elements give; without it such calls are declined
+//   dtypes       bits of the dtypes of inputs that are served
+//   source       the kernels
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ class ReductionKernel final : public DefinedKernel {
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
+  enum class Types : uint8_t { kSame, kPromote, kFloat, kTest };
   struct Call;
   // Distinguishes kernels.
   struct Key {
@@ -73,15 +75,15 @@ class ReductionKernel final : public DefinedKernel {
   bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
 
   ReductionDescription description_;
-  std::string types_;
-  std::vector<int> scalars_;         // arguments
-  std::vector<std::string> absent_;  // per scalar
-  int dim_, keepdim_, dtype_;        // arguments, -1 where the overload has none
-  int exceeds_ = -1;                 // index in scalars_
+  const Types types_;
+  std::vector<int> scalars_;                   // arguments
+  std::vector<std::optional<double>> absent_;  // per scalar
+  int dim_, keepdim_, dtype_;                  // arguments, -1 where the overload has none
+  int exceeds_ = -1;                           // of scalars_
   bool ordered_;
   bool all_if_empty_;
   bool widens_;
-  std::string empty_;
+  std::optional<double> empty_;
   uint64_t dtypes_;
   KernelTable<Key, Variant> variants_;
 };

@@ -9,16 +9,14 @@ thread_local const ReportedFault* outer_fault = nullptr;
 
 }  // namespace
 
-ReportedFault::ReportedFault(const std::string& reports, const std::string& overload) {
-  if (reports.empty()) return;
-  const size_t colon = reports.find(": ");
-  const std::string kind = reports.substr(0, colon);
-  TORCH_CHECK_VALUE(kind == "IndexError" || kind == "RuntimeError", "it reports '", reports,
-                    "'; it can report IndexError or RuntimeError, and ': words'");
+ReportedFault::ReportedFault(const Definition& definition, const std::string& overload) {
+  const std::string& message = definition.text("report");
+  const std::string& kind = definition.text("reports");
+  if (kind.empty()) return;
+  TORCH_CHECK_VALUE(kind == "IndexError" || kind == "RuntimeError", "it reports ", kind,
+                    "; it can report IndexError or RuntimeError");
   if (kind == "RuntimeError") kind_ = KernelFault::Kind::kRuntimeError;
-  const std::string words =
-      colon == std::string::npos ? "index out of range" : reports.substr(colon + 2);
-  message_ = c10::str(words, " in ", overload);
+  message_ = c10::str(message.empty() ? "index out of range" : message, " in ", overload);
 }
 
 KernelFault& ReportedFault::on(c10::DeviceIndex device) const {

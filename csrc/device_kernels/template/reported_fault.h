@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "device_kernels/definitions/definition.h"
 #include "device_kernels/kernel_table.h"
 #include "runtime/programs/kernel_faults.h"
 
@@ -10,9 +11,9 @@ namespace outboard {
 
 class ReportedFault {
  public:
-  // `reports`, a property of an operator definition: "IndexError" or "RuntimeError", and perhaps
-  // ": words"; "": there is nothing to report. Raises ValueError for anything else.
-  ReportedFault(const std::string& reports, const std::string& overload);
+  // Properties of a definition: `reports`, "IndexError" or "RuntimeError", else there is nothing to
+  // report; and `report`, the message, by default of an index. Raises ValueError for another error.
+  ReportedFault(const Definition& definition, const std::string& overload);
 
   bool reports() const noexcept { return !message_.empty(); }
   // The assert flag on a device. Inside of a ReportScope it is that of the operator there.

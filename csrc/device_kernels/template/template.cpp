@@ -2,8 +2,6 @@
 
 // How a definition becomes a kernel template. What calls do with it: template_call.cpp.
 
-#include <c10/core/ScalarType.h>
-
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
@@ -15,11 +13,9 @@ using at::ScalarType;
 
 namespace {
 
-// nullopt for what is no dtype's name, such as "float32".
-std::optional<ScalarType> dtype_named(const std::string& name) {
-  const auto& names = c10::getStringToDtypeMap();
-  const auto found = names.find(name);
-  return found == names.end() ? std::nullopt : std::optional(found->second);
+// By its number; Undefined for -1.
+ScalarType dtype_numbered(int64_t number) {
+  return number < 0 ? ScalarType::Undefined : static_cast<ScalarType>(number);
 }
 
 }  // namespace
@@ -29,22 +25,6 @@ int TemplateKernel::tensor_index(const std::string& name) const {
     if (tensors_[i].name == name) return static_cast<int>(i);
   }
   TORCH_CHECK_VALUE(false, "it names the tensor '", name, "', which the definition does not list");
-}
-
-void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
-  tensor.dtype_of = -1;
-  if (text.empty()) {
-    tensor.dtype_of = 0;
-  } else if (text == "dtype") {
-    overload_.index("dtype");
-    tensor.from_argument = true;
-  } else if (text == "value") {
-    tensor.of_values = true;
-  } else if (const auto dtype = dtype_named(text)) {
-    tensor.dtype = *dtype;
-  } else {
-    tensor.dtype_of = tensor_index(text);
-  }
 }
 
 int TemplateKernel::node_of_name(const std::string& name) const {
@@ -73,6 +53,7 @@ TemplateKernel::TemplateKernel(const Definition& definition, const c10::Function
       vectors_(definition.flag("vectors")),
       resizes_silently_(definition.flag("resizes_silently")),
       number_arguments_(number_arguments(overload_)),
+      compute_(dtype_numbered(definition.integer("compute", -1))),
       lanes_(definition.node("lanes")),
       random_(definition.node("random")),
       group_lanes_(node_of_name("group_lanes")),
@@ -80,17 +61,15 @@ TemplateKernel::TemplateKernel(const Definition& definition, const c10::Function
       processors_(node_of_name("processors")),
       matrix_units_(node_of_name("matrix_units")),
       generator_(overload_.find("generator")),
-      fault_(definition.text("reports"), overload_.name()) {
+      fault_(definition, overload_.name()) {
   read_operands(definition);
   read_made_tensors(definition);
   for (const std::string& name : definition.texts("moves"))
     tensors_[tensor_index(name)].items = true;
   for (const std::string& name : definition.texts("strided"))
     tensors_[tensor_index(name)].strided = true;
-  if (const std::string& name = definition.text("compute"); !name.empty()) {
-    const auto dtype = dtype_named(name);
-    compute_ = dtype.value_or(ScalarType::Undefined);
-    if (!dtype.has_value()) compute_of_ = static_cast<size_t>(tensor_index(name));
+  if (const std::string& name = definition.text("compute_of"); !name.empty()) {
+    compute_of_ = static_cast<size_t>(tensor_index(name));
   }
   for (const std::string& name : definition.texts("scalars")) {
     scalars_.push_back(overload_.index(name));
@@ -135,16 +114,24 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
   const auto& results = definition.texts("results");
   TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "it has ", results.size(),
                     " results, the overload ", overload_.result_count());
-  const auto& dtypes = definition.dictionary("result_dtypes");
   for (const char* property : {"results", "temporaries"}) {
     for (const std::string& name : definition.texts(property)) {
       Tensor tensor;
       tensor.name = name;
       tensor.name_node = node_of_name(c10::str(property, ".", name));
+      tensor.dtype_of = 0;
       tensors_.push_back(std::move(tensor));
-      const auto dtype = dtypes.find(name);
-      set_dtype(tensors_.back(), dtype == dtypes.end() ? "" : dtype->second);
     }
+  }
+  for (const auto& [name, dtype] : definition.named_integers("made_dtypes")) {
+    tensors_[tensor_index(name)].dtype = dtype_numbered(dtype);
+  }
+  for (const std::string& name : definition.texts("value_dtypes")) {
+    tensors_[tensor_index(name)].of_values = true;
+  }
+  for (const std::string& name : definition.texts("argument_dtypes")) {
+    overload_.index("dtype");
+    tensors_[tensor_index(name)].from_argument = true;
   }
   const auto set_nodes = [&](const char* property, int Tensor::* member) {
     for (const auto& [name, node] : definition.named_integers(property)) {
@@ -160,6 +147,7 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
       tensors_[tensor_index(name)].*member = tensor_index(operand);
     }
   };
+  set_operands("dtypes_of", &Tensor::dtype_of);
   set_operands("like", &Tensor::like);
   set_operands("memory_formats", &Tensor::memory_format);
   set_operands("starts_as", &Tensor::starts_as);

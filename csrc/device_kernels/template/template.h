@@ -80,7 +80,6 @@ class TemplateKernel final : public DefinedKernel {
   struct Call;
 
   int tensor_index(const std::string& name) const;
-  void set_dtype(Tensor& tensor, const std::string& text);
   // -1: the definition does not use the name.
   int node_of_name(const std::string& name) const;
   static std::vector<Named> named_nodes(const Definition& definition, const char* property);
@@ -115,7 +114,7 @@ class TemplateKernel final : public DefinedKernel {
   const bool vectors_;
   const bool resizes_silently_;
   const std::vector<int> number_arguments_;
-  at::ScalarType compute_ = at::ScalarType::Undefined;
+  const at::ScalarType compute_;  // Undefined: of a tensor
   size_t compute_of_ = 0;
   std::vector<Tensor> tensors_;  // operands, results, temporaries
   size_t operand_count_ = 0;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,10 @@ def defined(body: Body = right, **properties: Any) -> Definition:
     return template([NAME], source=KERNEL, dtypes=FLOATS, **properties)(body)
 
 
+def changed(row: Definition, **properties: Any) -> Definition:
+    return replace(row, properties={**row.properties, **properties})
+
+
 def make(row: Definition, name: str = NAME) -> None:
     """Makes the kernel of an overload, and takes it back."""
     _C.remove_kernel(name, _C.add_definition(name, row, None, -1))
@@ -59,7 +64,7 @@ def location(body: Callable[..., Any]) -> str:
 def refusal(row: Definition) -> str:
     """What C++ says of a definition."""
     with pytest.raises(ValueError, match="definition of outboard_rows") as error:
-        make(row, row["overloads"][-1])
+        make(row, row.overloads[-1])
     return str(error.value).splitlines()[0]
 
 
@@ -278,8 +283,8 @@ PROPERTIES: list[tuple[Body, dict[str, Any], str, str]] = [
     (right, {"strided": ["z"]}, "strided", "it names the tensor 'z', which the definition does"),
     (right, {"moves": ["x", "o"]}, "moves", "it names the tensor 'o'"),
     (right, {"accepts": {"z": ANY}}, "accepts", "it names 'z', which is none of 'x'"),
-    (right, {"compute": "z"}, "compute", "it names the tensor 'z'"),
-    (right, {"reports": "Warning"}, "reports", "it can report IndexError or RuntimeError"),
+    (right, {"compute": "z"}, "compute_of", "it names the tensor 'z'"),
+    (right, {"reports": Warning}, "reports", "it can report IndexError or RuntimeError"),
     (
         right,
         {"vectors": "yes"},
@@ -314,7 +319,7 @@ def test_nodes_are_checked() -> None:
         ("numbers", {"by": -1}, "there is no node -1"),
         ("lanes", 99, "there is no node 99"),
     ):
-        said = refusal(defined() | {key: value})
+        said = refusal(changed(defined(), **{key: value}))
         assert said.startswith(f"{location(right)}: ")
         assert words in said
 
@@ -332,10 +337,11 @@ def test_a_later_overload_is_named_beside_the_definition() -> None:
 
 
 def pointwise_row() -> Definition:
-    return {
-        "kind": "pointwise", "overloads": [NAME], "operands": ["x"], "scalars": ["by"],
+    properties = {
+        "operands": ["x"], "names": ["x"], "scalars": ["by"], "scalar_names": ["by"],
         "expressions": ["x + by"],
     }  # fmt: skip
+    return Definition("pointwise", [NAME], properties)
 
 
 def test_properties_of_expressions_are_checked() -> None:
@@ -345,28 +351,28 @@ def test_properties_of_expressions_are_checked() -> None:
         ("result", "index", "is none of 'value', 'mask', 'real'"),
         ("operands", ["z"], "the argument 'z'"),
         ("scalar_names", ["a", "b"], "not as many scalars as names"),
-        ("absent", {"z": "1"}, "it names 'z', which is none of 'by'"),
+        ("absent", {"z": 1.0}, "it names 'z', which is none of 'by'"),
         ("expressions", ["x", "by"], "2 expressions"),
     ):
-        said = refusal(pointwise_row() | {key: value})
+        said = refusal(changed(pointwise_row(), **{key: value}))
         assert said.startswith(f"property '{key}' of the definition of {NAME}: ")
         assert words in said, said
 
 
 def test_unknown_properties_are_named() -> None:
     for row in (defined(), pointwise_row()):
-        assert refusal(row | {"colour": "red"}).endswith(
+        assert refusal(changed(row, colour="red")).endswith(
             f"the definition of {NAME} has the property 'colour', which definitions of the kind "
-            f"'{row['kind']}' do not have"
+            f"'{row.kind}' do not have"
         )
 
 
 def test_values_of_types_that_no_property_has_are_refused() -> None:
-    for value in (1.5, [1.5], {"d": 1.5}, [1, "a"], None):
+    for value in ([1.5], {"d": 1.5j}, {"d": 1, "e": 1.5}, [1, "a"], 1j, None):
         with pytest.raises(
-            ValueError, match="an operator definition gives 'family' a value that is no flag, int"
+            ValueError, match="an operator definition gives 'alert' a value that is no flag, number"
         ):
-            make(defined() | {"family": value})
+            make(changed(defined(), alert=value))
 
 
 def test_dimensions_of_another_argument() -> None:

@@ -34,7 +34,7 @@ def scale_operator() -> Iterator[Scale]:
         library.define("scale(Tensor x, int by) -> Tensor")
 
         @torch_outboard.kernel(
-            "outboard_tables::scale", source=SCALE, reports="RuntimeError: a negative number"
+            "outboard_tables::scale", source=SCALE, reports=RuntimeError("a negative number")
         )
         def scale(plan: Plan, x: SymTensor, by: SymInt) -> None:
             out = plan.result()

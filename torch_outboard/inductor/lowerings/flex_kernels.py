@@ -223,7 +223,7 @@ def _define_forward(operator: str, text: str, buffers: Sequence[str]) -> None:
         accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS),
         strided=("query", "key", "value", "out", *buffers),
         vectors=True,
-        reports="IndexError",
+        reports=IndexError,
         family="attention",
     )
     def forward(
@@ -264,7 +264,7 @@ def _define_backward(operator: str, text: str, buffers: Sequence[str]) -> None:
         accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS) | reals,
         strided=("query", "key", "value", "out", *gradients, *buffers),
         vectors=True,
-        reports="IndexError",
+        reports=IndexError,
         family="attention",
     )
     def backward(

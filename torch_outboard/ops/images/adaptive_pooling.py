@@ -56,7 +56,7 @@ def _require_planes(plan: Plan, image: SymTensor, dimensions: int) -> None:
 def _average_pool(dimensions: int) -> Definition:
     name = f"adaptive_avg_pool{dimensions}d"
 
-    @template(f"_{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS, family="pooling")
+    @template(f"_{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS)
     def average_pool(plan: Plan, self: SymTensor, output_size: SymInts) -> None:
         _require_planes(plan, self, dimensions)
         plan.require(output_size.len() == dimensions, output_size.min() >= 0)
@@ -78,7 +78,6 @@ def _average_pool_backward(dimensions: int) -> Definition:
         dtypes=FLOATS,
         shapes_only=("self",),
         requires={"self": of_dtype_of("grad_output")},
-        family="pooling",
     )
     def average_pool_backward(plan: Plan, grad_output: SymTensor, self: SymTensor) -> None:
         _require_planes(plan, self, dimensions)
@@ -97,13 +96,7 @@ def _average_pool_backward(dimensions: int) -> Definition:
 def _max_pool(dimensions: int) -> Definition:
     name = f"adaptive_max_pool{dimensions}d"
 
-    @template(
-        f"{name} {name}.out",
-        "pooling adaptive_pool",
-        dtypes=FLOATS,
-        meta=f"aten::{name}",
-        family="pooling",
-    )
+    @template(f"{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS)
     def max_pool(plan: Plan, self: SymTensor) -> None:
         out = plan.result("out")
         plan.result("indices", dtype=torch.int64)
@@ -115,7 +108,7 @@ def _max_pool(dimensions: int) -> Definition:
 def _max_pool_backward(dimensions: int) -> Definition:
     name = f"adaptive_max_pool{dimensions}d_backward"
 
-    @plane_scatter(f"{name} {name}.grad_input", "grad_output", meta=f"aten::{name}")
+    @plane_scatter(f"{name} {name}.grad_input", "grad_output")
     def max_pool_backward(
         plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor
     ) -> None:

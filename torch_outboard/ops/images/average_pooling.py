@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition
@@ -14,7 +16,7 @@ from torch_outboard.ops.images.pooling_windows import (
     windows_of,
 )
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, either
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, either
 from torch_outboard.ops.template import Plan, template
 
 
@@ -26,9 +28,20 @@ def definitions() -> list[Definition]:
     return made
 
 
-def _pass_divisor(
-    plan: Plan, count_include_pad: SymBool, divisor_override: SymInt, *, backward: bool
+def _pass(
+    plan: Plan,
+    inputs: SymTensor,
+    outputs: SymTensor,
+    dimensions: int,
+    count_include_pad: SymBool,
+    divisor_override: SymInt,
+    *,
+    backward: bool = False,
+    **windows: Any,
 ) -> None:
+    """Passes the arguments of a call to kernels; `windows` has those of windows_of."""
+    pass_windows(plan, windows_of(dimensions, **windows))
+    pass_images(plan, inputs, outputs, dimensions)
     plan.parameters(divisor=either(divisor_override, 0), padded=count_include_pad)
     plan.constants(BACKWARD=backward)
 
@@ -38,25 +51,13 @@ def _pass_divisor(
     "pooling average_pool average_pool_channels",
     dtypes=(*FLOATS, torch.int64),
     strided=("self", "out"),
-    meta="aten::avg_pool2d",
-    family="pooling",
 )
-def average_pool_of_adjacent_channels(
-    plan: Plan,
-    self: SymTensor,
-    kernel_size: SymInts,
-    stride: SymInts,
-    padding: SymInts,
-    count_include_pad: SymBool,
-    divisor_override: SymInt,
-) -> None:
+def average_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> None:
     """Average pooling of images in the memory format channels_last."""
     require_adjacent_channels(plan, self)
     out = plan.result()
     plan.parameters(channels=self.size(1))
-    pass_windows(plan, windows_of(2, kernel_size, stride, padding))
-    pass_images(plan, self, out, 2)
-    _pass_divisor(plan, count_include_pad, divisor_override, backward=False)
+    _pass(plan, self, out, 2, **rest)
     plan.launch("average_pool_channels", groups=line_count(out))
 
 
@@ -69,26 +70,10 @@ def _dtypes(dimensions: int) -> tuple[torch.dtype, ...]:
 def _average_pool(dimensions: int) -> Definition:
     name = f"avg_pool{dimensions}d"
 
-    @template(
-        f"{name} {name}.out",
-        "pooling average_pool",
-        dtypes=_dtypes(dimensions),
-        meta=f"aten::{name}",
-        family="pooling",
-    )
-    def average_pool(
-        plan: Plan,
-        self: SymTensor,
-        kernel_size: SymInts,
-        stride: SymInts,
-        padding: SymInts,
-        count_include_pad: SymBool,
-        divisor_override: SymInt,
-    ) -> None:
+    @template(f"{name} {name}.out", "pooling average_pool", dtypes=_dtypes(dimensions))
+    def average_pool(plan: Plan, self: SymTensor, **rest: Any) -> None:
         out = plan.result()
-        pass_windows(plan, windows_of(dimensions, kernel_size, stride, padding))
-        pass_images(plan, self, out, dimensions)
-        _pass_divisor(plan, count_include_pad, divisor_override, backward=False)
+        _pass(plan, self, out, dimensions, **rest)
         plan.launch("average_pool", groups=plane_count(out, dimensions))
 
     return average_pool
@@ -103,23 +88,12 @@ def _average_pool_backward(dimensions: int) -> Definition:
         dtypes=_dtypes(dimensions),
         shapes_only=("self",),
         requires={"self": of_dtype_of("grad_output")},
-        meta=f"aten::{name}",
-        family="pooling",
     )
     def average_pool_backward(
-        plan: Plan,
-        grad_output: SymTensor,
-        self: SymTensor,
-        kernel_size: SymInts,
-        stride: SymInts,
-        padding: SymInts,
-        count_include_pad: SymBool,
-        divisor_override: SymInt,
+        plan: Plan, grad_output: SymTensor, self: SymTensor, **rest: Any
     ) -> None:
         out = plan.result()
-        pass_windows(plan, windows_of(dimensions, kernel_size, stride, padding))
-        pass_images(plan, self, grad_output, dimensions)
-        _pass_divisor(plan, count_include_pad, divisor_override, backward=True)
+        _pass(plan, self, grad_output, dimensions, backward=True, **rest)
         plan.launch("average_pool", groups=plane_count(out, dimensions))
 
     return average_pool_backward

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition
@@ -31,6 +33,7 @@ def _require_grid(
     grid: SymTensor,
     interpolation_mode: SymInt,
     padding_mode: SymInt,
+    **_: object,
 ) -> None:
     modes = 2 if dimensions == 2 else 1  # no cubic interpolation in three dimensions
     plan.require(
@@ -55,13 +58,15 @@ def _pass(
     dimensions: int,
     input: SymTensor,
     grid: SymTensor,
-    modes: tuple[SymInt, SymInt, SymBool],
+    interpolation_mode: SymInt,
+    padding_mode: SymInt,
+    align_corners: SymBool,
     *,
     backward: bool,
+    **_: object,
 ) -> None:
     pass_input_image(plan, input, dimensions)
     plan.parameters(channels=input.size(1), samples=grid.shape[1:-1].prod())
-    interpolation_mode, padding_mode, align_corners = modes
     plan.constants(
         MODE=interpolation_mode,
         PADDING=padding_mode,
@@ -72,47 +77,27 @@ def _pass(
 
 
 def _sample(dimensions: int, double: bool) -> Definition:
-    @template(
-        f"grid_sampler_{dimensions}d",
-        "grid_sampling",
-        dtypes=_dtypes(double),
-        family="interpolation",
-    )
-    def sample(
-        plan: Plan,
-        input: SymTensor,
-        grid: SymTensor,
-        interpolation_mode: SymInt,
-        padding_mode: SymInt,
-        align_corners: SymBool,
-    ) -> None:
-        _require_grid(plan, dimensions, input, grid, interpolation_mode, padding_mode)
+    @template(f"grid_sampler_{dimensions}d", "grid_sampling", dtypes=_dtypes(double))
+    def sample(plan: Plan, input: SymTensor, grid: SymTensor, **rest: Any) -> None:
+        _require_grid(plan, dimensions, input, grid, **rest)
         plan.result("out", _sampled_shape(input, grid))
-        modes = (interpolation_mode, padding_mode, align_corners)
-        _pass(plan, dimensions, input, grid, modes, backward=False)
+        _pass(plan, dimensions, input, grid, backward=False, **rest)
         plan.launch("sample", _sample_count(grid))
 
     return sample
 
 
 def _sample_backward(dimensions: int, double: bool) -> Definition:
-    @template(
-        f"grid_sampler_{dimensions}d_backward",
-        "grid_sampling",
-        dtypes=_dtypes(double),
-        family="interpolation",
-    )
+    @template(f"grid_sampler_{dimensions}d_backward", "grid_sampling", dtypes=_dtypes(double))
     def sample_backward(
         plan: Plan,
         grad_output: SymTensor,
         input: SymTensor,
         grid: SymTensor,
-        interpolation_mode: SymInt,
-        padding_mode: SymInt,
-        align_corners: SymBool,
         output_mask: SymList[SymBool],
+        **rest: Any,
     ) -> None:
-        _require_grid(plan, dimensions, input, grid, interpolation_mode, padding_mode)
+        _require_grid(plan, dimensions, input, grid, **rest)
         plan.require(grad_output.shape == _sampled_shape(input, grid))
         plan.result("grad_input", input.shape, wanted=output_mask[0])
         plan.result("grad_grid", grid.shape, wanted=output_mask[1])
@@ -120,8 +105,7 @@ def _sample_backward(dimensions: int, double: bool) -> Definition:
         narrow = (input.element_size() == 2) & output_mask[0]
         real = torch.float64 if double else torch.float32
         plan.temporary("sums", where(narrow, input.numel(), 1), real)
-        modes = (interpolation_mode, padding_mode, align_corners)
-        _pass(plan, dimensions, input, grid, modes, backward=True)
+        _pass(plan, dimensions, input, grid, backward=True, **rest)
         planes = input.size(0) * input.size(1)
         plan.launch("differentiate_input", planes, when=output_mask[0])
         plan.launch("differentiate_grid", _sample_count(grid), when=output_mask[1])

@@ -191,7 +191,6 @@ def _interpolate(of: _Interpolation) -> Definition:
         dtypes=(*of.dtypes, torch.uint8) if of.nearest and not of.double else of.dtypes,
         meta=f"aten::{of.name}",
         vectors=not of.nearest,
-        family="interpolation",
     )
     def interpolate(plan: Plan, self: SymTensor, **rest: Symbol) -> None:
         out = plan.result()
@@ -209,7 +208,6 @@ def _interpolate_backward(of: _Interpolation) -> Definition:
         dtypes=of.dtypes,
         meta=f"aten::{name}",
         vectors=not of.nearest,
-        family="interpolation",
     )
     def interpolate_backward(plan: Plan, grad_output: SymTensor, **rest: Symbol) -> None:
         out = plan.result()
@@ -227,7 +225,6 @@ def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
         dtypes=(torch.uint8,),
         compute=torch.float64,
         meta=f"aten::{name}",
-        family="interpolation",
     )
     def interpolate_bytes(
         plan: Plan,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -40,11 +41,13 @@ def definitions() -> list[Definition]:
 
 
 def _pass(
-    plan: Plan, windows: Windows, inputs: SymTensor, outputs: SymTensor, dimensions: int
+    plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: int, **windows: Any
 ) -> None:
+    """Passes the arguments of a call to kernels; `windows` has those of windows_of."""
+    known = windows_of(dimensions, **windows)
     pass_images(plan, inputs, outputs, dimensions)
-    pass_windows(plan, windows)
-    pass_dilation(plan, windows)
+    pass_windows(plan, known)
+    pass_dilation(plan, known)
 
 
 # ---- Images with adjacent channels
@@ -55,25 +58,15 @@ def _pass(
     "pooling max_pool_channels",
     dtypes=(*FLOATS, *INTEGERS),
     strided=("self", "out", "indices"),
-    meta="aten::max_pool2d_with_indices",
-    family="pooling",
 )
-def max_pool_of_adjacent_channels(
-    plan: Plan,
-    self: SymTensor,
-    kernel_size: SymInts,
-    stride: SymInts,
-    padding: SymInts,
-    dilation: SymInts,
-) -> None:
+def max_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> None:
     """Max pooling of images in the memory format channels_last."""
     require_adjacent_channels(plan, self)
     plan.require(self.numel() < _INT32_VALUES)
     out = plan.result()
     plan.result("indices", dtype=torch.int64)
     plan.parameters(channels=self.size(1))
-    windows = windows_of(2, kernel_size, stride, padding, dilation)
-    _pass(plan, windows, self, out, 2)
+    _pass(plan, self, out, 2, **rest)
     plan.launch("max_pool_channels", groups=line_count(out))
 
 
@@ -85,18 +78,9 @@ def max_pool_of_adjacent_channels(
     accepts={"indices": (torch.int64,)},
     strided=("grad_output", "indices", "out"),
     requires={"self": of_dtype_of("grad_output")},
-    meta="aten::max_pool2d_with_indices_backward",
-    family="pooling",
 )
 def max_pool_backward_of_adjacent_channels(
-    plan: Plan,
-    grad_output: SymTensor,
-    self: SymTensor,
-    kernel_size: SymInts,
-    stride: SymInts,
-    padding: SymInts,
-    dilation: SymInts,
-    indices: SymTensor,
+    plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
 ) -> None:
     """The gradient of `max_pool_of_adjacent_channels`, with all tensors in channels_last."""
     require_adjacent_channels(plan, self)
@@ -105,8 +89,7 @@ def max_pool_backward_of_adjacent_channels(
         plan.require((tensor.size(1) > 1) & (tensor.stride(1) == 1))
     out = plan.result()
     plan.parameters(channels=self.size(1))
-    windows = windows_of(2, kernel_size, stride, padding, dilation)
-    _pass(plan, windows, self, grad_output, 2)
+    _pass(plan, self, grad_output, 2, **rest)
     plan.launch("max_pool_backward_channels", groups=line_count(out))
 
 
@@ -127,34 +110,24 @@ def _pooled_shape(image: SymTensor, windows: Windows, ceil_mode: SymBool) -> Sym
     return image.shape[:-3] + sizes
 
 
-def _require_volumes(
-    plan: Plan,
-    image: SymTensor,
-    kernel_size: SymInts,
-    stride: SymInts,
-    padding: SymInts,
-    dilation: SymInts,
-) -> None:
-    """Requires volumes, and window arguments of one number or one number per dimension."""
+def _volume_shape(
+    plan: Plan, image: SymTensor, ceil_mode: SymBool, stride: SymInts, **rest: Any
+) -> SymInts:
+    """The shape of the pooled result; PyTorch has no Meta kernel in C++ for volumes.
+
+    Declines calls for which PyTorch raises.
+    """
+    windows = windows_of(3, stride=stride, **rest)
     plan.require((image.dim() == 5) | (image.dim() == 4), image.numel() > 0)
-    for values in (kernel_size, stride, padding, dilation):
+    for values in (rest["kernel_size"], stride, rest["padding"], rest["dilation"]):
         right = (values.len() == 1) | (values.len() == 3)
         plan.require(right | (values.len() == 0) if values is stride else right)
-
-
-def _require_right_windows(plan: Plan, windows: Windows) -> None:
-    """Declines windows for which PyTorch raises."""
     axes = zip(windows.kernel, windows.step, windows.padding, windows.dilation, strict=True)
     for kernel, step, padding, dilation in axes:
         plan.require(
             (kernel > 0) & (padding >= 0) & (2 * padding <= kernel), (step > 0) & (dilation > 0)
         )
         plan.require(*(value < _INT32_VALUES for value in (kernel, step, padding, dilation)))
-
-
-def _volume_shape(plan: Plan, image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:
-    """The shape of the pooled result; PyTorch has no Meta kernel in C++ for volumes."""
-    _require_right_windows(plan, windows)
     shape = _pooled_shape(image, windows, ceil_mode)
     plan.require(shape[-3:].min() > 0)
     return shape
@@ -163,31 +136,15 @@ def _volume_shape(plan: Plan, image: SymTensor, windows: Windows, ceil_mode: Sym
 def _max_pool(dimensions: int) -> Definition:
     name = f"max_pool{dimensions}d_with_indices"
 
-    @template(
-        f"{name} {name}.out",
-        "pooling max_pool",
-        dtypes=(*FLOATS, *INTEGERS),
-        meta=f"aten::{name}" if dimensions == 2 else "",
-        family="pooling",
-    )
-    def max_pool(
-        plan: Plan,
-        self: SymTensor,
-        kernel_size: SymInts,
-        stride: SymInts,
-        padding: SymInts,
-        dilation: SymInts,
-        ceil_mode: SymBool,
-    ) -> None:
-        windows = windows_of(dimensions, kernel_size, stride, padding, dilation)
+    @template(f"{name} {name}.out", "pooling max_pool", dtypes=(*FLOATS, *INTEGERS))
+    def max_pool(plan: Plan, self: SymTensor, **rest: Any) -> None:
         shape = strides = None
         if dimensions == 3:
-            _require_volumes(plan, self, kernel_size, stride, padding, dilation)
-            shape = _volume_shape(plan, self, windows, ceil_mode)
+            shape = _volume_shape(plan, self, **rest)
             strides = strides_like(self, shape, 3)
         out = plan.result("out", shape, strides=strides)
         plan.result("indices", shape, torch.int64, strides=strides)
-        _pass(plan, windows, self, out, dimensions)
+        _pass(plan, self, out, dimensions, **rest)
         plan.launch("max_pool", groups=plane_count(out, dimensions))
 
     return max_pool
@@ -203,29 +160,17 @@ def _max_pool_backward(dimensions: int) -> Definition:
         shapes_only=("self",),
         accepts={"indices": (torch.int64,)},
         requires={"self": of_dtype_of("grad_output")},
-        meta=f"aten::{name}" if dimensions == 2 else "",
-        family="pooling",
     )
     def max_pool_backward(
-        plan: Plan,
-        grad_output: SymTensor,
-        self: SymTensor,
-        kernel_size: SymInts,
-        stride: SymInts,
-        padding: SymInts,
-        dilation: SymInts,
-        ceil_mode: SymBool,
-        indices: SymTensor,
+        plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
     ) -> None:
-        windows = windows_of(dimensions, kernel_size, stride, padding, dilation)
         if dimensions == 3:
-            _require_volumes(plan, self, kernel_size, stride, padding, dilation)
-            pooled = _volume_shape(plan, self, windows, ceil_mode)
+            pooled = _volume_shape(plan, self, **rest)
             plan.require((grad_output.shape == pooled) & (indices.shape == pooled))
             out = plan.result("out", self.shape, strides=strides_like(self, self.shape, 3))
         else:
             out = plan.result()
-        _pass(plan, windows, self, grad_output, dimensions)
+        _pass(plan, self, grad_output, dimensions, **rest)
         plan.launch("max_pool_backward", groups=plane_count(out, dimensions))
 
     return max_pool_backward
@@ -238,11 +183,7 @@ def _fractional_max_pool(dimensions: int) -> Definition:
     name = f"fractional_max_pool{dimensions}d"
 
     @template(
-        f"{name} {name}.output",
-        "pooling fractional_max_pool",
-        dtypes=FLOATS,
-        meta=f"aten::{name}",
-        family="pooling",
+        f"{name} {name}.output", "pooling fractional_max_pool", dtypes=FLOATS, meta=f"aten::{name}"
     )
     def fractional_max_pool(
         plan: Plan, self: SymTensor, random_samples: SymTensor, kernel_size: SymInts

@@ -31,8 +31,7 @@ def plane_scatter(
         shapes_only=() if moves_self else ("self",),
         accepts={"indices": (torch.int64,)},
         requires={} if moves_self else {"self": of_dtype_of(values)},
-        reports="RuntimeError",
-        family="pooling",
+        reports=RuntimeError,
         meta=meta,
         alert=alert,
     )

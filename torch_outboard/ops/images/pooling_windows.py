@@ -42,8 +42,9 @@ def windows_of(
     stride: SymInts,
     padding: SymInts,
     dilation: SymInts | None = None,
+    **_: object,
 ) -> Windows:
-    """The windows of a call, whose arguments have one number or one per dimension."""
+    """The windows of a call, by arguments of operators: one number or one per dimension."""
     kernel = expand(kernel_size, dimensions)
     step = where(stride.len() == 0, kernel, expand(stride, dimensions))
     windows = (

@@ -35,7 +35,7 @@ def definitions() -> list[Definition]:
 
 def by_single_index() -> list[Definition]:
     """Operators with a single index tensor; the dimensions before it have none."""
-    return [index(), put(accumulates=False), put(accumulates=True)]
+    return [index, put(accumulates=False), put(accumulates=True)]
 
 
 INDEX_DTYPES = {"index": (torch.int32, torch.int64)}  # a uint8 tensor is a mask
@@ -62,29 +62,24 @@ def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTenso
     return _Selection(count, n, before + index.shape + after, before.prod(), after.prod())
 
 
-def index() -> Definition:
+@template(
+    "index.Tensor index.Tensor_out _unsafe_index.Tensor",
+    "index_select",
+    dtypes=EVERY,
+    accepts=INDEX_DTYPES,
+    moves=("self", "out"),
+    reports=IndexError,
+)
+def index(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
     """Slices at the indices of one tensor."""
-
-    @template(
-        "index.Tensor index.Tensor_out _unsafe_index.Tensor",
-        "index_select",
-        dtypes=EVERY,
-        accepts=INDEX_DTYPES,
-        moves=("self", "out"),
-        reports="IndexError",
-        family="indexing",
-    )
-    def definition(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
-        index = plan.operand("index", indices[-1])
-        selected = _selection(plan, self, indices, index)
-        # Other layouts give a result with other strides.
-        plan.require(self.is_contiguous() & index.is_contiguous())
-        out = plan.result("out", selected.shape)
-        plan.parameters(n=selected.n, count=selected.total, after=selected.after)
-        plan.constants(WRAP=1)
-        launch_select(plan, out, selected.after)
-
-    return definition
+    index = plan.operand("index", indices[-1])
+    selected = _selection(plan, self, indices, index)
+    # Other layouts give a result with other strides.
+    plan.require(self.is_contiguous() & index.is_contiguous())
+    out = plan.result("out", selected.shape)
+    plan.parameters(n=selected.n, count=selected.total, after=selected.after)
+    plan.constants(WRAP=1)
+    launch_select(plan, out, selected.after)
 
 
 def _in_order(plan: Plan, count: SymInt, accumulates: bool) -> SymBool:
@@ -111,8 +106,7 @@ def put(accumulates: bool) -> Definition:
         dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulates else EVERY,
         accepts=INDEX_DTYPES,
         moves=() if accumulates else ("self", "values", "out"),
-        reports="IndexError",
-        family="indexing",
+        reports=IndexError,
     )
     def definition(
         plan: Plan, self: SymTensor, indices: SymTensors, values: SymTensor, accumulate: SymBool
@@ -161,11 +155,4 @@ def by_lists() -> list[Definition]:
 def _by_list(
     overloads: str, body: str, requires: Mapping[str, Requirement] | None = None
 ) -> Definition:
-    return decomposition(
-        overloads,
-        body,
-        requires=requires,
-        cpu_arguments=True,
-        reports="IndexError",
-        family="indexing",
-    )
+    return decomposition(overloads, body, requires=requires, cpu_arguments=True, reports=IndexError)

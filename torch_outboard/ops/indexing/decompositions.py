@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import EVERY, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import EVERY, FLOATS, INTEGERS, Definition, Report
 from torch_outboard.ops.requirements import of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
 
@@ -100,14 +100,6 @@ def _not_empty(self: SymTensor, index: SymTensor) -> SymBool:
     return (index.numel() > 0) & (self.numel() > 0)
 
 
-def _not_empty_vector(self: SymTensor, index: SymTensor) -> SymBool:
-    return _not_empty(self, index) & (self.dim() < 2)
-
-
-def _not_empty_slices(self: SymTensor, index: SymTensor) -> SymBool:
-    return _not_empty(self, index) & (self.dim() > 1)
-
-
 def _dim_in_range(self: SymTensor, dim: SymInt, index: SymTensor) -> SymBool:
     dims = maximum(self.dim(), 1)
     return (index.dim() < 2) & (-dims <= dim) & (dim < dims) & (self.numel() > 0)
@@ -123,22 +115,23 @@ def _as_many_elements(self: SymTensor, index: SymTensor, source: SymTensor) -> S
     return (index.numel() == source.numel()) & ((self.numel() > 0) | (index.numel() == 0))
 
 
-def _repeats_in_vector(repeats: SymTensor) -> SymBool:
-    return repeats.dim() == 1
-
-
-def _size_in_range(size: SymInt) -> SymBool:
-    return size >= 0
-
-
 def _along_dimension() -> list[Definition]:
     """Operators with one index tensor for one dimension."""
     add, copy, reduce = "index_add", "index_copy", "index_reduce"
     return [
         # CPU raises an exception of another type for wrong indices of vectors.
-        *_in_both_forms(add, _index_add, _index_add_, condition=_not_empty_vector),
         *_in_both_forms(
-            add, _index_add, _index_add_, condition=_not_empty_slices, reports="RuntimeError"
+            add,
+            _index_add,
+            _index_add_,
+            condition=lambda self, index: _not_empty(self, index) & (self.dim() < 2),
+        ),
+        *_in_both_forms(
+            add,
+            _index_add,
+            _index_add_,
+            condition=lambda self, index: _not_empty(self, index) & (self.dim() > 1),
+            reports=RuntimeError,
         ),
         *_in_both_forms(copy, _index_copy, _index_copy_),
         *_in_both_forms(reduce, _index_reduce, _index_reduce_, dtypes=REAL),
@@ -154,17 +147,10 @@ def _in_both_forms(
     *,
     dtypes: Sequence[torch.dtype] = EVERY,
     condition: Callable[..., SymBool] = _not_empty,
-    reports: str = "IndexError",
+    reports: Report = IndexError,
 ) -> list[Definition]:
     return [
-        decomposition(
-            overloads,
-            body,
-            dtypes=dtypes,
-            condition=condition,
-            reports=reports,
-            family="indexing",
-        )
+        decomposition(overloads, body, dtypes=dtypes, condition=condition, reports=reports)
         for overloads, body in ((f"{name} {name}.out", functional), (f"{name}_", in_place))
     ]
 
@@ -175,8 +161,7 @@ def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Definition:
         _index_fill_,
         requires={"index": of_dtype(torch.int64)},
         condition=condition,
-        reports="IndexError",
-        family="indexing",
+        reports=IndexError,
     )
 
 
@@ -233,8 +218,7 @@ def _of_flat_indices() -> list[Definition]:
                 condition=_as_many_elements,
                 # With duplicate indices the result is not deterministic.
                 alert="" if accumulate else "put_",
-                reports="IndexError",
-                family="indexing",
+                reports=IndexError,
             )
             for accumulate in (True, False)
         ),
@@ -242,8 +226,7 @@ def _of_flat_indices() -> list[Definition]:
             "repeat_interleave.Tensor",
             _repeat_interleave,
             requires={"repeats": of_dtype(torch.int32, torch.int64)},
-            condition=_repeats_in_vector,
-            family="indexing",
+            condition=lambda repeats: repeats.dim() == 1,
         ),
     ]
 
@@ -279,21 +262,16 @@ def _with_masks() -> list[Definition]:
     """Operators on nonzero elements, or on elements selected by a mask."""
     return [
         decomposition(
-            "nonzero_static nonzero_static.out",
-            _nonzero_static,
-            condition=_size_in_range,
-            family="indexing",
+            "nonzero_static nonzero_static.out", _nonzero_static, condition=lambda size: size >= 0
         ),
         decomposition(
             "masked_select masked_select.out",
             _masked_select,
             requires={"mask": of_dtype(torch.bool)},
-            family="indexing",
         ),
         decomposition(
             "masked_scatter_",
             _masked_scatter_,
             requires={"mask": of_dtype(torch.bool), "source": of_dtype_of("self")},
-            family="indexing",
         ),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -31,18 +31,23 @@ INDEX_DTYPES = {"index": (torch.int32, torch.int64, torch.uint8)}
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [*assertions(), gather(), *along_dimension(), *of_flat_indices()]
+    return [*assertions(), gather, *along_dimension(), *of_flat_indices()]
 
 
 def along_dimension() -> list[Definition]:
     """Operators with one index tensor for one dimension."""
     return [
-        index_select(),
-        scatter_src(),
-        scatter_value(),
+        index_select,
+        scatter_src,
+        scatter_value,
         *(
-            define(dtypes)
-            for define in (scatter_src_reduce, scatter_value_reduce, scatter_add, scatter_reduce)
+            scatter_reduction(overloads, dtypes)
+            for overloads in (
+                "scatter.reduce scatter.reduce_out scatter_.reduce",
+                "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
+                "scatter_add scatter_add.out scatter_add_",
+                "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two",
+            )
             for dtypes in (REAL, COMPLEX, BOOL)
         ),
     ]
@@ -50,7 +55,7 @@ def along_dimension() -> list[Definition]:
 
 def of_flat_indices() -> list[Definition]:
     """Operators with indices into the flattened tensor."""
-    return [take(), nonzero()]
+    return [take, nonzero]
 
 
 # ---- Reading
@@ -64,101 +69,79 @@ def launch_select(plan: Plan, out: SymTensor, after: SymInt) -> None:
     plan.launch("select_slices", groups=out.numel() // after, when=after >= 32)
 
 
-def index_select() -> Definition:
+@template(
+    "index_select index_select.out",
+    "index_select",
+    dtypes=EVERY,
+    accepts=INDEX_DTYPES,
+    moves=("self", "out"),
+    reports=IndexError,
+)
+def index_select(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
     """Slices at indices along a dimension."""
-
-    @template(
-        "index_select index_select.out",
-        "index_select",
-        dtypes=EVERY,
-        accepts=INDEX_DTYPES,
-        moves=("self", "out"),
-        reports="IndexError",
-        family="indexing",
+    d = wrap(dim, self.dim())
+    n, count = self.size(d), index.numel()
+    plan.require(
+        index.dim() < 2,
+        (self.dim() > 0) | (count == 1),
+        (self.dim() == 0) | (n > 0) | (count == 0),
     )
-    def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
-        d = wrap(dim, self.dim())
-        n, count = self.size(d), index.numel()
-        plan.require(
-            index.dim() < 2,
-            (self.dim() > 0) | (count == 1),
-            (self.dim() == 0) | (n > 0) | (count == 0),
-        )
-        after = self.shape[d + 1 :].prod()
-        out = plan.result("out", where(self.dim() > 0, self.shape.replace(d, count), self.shape))
-        plan.parameters(n=n, count=count, after=after)
-        launch_select(plan, out, after)
-
-    return definition
+    after = self.shape[d + 1 :].prod()
+    out = plan.result("out", where(self.dim() > 0, self.shape.replace(d, count), self.shape))
+    plan.parameters(n=n, count=count, after=after)
+    launch_select(plan, out, after)
 
 
-def gather() -> Definition:
+@template(
+    "gather gather.out",
+    "gather",
+    dtypes=EVERY,
+    accepts=INDEX_DTYPES,
+    moves=("self", "out"),
+    strided=("self", "index"),
+    reports=RuntimeError,
+)
+def gather(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
     """Elements along a dimension."""
-
-    @template(
-        "gather gather.out",
-        "gather",
-        dtypes=EVERY,
-        accepts=INDEX_DTYPES,
-        meta="aten::gather",
-        moves=("self", "out"),
-        strided=("self", "index"),
-        reports="RuntimeError",
-        family="indexing",
-    )
-    def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
-        d = wrap(dim, self.dim())
-        out = plan.result()
-        plan.parameters(dim=d, n=self.size(d), stride=self.stride(d))
-        width = out.size(-1)
-        runs = out.numel() // maximum(width, 1) * ceil_div(width, GATHER_ADJACENT)
-        plan.launch("gather", where(plan.on_processor, runs, out.numel()))
-
-    return definition
+    d = wrap(dim, self.dim())
+    out = plan.result()
+    plan.parameters(dim=d, n=self.size(d), stride=self.stride(d))
+    width = out.size(-1)
+    runs = out.numel() // maximum(width, 1) * ceil_div(width, GATHER_ADJACENT)
+    plan.launch("gather", where(plan.on_processor, runs, out.numel()))
 
 
-def take() -> Definition:
+@template(
+    "take take.out",
+    "index_select",
+    dtypes=EVERY,
+    accepts={"index": (torch.int64,)},
+    moves=("self", "out"),
+    reports=IndexError,
+)
+def take(plan: Plan, self: SymTensor, index: SymTensor) -> None:
     """Elements of the flattened tensor."""
-
-    @template(
-        "take take.out",
-        "index_select",
-        dtypes=EVERY,
-        accepts={"index": (torch.int64,)},
-        moves=("self", "out"),
-        reports="IndexError",
-        family="indexing",
-    )
-    def definition(plan: Plan, self: SymTensor, index: SymTensor) -> None:
-        plan.require((self.numel() > 0) | (index.numel() == 0))
-        plan.result("out", index.shape)
-        plan.parameters(n=self.numel(), count=index.numel(), after=1)
-        plan.constants(WRAP=1)
-        plan.launch("select_elements", index.numel())
-
-    return definition
+    plan.require((self.numel() > 0) | (index.numel() == 0))
+    plan.result("out", index.shape)
+    plan.parameters(n=self.numel(), count=index.numel(), after=1)
+    plan.constants(WRAP=1)
+    plan.launch("select_elements", index.numel())
 
 
-def nonzero() -> Definition:
+@template("nonzero nonzero.out", "nonzero", dtypes=EVERY, strided=("out",))
+def nonzero(plan: Plan, self: SymTensor) -> None:
     """Indices of nonzero elements."""
-
-    @template("nonzero nonzero.out", "nonzero", dtypes=EVERY, strided=("out",), family="indexing")
-    def definition(plan: Plan, self: SymTensor) -> None:
-        plan.require(self.dim() <= 16)
-        n = self.numel()
-        least = where(plan.on_processor, 64, 4096)
-        blocks = minimum(maximum(n // least, 1), 4096)
-        starts = plan.temporary("starts", blocks + 1, torch.int64)
-        plan.parameters(
-            n=n, block=ceil_div(n, blocks), blocks=blocks, dims=self.dim(), size=self.shape
-        )
-        plan.launch("count_blocks", blocks * plan.group_lanes)
-        plan.launch("add_counts", 1)
-        total = plan.read(starts)
-        plan.result("out", [total, self.dim()], torch.int64, strides=[1, total])
-        plan.launch("write_places", blocks * plan.group_lanes)
-
-    return definition
+    plan.require(self.dim() <= 16)
+    n = self.numel()
+    least = where(plan.on_processor, 64, 4096)
+    blocks = minimum(maximum(n // least, 1), 4096)
+    starts = plan.temporary("starts", blocks + 1, torch.int64)
+    plan.parameters(n=n, block=ceil_div(n, blocks), blocks=blocks, dims=self.dim(), size=self.shape)
+    plan.launch("count_blocks", blocks * plan.group_lanes)
+    plan.launch("add_counts", 1)
+    total = plan.read(starts)
+    plan.result("out", [total, self.dim()], torch.int64, strides=[1, total])
+    plan.launch("write_places", blocks * plan.group_lanes)
 
 
 # ---- Writing
@@ -252,9 +235,7 @@ def _scattering(
         accepts=INDEX_DTYPES,
         strided=("index", "src", "out") if src else ("index", "out"),
         moves=moves,
-        meta=f"aten::{overloads.split()[0]}",
-        reports="RuntimeError",
-        family="indexing",
+        reports=RuntimeError,
     )
 
 
@@ -266,42 +247,32 @@ def _launch_scatter(plan: Plan, lines: _Lines) -> None:
     plan.launch("scatter_slices", groups=lines.slice_groups, when=lines.name_slices)
 
 
-def scatter_src() -> Definition:
+@_scattering(
+    "scatter.src scatter.src_out scatter_.src", SCATTER, EVERY, moves=("self", "src", "out")
+)
+def scatter_src(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src: SymTensor) -> None:
     """Elements of a tensor, written at indices."""
-
-    @_scattering(
-        "scatter.src scatter.src_out scatter_.src", SCATTER, EVERY, moves=("self", "src", "out")
-    )
-    def definition(
-        plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src: SymTensor
-    ) -> None:
-        lines = _lines_of(plan, self, dim, index)
-        _result_of_lines(plan, lines, self, index)
-        plan.parameters(src_stride=src.stride(lines.dim))
-        _launch_scatter(plan, lines)
-
-    return definition
+    lines = _lines_of(plan, self, dim, index)
+    _result_of_lines(plan, lines, self, index)
+    plan.parameters(src_stride=src.stride(lines.dim))
+    _launch_scatter(plan, lines)
 
 
-def scatter_value() -> Definition:
+@_scattering(
+    "scatter.value scatter.value_out scatter_.value",
+    SCATTER,
+    EVERY,
+    src=False,
+    moves=("self", "out"),
+)
+def scatter_value(
+    plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, value: SymFloat
+) -> None:
     """A number, written at indices."""
-
-    @_scattering(
-        "scatter.value scatter.value_out scatter_.value",
-        SCATTER,
-        EVERY,
-        src=False,
-        moves=("self", "out"),
-    )
-    def definition(
-        plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, value: SymFloat
-    ) -> None:
-        lines = _lines_of(plan, self, dim, index)
-        _result_of_lines(plan, lines, self, index)
-        plan.scalars(value)
-        _launch_scatter(plan, lines)
-
-    return definition
+    lines = _lines_of(plan, self, dim, index)
+    _result_of_lines(plan, lines, self, index)
+    plan.scalars(value)
+    _launch_scatter(plan, lines)
 
 
 # ---- Scatter with a reduction, with separate definitions for numbers and for flags
@@ -309,118 +280,49 @@ def scatter_value() -> Definition:
 SCATTER_REDUCE = "places_in_order scatter scatter_reduce scatter_lines scatter_slices"
 
 
-def _reduce(
-    plan: Plan,
-    dtypes: Sequence[torch.dtype],
-    self: SymTensor,
-    dim: SymInt,
-    index: SymTensor,
-    *,
-    src: SymTensor | None,
-    reduction: Int,
-    include_self: Bool = True,
-) -> None:
-    # As on CPU, complex numbers have no maximum or minimum, and flags have no mean.
-    if dtypes == COMPLEX:
-        plan.require((reduction != AMAX) & (reduction != AMIN))
-    if dtypes == BOOL:
-        plan.require(reduction != MEAN)
-    lines = _lines_of(plan, self, dim, index)
-    _result_of_lines(plan, lines, self, index)
-    if src is not None:
-        plan.parameters(src_stride=src.stride(lines.dim))
-    # Counts the elements written to each index, for means and for indices without any.
-    counts = where(include_self, reduction == MEAN, True)
-    plan.temporary(
-        "count", where(counts, lines.total * self.size(lines.dim), 1), torch.int32, initial=0
-    )
-    plan.constants(REDUCE=reduction, INCLUDE_SELF=include_self, BOOLEAN=dtypes == BOOL)
-    in_slices = ~counts & lines.name_slices
-    plan.launch("scatter_reduce", lines.items, when=~in_slices)
-    plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
+def _reduction_of(reduce: SymString | None) -> Int:
+    """The value of REDUCE by its name in PyTorch; a sum without one."""
+    if reduce is None:
+        return SUM
+    names = {
+        "sum": SUM, "add": SUM, "prod": PROD, "multiply": PROD, "amax": AMAX, "amin": AMIN,
+    }  # fmt: skip
+    reduction: Int = MEAN
+    for name, number in reversed(names.items()):
+        reduction = where(reduce == name, number, reduction)
+    return reduction
 
 
-def scatter_src_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
-    """`scatter` with `reduce="add"` or `"multiply"`."""
+def scatter_reduction(overloads: str, dtypes: Sequence[torch.dtype]) -> Definition:
+    """Sums, products, extremes and means with the elements of a tensor, or with a number."""
+    src = "value" not in overloads
 
-    @_scattering("scatter.reduce scatter.reduce_out scatter_.reduce", SCATTER_REDUCE, dtypes)
-    def definition(
-        plan: Plan,
-        self: SymTensor,
-        dim: SymInt,
-        index: SymTensor,
-        src: SymTensor,
-        reduce: SymString,
-    ) -> None:
-        reduction = where(reduce == "add", SUM, PROD)
-        _reduce(plan, dtypes, self, dim, index, src=src, reduction=reduction)
-
-    return definition
-
-
-def scatter_value_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
-    """`scatter_src_reduce` with a number."""
-
-    @_scattering(
-        "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
-        SCATTER_REDUCE,
-        dtypes,
-        src=False,
-    )
-    def definition(
-        plan: Plan,
-        self: SymTensor,
-        dim: SymInt,
-        index: SymTensor,
-        value: SymFloat,
-        reduce: SymString,
-    ) -> None:
-        plan.scalars(value)
-        reduction = where(reduce == "add", SUM, PROD)
-        _reduce(plan, dtypes, self, dim, index, src=None, reduction=reduction)
-
-    return definition
-
-
-def scatter_add(dtypes: Sequence[torch.dtype]) -> Definition:
-    """Sums with the elements of a tensor."""
-
-    @_scattering("scatter_add scatter_add.out scatter_add_", SCATTER_REDUCE, dtypes)
-    def definition(
-        plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src: SymTensor
-    ) -> None:
-        _reduce(plan, dtypes, self, dim, index, src=src, reduction=SUM)
-
-    return definition
-
-
-def scatter_reduce(dtypes: Sequence[torch.dtype]) -> Definition:
-    """Sums, products, extremes and means, with or without the previous element."""
-
-    @_scattering(
-        "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two", SCATTER_REDUCE, dtypes
-    )
-    def definition(
-        plan: Plan,
-        self: SymTensor,
-        dim: SymInt,
-        index: SymTensor,
-        src: SymTensor,
-        reduce: SymString,
-        include_self: SymBool,
-    ) -> None:
-        extreme_or_mean = where(reduce == "amax", AMAX, where(reduce == "amin", AMIN, MEAN))
-        reduction = where(reduce == "sum", SUM, where(reduce == "prod", PROD, extreme_or_mean))
-        _reduce(
-            plan,
-            dtypes,
-            self,
-            dim,
-            index,
-            src=src,
-            reduction=reduction,
-            include_self=include_self,
+    @_scattering(overloads, SCATTER_REDUCE, dtypes, src=src)
+    def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, **rest: Any) -> None:
+        if src:
+            plan.operand("src", rest["src"])
+        else:
+            plan.scalars(rest["value"])
+        reduction = _reduction_of(rest.get("reduce"))
+        include_self: Bool = rest.get("include_self", True)
+        # As on CPU, complex numbers have no maximum or minimum, and flags have no mean.
+        if dtypes == COMPLEX:
+            plan.require((reduction != AMAX) & (reduction != AMIN))
+        if dtypes == BOOL:
+            plan.require(reduction != MEAN)
+        lines = _lines_of(plan, self, dim, index)
+        _result_of_lines(plan, lines, self, index)
+        if src:
+            plan.parameters(src_stride=rest["src"].stride(lines.dim))
+        # Counts the elements written to each index, for means and for indices without any.
+        counts = where(include_self, reduction == MEAN, True)
+        plan.temporary(
+            "count", where(counts, lines.total * self.size(lines.dim), 1), torch.int32, initial=0
         )
+        plan.constants(REDUCE=reduction, INCLUDE_SELF=include_self, BOOLEAN=dtypes == BOOL)
+        in_slices = ~counts & lines.name_slices
+        plan.launch("scatter_reduce", lines.items, when=~in_slices)
+        plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
 
     return definition
 
@@ -459,6 +361,5 @@ def _asserting(
             """,
         dtypes=(*REAL, *BOOL),
         accepts=accepts,
-        reports="RuntimeError: Expected Tensor with single nonzero value, but got zero,",
-        family="indexing",
+        reports=RuntimeError("Expected Tensor with single nonzero value, but got zero,"),
     )

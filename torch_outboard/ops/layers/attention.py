@@ -172,7 +172,6 @@ def _forward(
         accepts={"attn_mask": _MASKS},
         strided=("query", "key", "value", "attn_mask", "out", "logsumexp", *kernels.strided),
         vectors=True,
-        family="attention",
     )
     def attention(
         plan: Plan,
@@ -212,7 +211,6 @@ def _backward(
         accepts={"attn_mask": _MASKS, "logsumexp": (accumulated,)},
         strided=(*read, *gradients, *kernels.strided),
         vectors=True,
-        family="attention",
     )
     def attention_backward(
         plan: Plan,

@@ -42,8 +42,7 @@ def definitions() -> list[Definition]:
     dtypes=FLOATS,
     accepts={"indices": _INDEX},
     moves=("weight", "out"),
-    reports="IndexError",
-    family="embedding",
+    reports=IndexError,
 )
 def _embedding(plan: Plan, weight: SymTensor, indices: SymTensor) -> None:
     plan.require(weight.dim() == 2, weight.size(0) > 0)
@@ -52,13 +51,7 @@ def _embedding(plan: Plan, weight: SymTensor, indices: SymTensor) -> None:
     plan.launch("embedding", groups=indices.numel())
 
 
-@template(
-    "embedding_renorm_",
-    "embedding_renorm",
-    dtypes=FLOATS,
-    accepts={"indices": _INDEX},
-    family="embedding",
-)
+@template("embedding_renorm_", "embedding_renorm", dtypes=FLOATS, accepts={"indices": _INDEX})
 def _renormalization(
     plan: Plan, self: SymTensor, indices: SymTensor, max_norm: SymFloat, norm_type: SymFloat
 ) -> None:
@@ -198,8 +191,7 @@ def _bags(name: str, integer: torch.dtype) -> Definition:
         dtypes=FLOATS,
         accepts={"indices": (integer,), "offsets": (integer,)},
         vectors=True,
-        reports="RuntimeError",
-        family="embedding",
+        reports=RuntimeError,
     )
     def embedding_bag(
         plan: Plan,

@@ -48,7 +48,7 @@ def definitions() -> list[Definition]:
 
 
 def _define(overload: str, kernels: str) -> Callable[[Body], Definition]:
-    return template(overload, kernels, dtypes=FLOATS, vectors=True, family="recurrent")
+    return template(overload, kernels, dtypes=FLOATS, vectors=True)
 
 
 # ---- All steps in time

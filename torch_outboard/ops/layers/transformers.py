@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear
@@ -124,6 +126,7 @@ def _projects(
     qkv_bias: SymTensor,
     proj_weight: SymTensor,
     proj_bias: SymTensor,
+    **_: object,
 ) -> SymBool:
     """Whether the shapes of the weights fit a sequence."""
     return (
@@ -141,30 +144,16 @@ def _projects(
 
 
 def _serves_attention(
-    query: SymTensor,
-    key: SymTensor,
-    value: SymTensor,
-    embed_dim: SymInt,
-    num_head: SymInt,
-    qkv_weight: SymTensor,
-    qkv_bias: SymTensor,
-    proj_weight: SymTensor,
-    proj_bias: SymTensor,
+    query: SymTensor, key: SymTensor, value: SymTensor, num_head: SymInt, **rest: Any
 ) -> SymBool:
-    projected = _projects(query, num_head, embed_dim, qkv_weight, qkv_bias, proj_weight, proj_bias)
+    projected = _projects(query, num_head, **rest)
     return projected & (key.shape == query.shape) & (value.shape == query.shape)
 
 
 def _serves_encoder(
-    src: SymTensor,
-    embed_dim: SymInt,
-    num_heads: SymInt,
-    qkv_weight: SymTensor,
-    qkv_bias: SymTensor,
-    proj_weight: SymTensor,
-    proj_bias: SymTensor,
+    src: SymTensor, embed_dim: SymInt, num_heads: SymInt, proj_weight: SymTensor, **rest: Any
 ) -> SymBool:
-    projected = _projects(src, num_heads, embed_dim, qkv_weight, qkv_bias, proj_weight, proj_bias)
+    projected = _projects(src, num_heads, embed_dim, proj_weight=proj_weight, **rest)
     return projected & (proj_weight.size(0) == embed_dim)
 
 
@@ -176,13 +165,11 @@ def definitions() -> list[Definition]:
             _multi_head_attention,
             dtypes=FLOATS,
             condition=_serves_attention,
-            family="attention",
         ),
         decomposition(
             "_transformer_encoder_layer_fwd",
             _encoder_layer,
             dtypes=FLOATS,
             condition=_serves_encoder,
-            family="attention",
         ),
     ]

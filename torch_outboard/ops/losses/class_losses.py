@@ -38,10 +38,10 @@ def definitions() -> list[Definition]:
     return [
         *(_nll_loss(images, in_parts) for in_parts in (False, True) for images in (False, True)),
         *(_nll_loss_backward(images) for images in (False, True)),
-        _multi_margin_loss(),
-        _multi_margin_loss_backward(),
-        _multilabel_margin_loss(),
-        _multilabel_margin_loss_backward(),
+        _multi_margin_loss,
+        _multi_margin_loss_backward,
+        _multilabel_margin_loss,
+        _multilabel_margin_loss_backward,
     ]
 
 
@@ -73,9 +73,7 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
         "nll_loss nll_loss_parts" if in_parts else "nll_loss",
         dtypes=FLOATS,
         accepts=_TARGET,
-        meta="" if images else f"aten::{name}",
-        reports=f"IndexError: {_NO_CLASS}",
-        family="loss",
+        reports=IndexError(_NO_CLASS),
     )
     def nll_loss(
         plan: Plan,
@@ -96,9 +94,8 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
             (reduction >= _NONE) & (reduction <= _SUM),
         )
         sums = _parts(plan, scores.total) if in_parts else scores.total
-        # The meta function, if there is one, determines the shapes.
-        plan.result("out", where(reduction == _NONE, scores.shape, []) if images else None)
-        plan.result("total", [] if images else None)
+        plan.result("out", where(reduction == _NONE, scores.shape, []))
+        plan.result("total", [])
         for temporary in ("losses", "shares"):
             plan.temporary(temporary, where(reduction == _NONE, 1, maximum(sums, 1)), "value")
         plan.parameters(classes=scores.classes, inner=scores.inner, sums=sums, ignore=ignore_index)
@@ -126,8 +123,7 @@ def _nll_loss_backward(images: bool) -> Definition:
         "nll_loss_backward",
         dtypes=FLOATS,
         accepts=_TARGET,
-        reports=f"IndexError: {_NO_CLASS}",
-        family="loss",
+        reports=IndexError(_NO_CLASS),
     )
     def nll_loss_backward(
         plan: Plan,
@@ -169,16 +165,13 @@ class _Rows(NamedTuple):
     shape: SymInts  # without the classes
 
 
-def _rows_of(self: SymTensor) -> _Rows:
+def _rows_of(plan: Plan, self: SymTensor) -> _Rows:
+    plan.require(self.dim() <= 2, self.numel() > 0)
     count = where(self.dim() == 2, self.size(0), 1)
     return _Rows(self.size(-1), count, where(self.dim() == 2, [count], []))
 
 
-def _require_rows(plan: Plan, self: SymTensor) -> None:
-    plan.require(self.dim() <= 2, self.numel() > 0)
-
-
-def _require_margin_arguments(
+def _require_margins(
     plan: Plan, rows: _Rows, target: SymTensor, weight: SymTensor, p: SymFloat
 ) -> None:
     plan.require(
@@ -200,130 +193,105 @@ def _require_gradient(
     )
 
 
-def _pass_rows(plan: Plan, rows: _Rows, reduction: SymInt, *, forward: bool) -> None:
+def _launch_margins(
+    plan: Plan, kernel: str, rows: _Rows, reduction: SymInt, *, forward: bool
+) -> None:
+    if forward:
+        plan.temporary("losses", rows.total, "value")
     plan.parameters(
         classes=rows.classes,
         loss_count=rows.total,
         divisor=where(reduction == _MEAN, rows.total, 1),
     )
     plan.constants(FORWARD=forward, REDUCTION=reduction)
-
-
-def _launch_losses(plan: Plan, kernel: str, rows: _Rows, reduction: SymInt) -> None:
-    plan.temporary("losses", rows.total, "value")
-    _pass_rows(plan, rows, reduction, forward=True)
     plan.launch(kernel, rows.total)
-    plan.launch("loss_total", groups=1, when=reduction != _NONE)
+    if forward:
+        plan.launch("loss_total", groups=1, when=reduction != _NONE)
 
 
-def _launch_gradient(plan: Plan, kernel: str, rows: _Rows, reduction: SymInt) -> None:
-    _pass_rows(plan, rows, reduction, forward=False)
-    plan.launch(kernel, rows.total)
+@template(
+    "multi_margin_loss multi_margin_loss.out",
+    "multi_margin_loss loss_total",
+    dtypes=_MARGIN_DTYPES,
+    accepts=_TARGET,
+    reports=RuntimeError(_NO_CLASS),
+)
+def _multi_margin_loss(
+    plan: Plan,
+    self: SymTensor,
+    target: SymTensor,
+    weight: SymTensor,
+    p: SymFloat,
+    margin: SymFloat,
+    reduction: SymInt,
+) -> None:
+    rows = _rows_of(plan, self)
+    _require_margins(plan, rows, target, weight, p)
+    plan.result("out", where(reduction == _NONE, rows.shape, []))
+    plan.parameters(distance=margin)
+    plan.constants(P=as_int(p))
+    _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=True)
 
 
-def _multi_margin_loss() -> Definition:
-    @template(
-        "multi_margin_loss multi_margin_loss.out",
-        "multi_margin_loss loss_total",
-        dtypes=_MARGIN_DTYPES,
-        accepts=_TARGET,
-        reports=f"RuntimeError: {_NO_CLASS}",
-        family="loss",
-    )
-    def multi_margin_loss(
-        plan: Plan,
-        self: SymTensor,
-        target: SymTensor,
-        weight: SymTensor,
-        p: SymFloat,
-        margin: SymFloat,
-        reduction: SymInt,
-    ) -> None:
-        rows = _rows_of(self)
-        _require_rows(plan, self)
-        _require_margin_arguments(plan, rows, target, weight, p)
-        plan.result("out", where(reduction == _NONE, rows.shape, []))
-        plan.parameters(distance=margin)
-        plan.constants(P=as_int(p))
-        _launch_losses(plan, "multi_margin_loss", rows, reduction)
-
-    return multi_margin_loss
+@template(
+    "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
+    "multi_margin_loss",
+    dtypes=_MARGIN_DTYPES,
+    accepts=_TARGET,
+    reports=RuntimeError(_NO_CLASS),
+)
+def _multi_margin_loss_backward(
+    plan: Plan,
+    self: SymTensor,
+    target: SymTensor,
+    grad_output: SymTensor,
+    weight: SymTensor,
+    p: SymFloat,
+    margin: SymFloat,
+    reduction: SymInt,
+) -> None:
+    rows = _rows_of(plan, self)
+    _require_margins(plan, rows, target, weight, p)
+    _require_gradient(plan, rows, self, grad_output, reduction)
+    plan.result("grad")
+    plan.parameters(distance=margin)
+    plan.constants(P=as_int(p))
+    _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=False)
 
 
-def _multi_margin_loss_backward() -> Definition:
-    @template(
-        "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
-        "multi_margin_loss",
-        dtypes=_MARGIN_DTYPES,
-        accepts=_TARGET,
-        reports=f"RuntimeError: {_NO_CLASS}",
-        family="loss",
-    )
-    def multi_margin_loss_backward(
-        plan: Plan,
-        self: SymTensor,
-        target: SymTensor,
-        grad_output: SymTensor,
-        weight: SymTensor,
-        p: SymFloat,
-        margin: SymFloat,
-        reduction: SymInt,
-    ) -> None:
-        rows = _rows_of(self)
-        _require_rows(plan, self)
-        _require_margin_arguments(plan, rows, target, weight, p)
-        _require_gradient(plan, rows, self, grad_output, reduction)
-        plan.result("grad")
-        plan.parameters(distance=margin)
-        plan.constants(P=as_int(p))
-        _launch_gradient(plan, "multi_margin_loss", rows, reduction)
-
-    return multi_margin_loss_backward
+@template(
+    "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
+    "multilabel_margin_loss loss_total",
+    dtypes=_MARGIN_DTYPES,
+    accepts=_TARGET,
+    reports=RuntimeError(_NO_CLASS),
+)
+def _multilabel_margin_loss(
+    plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt
+) -> None:
+    rows = _rows_of(plan, self)
+    plan.require(target.shape == self.shape)
+    plan.result("out", where(reduction == _NONE, rows.shape, []))
+    plan.result("is_target_of", target.shape)
+    _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=True)
 
 
-def _multilabel_margin_loss() -> Definition:
-    @template(
-        "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
-        "multilabel_margin_loss loss_total",
-        dtypes=_MARGIN_DTYPES,
-        accepts=_TARGET,
-        reports=f"RuntimeError: {_NO_CLASS}",
-        family="loss",
-    )
-    def multilabel_margin_loss(
-        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt
-    ) -> None:
-        rows = _rows_of(self)
-        _require_rows(plan, self)
-        plan.require(target.shape == self.shape)
-        plan.result("out", where(reduction == _NONE, rows.shape, []))
-        plan.result("is_target_of", target.shape)
-        _launch_losses(plan, "multilabel_margin_loss", rows, reduction)
-
-    return multilabel_margin_loss
-
-
-def _multilabel_margin_loss_backward() -> Definition:
-    @template(
-        "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input",
-        "multilabel_margin_loss",
-        dtypes=_MARGIN_DTYPES,
-        accepts=_TARGET,
-        family="loss",
-    )
-    def multilabel_margin_loss_backward(
-        plan: Plan,
-        self: SymTensor,
-        target: SymTensor,
-        grad_output: SymTensor,
-        is_target: SymTensor,
-        reduction: SymInt,
-    ) -> None:
-        rows = _rows_of(self)
-        _require_rows(plan, self)
-        plan.require(target.shape == self.shape, is_target.shape == self.shape)
-        _require_gradient(plan, rows, self, grad_output, reduction)
-        plan.result("grad")
-        _launch_gradient(plan, "multilabel_margin_loss", rows, reduction)
-
-    return multilabel_margin_loss_backward
+@template(
+    "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input",
+    "multilabel_margin_loss",
+    dtypes=_MARGIN_DTYPES,
+    accepts=_TARGET,
+)
+def _multilabel_margin_loss_backward(
+    plan: Plan,
+    self: SymTensor,
+    target: SymTensor,
+    grad_output: SymTensor,
+    is_target: SymTensor,
+    reduction: SymInt,
+) -> None:
+    rows = _rows_of(plan, self)
+    plan.require(target.shape == self.shape, is_target.shape == self.shape)
+    _require_gradient(plan, rows, self, grad_output, reduction)
+    plan.result("grad")
+    _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=False)

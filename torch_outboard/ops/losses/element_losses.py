@@ -30,20 +30,15 @@ class _Loss(NamedTuple):
     backward_out: str
     shape: str = ""  # the argument that parametrizes the loss function: beta or delta
     weighted: bool = False
-    meta: bool = False
 
     @property
     def overloads(self) -> str:
         return f"{self.name} {self.name}.out"
 
-    @property
-    def meta_function(self) -> str:
-        return f"aten::{self.name}" if self.meta else ""
-
 
 _LOSSES = (
-    _Loss("mse_loss", 0, "mse_loss_backward.grad_input", meta=True),
-    _Loss("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", shape="beta", meta=True),
+    _Loss("mse_loss", 0, "mse_loss_backward.grad_input"),
+    _Loss("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", shape="beta"),
     _Loss("huber_loss", 2, "huber_loss_backward.out", shape="delta"),
     _Loss("binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True),
 )
@@ -55,13 +50,7 @@ def definitions() -> list[Definition]:
 
 
 def _unreduced(loss: _Loss) -> Definition:
-    @template(
-        loss.overloads,
-        "loss_functions loss_each",
-        dtypes=FLOATS,
-        meta=loss.meta_function,
-        family="loss",
-    )
+    @template(loss.overloads, "loss_functions loss_each", dtypes=FLOATS)
     def unreduced(
         plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
     ) -> None:
@@ -75,12 +64,7 @@ def _unreduced(loss: _Loss) -> Definition:
 
 def _reduced(loss: _Loss) -> Definition:
     @template(
-        loss.overloads,
-        "rows loss_functions loss_parts loss_total",
-        dtypes=FLOATS,
-        vectors=True,
-        meta=loss.meta_function,
-        family="loss",
+        loss.overloads, "rows loss_functions loss_parts loss_total", dtypes=FLOATS, vectors=True
     )
     def reduced(
         plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
@@ -90,7 +74,7 @@ def _reduced(loss: _Loss) -> Definition:
         count = self.numel()
         part = maximum(4096, ceil_div(count, 64))
         parts = ceil_div(count, part)
-        plan.result("out", None if loss.meta else [])
+        plan.result("out", [])
         plan.temporary("losses", maximum(parts, 1), "value")
         plan.parameters(part=part, count=count, loss_count=parts, divisor=_divisor(self, reduction))
         plan.launch("loss_parts", groups=parts)
@@ -101,10 +85,7 @@ def _reduced(loss: _Loss) -> Definition:
 
 def _backward(loss: _Loss) -> Definition:
     @template(
-        f"{loss.name}_backward {loss.backward_out}",
-        "loss_functions loss_backward",
-        dtypes=FLOATS,
-        family="loss",
+        f"{loss.name}_backward {loss.backward_out}", "loss_functions loss_backward", dtypes=FLOATS
     )
     def backward(
         plan: Plan,

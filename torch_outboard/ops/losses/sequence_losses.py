@@ -23,23 +23,12 @@ _ACCEPTS = {
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        _losses(),
-        _losses_backward(),
+        _losses,
+        _losses_backward,
         decomposition(
-            "_ctc_loss",
-            _loss,
-            dtypes=_DTYPES,
-            condition=_lengths_are_sizes,
-            meta="aten::_ctc_loss",
-            family="loss",
+            "_ctc_loss", _loss, dtypes=_DTYPES, condition=_lengths_are_sizes, meta="aten::_ctc_loss"
         ),
-        decomposition(
-            "_ctc_loss_backward",
-            _loss_backward,
-            dtypes=_DTYPES,
-            condition=_lengths_fit,
-            family="loss",
-        ),
+        decomposition("_ctc_loss_backward", _loss_backward, dtypes=_DTYPES, condition=_lengths_fit),
     ]
 
 
@@ -98,76 +87,62 @@ def _launch_plan(plan: Plan, batch: SymInt) -> SymTensor:
     return table
 
 
-def _losses() -> Definition:
-    @template(
-        "_ctc_loss.Tensor",
-        "ctc_loss",
-        dtypes=_DTYPES,
-        accepts=_ACCEPTS,
-        reports="RuntimeError",
-        family="loss",
+@template("_ctc_loss.Tensor", "ctc_loss", dtypes=_DTYPES, accepts=_ACCEPTS, reports=RuntimeError)
+def _losses(
+    plan: Plan,
+    log_probs: SymTensor,
+    targets: SymTensor,
+    input_lengths: SymTensor,
+    target_lengths: SymTensor,
+    blank: SymInt,
+) -> None:
+    _take_arguments(plan, log_probs, targets, input_lengths, target_lengths, blank)
+    frames, batch = log_probs.size(0), log_probs.size(1)
+    plan.parameters(most_labels=targets.size(-1))
+    plan.constants(BACKWARD=False)
+    longest = plan.read(_launch_plan(plan, batch))
+    plan.result("losses", [batch])
+    plan.result("log_alpha", [batch, frames, 2 * longest + 1])
+    plan.launch("ctc_losses", groups=batch)
+
+
+@template(
+    "_ctc_loss_backward.Tensor",
+    "ctc_loss ctc_loss_backward",
+    dtypes=_DTYPES,
+    accepts=_ACCEPTS,
+    reports=RuntimeError,
+)
+def _losses_backward(
+    plan: Plan,
+    log_probs: SymTensor,
+    targets: SymTensor,
+    input_lengths: SymTensor,
+    target_lengths: SymTensor,
+    grad: SymTensor,
+    neg_log_likelihood: SymTensor,
+    log_alpha: SymTensor,
+    blank: SymInt,
+    zero_infinity: SymBool,
+) -> None:
+    _take_arguments(plan, log_probs, targets, input_lengths, target_lengths, blank)
+    frames, batch = log_probs.size(0), log_probs.size(1)
+    width = log_alpha.size(2)
+    most = minimum(targets.size(-1), (width - 1) // 2)
+    plan.require(
+        (grad.shape == [batch]) & (neg_log_likelihood.shape == [batch]),
+        (log_alpha.dim() == 3) & (log_alpha.shape[:2] == [batch, frames]) & (width > 0),
     )
-    def losses(
-        plan: Plan,
-        log_probs: SymTensor,
-        targets: SymTensor,
-        input_lengths: SymTensor,
-        target_lengths: SymTensor,
-        blank: SymInt,
-    ) -> None:
-        _take_arguments(plan, log_probs, targets, input_lengths, target_lengths, blank)
-        frames, batch = log_probs.size(0), log_probs.size(1)
-        plan.parameters(most_labels=targets.size(-1))
-        plan.constants(BACKWARD=False)
-        longest = plan.read(_launch_plan(plan, batch))
-        plan.result("losses", [batch])
-        plan.result("log_alpha", [batch, frames, 2 * longest + 1])
-        plan.launch("ctc_losses", groups=batch)
-
-    return losses
-
-
-def _losses_backward() -> Definition:
-    @template(
-        "_ctc_loss_backward.Tensor",
-        "ctc_loss ctc_loss_backward",
-        dtypes=_DTYPES,
-        accepts=_ACCEPTS,
-        reports="RuntimeError",
-        family="loss",
-    )
-    def losses_backward(
-        plan: Plan,
-        log_probs: SymTensor,
-        targets: SymTensor,
-        input_lengths: SymTensor,
-        target_lengths: SymTensor,
-        grad: SymTensor,
-        neg_log_likelihood: SymTensor,
-        log_alpha: SymTensor,
-        blank: SymInt,
-        zero_infinity: SymBool,
-    ) -> None:
-        _take_arguments(plan, log_probs, targets, input_lengths, target_lengths, blank)
-        frames, batch = log_probs.size(0), log_probs.size(1)
-        width = log_alpha.size(2)
-        most = minimum(targets.size(-1), (width - 1) // 2)
-        plan.require(
-            (grad.shape == [batch]) & (neg_log_likelihood.shape == [batch]),
-            (log_alpha.dim() == 3) & (log_alpha.shape[:2] == [batch, frames]) & (width > 0),
-        )
-        plan.parameters(most_labels=most, width=width, ignores_infinity=zero_infinity)
-        plan.constants(BACKWARD=True)
-        plan.result("out", log_probs.shape)
-        _launch_plan(plan, batch)
-        plan.temporary("following", maximum(batch * most, 1), torch.int32)
-        plan.temporary("leads", maximum(batch * most, 1), torch.uint8)
-        plan.temporary("log_beta", log_alpha.numel())
-        plan.launch("ctc_equal_labels", batch * most)
-        plan.launch("ctc_betas", groups=batch)
-        plan.launch("ctc_gradient", groups=batch * frames)
-
-    return losses_backward
+    plan.parameters(most_labels=most, width=width, ignores_infinity=zero_infinity)
+    plan.constants(BACKWARD=True)
+    plan.result("out", log_probs.shape)
+    _launch_plan(plan, batch)
+    plan.temporary("following", maximum(batch * most, 1), torch.int32)
+    plan.temporary("leads", maximum(batch * most, 1), torch.uint8)
+    plan.temporary("log_beta", log_alpha.numel())
+    plan.launch("ctc_equal_labels", batch * most)
+    plan.launch("ctc_betas", groups=batch)
+    plan.launch("ctc_gradient", groups=batch * frames)
 
 
 def _on(

@@ -36,7 +36,6 @@ def _define(
         shapes_only=("out",),
         compute=compute,
         resizes_silently=True,
-        family="pointwise",
     )
 
 
@@ -49,18 +48,14 @@ def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
     return where(out.numel() == count, out.shape, [count])
 
 
-def linspace() -> Definition:
+@_define("linspace.out", "linspace", (*FLOATS, *COMPLEX))
+def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
     """Evenly spaced numbers."""
-
-    @_define("linspace.out", "linspace", (*FLOATS, *COMPLEX))
-    def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
-        plan.require(steps >= 0)
-        plan.result("out", _shape_for(out, steps))
-        plan.parameters(count=steps, start=start, end=end)
-        plan.constants(LOGARITHMIC=False)
-        plan.launch("linspace", steps)
-
-    return linspace
+    plan.require(steps >= 0)
+    plan.result("out", _shape_for(out, steps))
+    plan.parameters(count=steps, start=start, end=end)
+    plan.constants(LOGARITHMIC=False)
+    plan.launch("linspace", steps)
 
 
 def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
@@ -68,12 +63,7 @@ def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
 
     @_define("logspace.out", "linspace", dtypes)
     def logspace(
-        plan: Plan,
-        start: SymFloat,
-        end: SymFloat,
-        steps: SymInt,
-        base: SymFloat,
-        out: SymTensor,
+        plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, base: SymFloat, out: SymTensor
     ) -> None:
         plan.require(steps >= 0, zero_base or base != 0)
         plan.result("out", _shape_for(out, steps))
@@ -140,10 +130,6 @@ def _truncated_count(start: SymFloat, end: SymFloat, step: SymFloat) -> SymInt:
     return _count_of_integers(_truncated(start), _truncated(end), _truncated(step))
 
 
-def _truncated_step_counts(start: SymFloat, end: SymFloat, step: SymFloat) -> SymBool:
-    return _truncated(step) != 0
-
-
 def _some_have_fractions(start: SymFloat, end: SymFloat, step: SymFloat) -> SymBool:
     return (start != floor(start)) | (end != floor(end)) | (step != floor(step))
 
@@ -152,7 +138,9 @@ def _arange_int64() -> list[Definition]:
     """Counts integers exactly. PyTorch truncates other numbers, since 2.15 only after counting."""
     int64 = (torch.int64,)
     if torch.arange(1, 2.5, dtype=torch.int64, device="cpu").numel() == 1:
-        return [arange(int64, _truncated_count, served=_truncated_step_counts)]
+        return [
+            arange(int64, _truncated_count, served=lambda start, end, step: _truncated(step) != 0)
+        ]
     return [
         arange(int64, _exact_count),
         arange(int64, _count, served=_some_have_fractions, compute=torch.int64),
@@ -179,10 +167,6 @@ def unit_matrices() -> list[Definition]:
     return [square, rectangular]
 
 
-def _has_no_dimensions(value: SymTensor) -> SymBool:
-    return value.dim() == 0
-
-
 def definitions() -> list[Definition]:
     """Every definition."""
     return [
@@ -190,14 +174,13 @@ def definitions() -> list[Definition]:
         # Intermediate values may be negative.
         arange((torch.uint8, torch.int8, torch.int16, torch.int32), _count, compute=torch.int64),
         *_arange_int64(),
-        linspace(),
+        linspace,
         logspace(FLOATS, zero_base=True),
         logspace(COMPLEX, zero_base=False),
         *unit_matrices(),
         decomposition(
             "fill_.Tensor",
             lambda self, value: self.copy_(value.expand(self.shape)),
-            condition=_has_no_dimensions,
-            family="pointwise",
+            condition=lambda value: value.dim() == 0,
         ),
     ]

@@ -31,20 +31,12 @@ def _some_tensors(tensors: SymTensors) -> SymBool:
 def definitions() -> list[Definition]:
     """Every definition."""
     return [
-        decomposition(
-            "cat cat.out",
-            "cat",
-            results="out",
-            meta="aten::cat",
-            casts="TypeError",
-            family="movement",
-        ),
-        decomposition("stack", _stack, condition=_some_tensors, family="movement"),
+        decomposition("cat cat.out", "cat", results="out", casts="TypeError"),
+        decomposition("stack", _stack, condition=_some_tensors),
         decomposition(
             "stack.out _stack _stack.out",
             _join_unsqueezed,
             condition=_some_tensors,
             casts="TypeError",
-            family="movement",
         ),
     ]

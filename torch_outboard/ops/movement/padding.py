@@ -48,27 +48,16 @@ def _only_cuts(self: SymTensor, pad: SymInts) -> SymBool:
 
 def cutting() -> Definition:
     """Padding by negative amounts only, which keeps the order of the strides."""
-    return decomposition("constant_pad_nd", _cut, condition=_only_cuts, family="movement")
+    return decomposition("constant_pad_nd", _cut, condition=_only_cuts)
 
 
-def constant() -> Definition:
+@template("constant_pad_nd", "remap", dtypes=EVERY, strided=("self", "out"), moves=("self", "out"))
+def constant(plan: Plan, self: SymTensor, pad: SymInts, value: SymFloat) -> None:
     """Padding with a number; negative amounts cut."""
-
-    @template(
-        "constant_pad_nd",
-        "remap",
-        dtypes=EVERY,
-        strided=("self", "out"),
-        moves=("self", "out"),
-        family="movement",
-    )
-    def constant_pad(plan: Plan, self: SymTensor, pad: SymInts, value: SymFloat) -> None:
-        plan.require(self.dim() <= 8, _pairs_for(self, pad), _has_as_much(self, pad.clamp_max(0)))
-        out = plan.result("out", self.shape.padded(pad), memory_format=self)
-        plan.scalars(value)
-        remap(plan, out, SHIFTED, pad)
-
-    return constant_pad
+    plan.require(self.dim() <= 8, _pairs_for(self, pad), _has_as_much(self, pad.clamp_max(0)))
+    out = plan.result("out", self.shape.padded(pad), memory_format=self)
+    plan.scalars(value)
+    remap(plan, out, SHIFTED, pad)
 
 
 def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) -> Iterator[SymBool]:
@@ -96,7 +85,6 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
         dtypes=NUMBERS,
         strided=("self", "out"),
         moves=("self", "out"),
-        family="movement",
     )
     def pad(plan: Plan, self: SymTensor, padding: SymInts) -> None:
         plan.require(*_conditions(self, padding, dims, reflects))
@@ -108,7 +96,6 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
         "reflect_backward",
         dtypes=(*FLOATS, *COMPLEX),
         strided=("grad_output", "out"),
-        family="movement",
     )
     def pad_backward(plan: Plan, grad_output: SymTensor, self: SymTensor, padding: SymInts) -> None:
         plan.require(
@@ -126,7 +113,7 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
 
 def definitions() -> list[Definition]:
     """Every definition."""
-    made = [cutting(), constant()]
+    made = [cutting(), constant]
     for dims in (1, 2, 3):
         made += of_dims(dims, reflects=True)
         made += of_dims(dims, reflects=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
-from torch_outboard.ops.requirements import distinct_in, of_dtype, of_dtype_of
+from torch_outboard.ops.requirements import distinct_in, of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -54,27 +54,15 @@ def remap(
     launch_lines(plan, "remap", out)
 
 
-def _rolls_all(shifts: SymInts, dims: SymInts) -> SymBool:
-    return (dims.len() == 0) & (shifts.len() == 1)
-
-
 def remapped() -> list[Definition]:
     """roll and flip."""
     rolled_whole = decomposition(
         "roll",
         lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
-        condition=_rolls_all,
-        family="movement",
+        condition=lambda shifts, dims: (dims.len() == 0) & (shifts.len() == 1),
     )
 
-    @template(
-        "roll",
-        "remap",
-        dtypes=EVERY,
-        strided=("self", "out"),
-        moves=("self", "out"),
-        family="movement",
-    )
+    @template("roll", "remap", dtypes=EVERY, strided=("self", "out"), moves=("self", "out"))
     def roll(plan: Plan, self: SymTensor, shifts: SymInts, dims: SymInts) -> None:
         plan.require(
             dims.len() > 0,
@@ -92,7 +80,6 @@ def remapped() -> list[Definition]:
         strided=("self", "out"),
         moves=("self", "out"),
         requires={"dims": distinct_in("self")},
-        family="movement",
     )
     def flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
         plan.require(dims.len() <= 16)
@@ -115,8 +102,6 @@ def triangle(name: str, *, upper: bool) -> Definition:
         dtypes=EVERY,
         strided=("self", "out"),
         moves=("self", "out"),
-        meta=f"aten::{name}",
-        family="movement",
     )
     def triangle(plan: Plan, self: SymTensor, diagonal: SymInt) -> None:
         plan.result("out")
@@ -178,16 +163,9 @@ class _Blocks(NamedTuple):
 def columns_of_images() -> list[Definition]:
     """im2col (unfold of images) and col2im (fold)."""
 
-    @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL), family="movement")
-    def im2col(
-        plan: Plan,
-        self: SymTensor,
-        kernel_size: SymInts,
-        dilation: SymInts,
-        padding: SymInts,
-        stride: SymInts,
-    ) -> None:
-        blocks = _Blocks(self.size(-2), self.size(-1), kernel_size, dilation, padding, stride)
+    @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL))
+    def im2col(plan: Plan, self: SymTensor, kernel_size: SymInts, **rest: Any) -> None:
+        blocks = _Blocks(self.size(-2), self.size(-1), kernel_size, **rest)
         plan.require((self.dim() == 3) | (self.dim() == 4), self.shape[-3:].prod() > 0)
         blocks.require(plan)
         elements = self.size(-3) * kernel_size[0] * kernel_size[1]
@@ -195,18 +173,16 @@ def columns_of_images() -> list[Definition]:
         blocks.give_to(plan)
         plan.launch("im2col", out.numel())
 
-    @template("col2im col2im.out", "col2im", dtypes=(*FLOATS, *COMPLEX), family="movement")
+    @template("col2im col2im.out", "col2im", dtypes=(*FLOATS, *COMPLEX))
     def col2im(
         plan: Plan,
         self: SymTensor,
         output_size: SymInts,
         kernel_size: SymInts,
-        dilation: SymInts,
-        padding: SymInts,
-        stride: SymInts,
+        **rest: Any,
     ) -> None:
         height, width = output_size[0], output_size[1]
-        blocks = _Blocks(height, width, kernel_size, dilation, padding, stride)
+        blocks = _Blocks(height, width, kernel_size, **rest)
         plan.require((self.dim() == 2) | (self.dim() == 3), output_size.len() == 2)
         blocks.require(plan)
         block_size = kernel_size[0] * kernel_size[1]
@@ -234,16 +210,9 @@ def windows() -> list[Definition]:
         lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
         condition=_of_one_number,
         dtypes=NUMBERS,
-        family="movement",
     )
 
-    @template(
-        "unfold_backward",
-        "unfold_backward",
-        dtypes=NUMBERS,
-        strided=("grad_in", "out"),
-        family="movement",
-    )
+    @template("unfold_backward", "unfold_backward", dtypes=NUMBERS, strided=("grad_in", "out"))
     def unfold_backward(
         plan: Plan,
         grad_in: SymTensor,
@@ -331,95 +300,64 @@ def _image_divides(self: SymTensor, downscale_factor: SymInt) -> SymBool:
     return (self.dim() > 2) & (r > 0) & divisible
 
 
-def _narrows(self: SymTensor, dim: SymInt, length: SymInt) -> SymBool:
-    return _dim_in_range(self, dim) & (length >= 0)
-
-
-def _is_matrix(self: SymTensor) -> SymBool:
-    return self.dim() == 2
-
-
-def _has_size(row: SymInt, col: SymInt) -> SymBool:
-    return (row >= 0) & (col >= 0)
-
-
-def _narrow_copy_out() -> Definition:
-    @template(
-        "narrow_copy.out",
-        "remap",
-        dtypes=EVERY,
-        strided=("self", "out"),
-        moves=("self", "out"),
-        resizes_silently=True,
-        family="movement",
+@template(
+    "narrow_copy.out",
+    "remap",
+    dtypes=EVERY,
+    strided=("self", "out"),
+    moves=("self", "out"),
+    resizes_silently=True,
+)
+def _narrow_copy_out(
+    plan: Plan, self: SymTensor, dim: SymInt, start: SymInt, length: SymInt
+) -> None:
+    d = wrap(dim, self.dim())
+    n = self.size(d)
+    first = where(start < 0, start + n, start)
+    plan.require(
+        self.dim() <= 8,
+        (-n <= start) & (start <= n),
+        length >= 0,
+        first + length <= n,
     )
-    def narrow_copy(
-        plan: Plan, self: SymTensor, dim: SymInt, start: SymInt, length: SymInt
-    ) -> None:
-        d = wrap(dim, self.dim())
-        n = self.size(d)
-        first = where(start < 0, start + n, start)
-        plan.require(
-            self.dim() <= 8,
-            (-n <= start) & (start <= n),
-            length >= 0,
-            first + length <= n,
-        )
-        out = plan.result("out", self.shape.replace(d, length))
-        # The kernel uses the first of a dimension's two amounts.
-        of_dim = 2 * (self.dim() - 1 - d)
-        remap(plan, out, CLAMPED, full(2 * self.dim(), 0).replace(of_dim, -first))
-
-    return narrow_copy
+    out = plan.result("out", self.shape.replace(d, length))
+    # The kernel uses the first of a dimension's two amounts.
+    of_dim = 2 * (self.dim() - 1 - d)
+    remap(plan, out, CLAMPED, full(2 * self.dim(), 0).replace(of_dim, -first))
 
 
 def rearranged() -> list[Definition]:
     """Decompositions into views and copies."""
     return [
         *(
-            decomposition(name, _channel_shuffle, condition=_channels_divide, family="movement")
+            decomposition(name, _channel_shuffle, condition=_channels_divide)
             for name in ("channel_shuffle", "native_channel_shuffle")
         ),
+        decomposition("pixel_shuffle", _pixel_shuffle, condition=_channels_divide_by_square),
+        decomposition("pixel_unshuffle", _pixel_unshuffle, condition=_image_divides),
         decomposition(
-            "pixel_shuffle",
-            _pixel_shuffle,
-            condition=_channels_divide_by_square,
-            family="movement",
+            "narrow_copy",
+            _narrow_copy,
+            condition=lambda self, dim, length: _dim_in_range(self, dim) & (length >= 0),
         ),
-        decomposition(
-            "pixel_unshuffle", _pixel_unshuffle, condition=_image_divides, family="movement"
-        ),
-        decomposition("narrow_copy", _narrow_copy, condition=_narrows, family="movement"),
-        _narrow_copy_out(),
+        _narrow_copy_out,
         decomposition(
             "trace",
             lambda self: self.diagonal(0, 0, 1).sum(),
-            condition=_is_matrix,
+            condition=lambda self: self.dim() == 2,
             dtypes=NUMBERS,
-            family="movement",
         ),
         *(
             decomposition(
                 f"{name}_indices",
                 _indices_of(lower),
-                condition=_has_size,
+                condition=lambda row, col: (row >= 0) & (col >= 0),
                 # The same dtypes as on CPU.
                 requires={"dtype": of_dtype(torch.int32, torch.int64)},
-                family="movement",
             )
             for name, lower in (("tril", True), ("triu", False))
         ),
     ]
-
-
-def _and_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    def body(
-        self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
-    ) -> tuple[Tensor, Tensor]:
-        wanted = spread(self, dim, correction=correction, keepdim=keepdim)
-        return wanted, torch.mean(self, dim, keepdim)
-
-    return body
 
 
 def _norm_of_dtype(
@@ -438,11 +376,6 @@ def _norm(self: Tensor, p: float | None, dim: list[int], keepdim: bool, out: Ten
     _norm_of_dtype(self, p, dim, keepdim, None, out)
 
 
-def _glu(self: Tensor, dim: int, out: Tensor) -> None:
-    a, b = self.chunk(2, dim)
-    torch.mul(a, b.sigmoid(), out=out)
-
-
 def _renorm(self: Tensor, p: float, dim: int, maxnorm: float, out: Tensor) -> None:
     others = [d for d in range(self.dim()) if d != dim % self.dim()]
     norm = torch.linalg.vector_norm(self, p, others, True)
@@ -450,81 +383,23 @@ def _renorm(self: Tensor, p: float, dim: int, maxnorm: float, out: Tensor) -> No
     out.copy_(self * scale.to(self.dtype))
 
 
-def _cross(self: Tensor, other: Tensor, dim: int, out: Tensor) -> None:
-    a, b = torch.broadcast_tensors(self, other)
-    left = a.roll([-1], [dim]) * b.roll([-2], [dim])
-    out.copy_(left - a.roll([-2], [dim]) * b.roll([-1], [dim]))
-
-
-def _aminmax(self: Tensor, dim: int | None, keepdim: bool, min_: Tensor, max_: Tensor) -> None:
-    if dim is None:
-        min_.copy_(self.amin().reshape(min_.shape))
-        max_.copy_(self.amax().reshape(max_.shape))
-    else:
-        min_.copy_(self.amin([dim], keepdim))
-        max_.copy_(self.amax([dim], keepdim))
-
-
-def halves() -> list[Definition]:
-    """Decompositions into slices, reductions and pointwise operators."""
+def norms() -> list[Definition]:
+    """Norms of PyTorch's older operators, and renormalization."""
     differentiable = (*FLOATS, *COMPLEX)
     return [
-        decomposition(
-            "var_mean.correction", _and_mean(torch.var), dtypes=FLOATS, family="movement"
-        ),
-        decomposition(
-            "std_mean.correction", _and_mean(torch.std), dtypes=FLOATS, family="movement"
-        ),
-        decomposition(
-            "norm.ScalarOpt_dim norm.out",
-            _norm,
-            results="out",
-            meta="aten::norm.ScalarOpt_dim",
-            dtypes=differentiable,
-            family="movement",
-        ),
+        decomposition("norm.ScalarOpt_dim norm.out", _norm, results="out", dtypes=differentiable),
         decomposition(
             "norm.ScalarOpt_dim_dtype norm.dtype_out",
             _norm_of_dtype,
             results="out",
-            meta="aten::norm.ScalarOpt_dim_dtype",
             dtypes=differentiable,
-            family="movement",
-        ),
-        decomposition(
-            "glu glu.out",
-            _glu,
-            results="out",
-            meta="aten::glu",
-            casts="RuntimeError",
-            dtypes=FLOATS,
-            family="movement",
         ),
         decomposition(
             "renorm renorm.out renorm_",
             _renorm,
             results="out",
             condition=_dim_in_range,
-            meta="aten::renorm",
             dtypes=differentiable,
-            family="movement",
-        ),
-        decomposition(
-            "linalg_cross linalg_cross.out",
-            _cross,
-            results="out",
-            meta="aten::linalg_cross",
-            requires={"other": of_dtype_of("self")},
-            dtypes=NUMBERS,
-            family="movement",
-        ),
-        decomposition(
-            "aminmax aminmax.out",
-            _aminmax,
-            results="min max",
-            meta="aten::aminmax",
-            dtypes=(*FLOATS, *INTEGERS, *BOOL),
-            family="movement",
         ),
     ]
 
@@ -538,5 +413,5 @@ def definitions() -> list[Definition]:
         *columns_of_images(),
         *windows(),
         *rearranged(),
-        *halves(),
+        *norms(),
     ]

@@ -5,8 +5,8 @@ Weights and statistics have the dtype of the input, or are float32 for a float16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,7 +30,7 @@ from torch_outboard.ops.symbolic import (
     minimum,
     where,
 )
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan, template
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -103,7 +103,6 @@ def _layer_norm(mixed: bool) -> Definition:
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "weight", "bias"),
         vectors=True,
-        family="normalization",
     )
     def layer_norm(
         plan: Plan,
@@ -132,7 +131,6 @@ def _layer_norm_backward(mixed: bool) -> Definition:
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "mean", "rstd", "weight", "bias"),
         vectors=True,
-        family="normalization",
     )
     def layer_norm_backward(
         plan: Plan,
@@ -238,7 +236,6 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
             shapes_only=saved,
             accepts=_accepts(mixed, "weight", "bias", *statistics),
             vectors=True,
-            family="normalization",
         )
         def batch_norm(
             plan: Plan,
@@ -304,84 +301,71 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
 def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
     name = "batch_norm_backward"
 
-    def differentiate(
-        plan: Plan,
-        grad_out: SymTensor,
-        input: SymTensor,
-        per_channel: Sequence[SymTensor],  # weight, running mean, running variance
-        saved: Sequence[SymTensor],  # mean, inverse of the standard deviation
-        train: SymBool,
-        eps: SymFloat,
-        output_mask: SymList[SymBool],
-    ) -> None:
-        of = _channels_of(plan, input)
-        _require_channels(plan, input, of, in_parts, *per_channel)
-        _, mean, variance = per_channel
-        plan.require(
-            grad_out.shape == input.shape,
-            where(train, given(saved[0]) & given(saved[1]), given(mean) & given(variance)),
-            where(train, saved[0].shape + saved[1].shape == [of.channels, of.channels], True),
-        )
-        dtype = _statistics_dtype(mixed)
-        plan.result("grad_input", input.shape, memory_format=input, wanted=output_mask[0])
-        plan.result("grad_weight", [of.channels], dtype, wanted=output_mask[1])
-        plan.result("grad_bias", [of.channels], dtype, wanted=output_mask[2])
-        _pass_channels(plan, of, in_parts, ("totals", "products"))
-        plan.parameters(eps=eps)
-        plan.constants(TRAINING=train)
-        if in_parts:
-            for step in ("parts", "results"):
-                plan.launch(f"{name}_{step}", groups=of.channels * of.parts)
-        else:
-            plan.launch(name, groups=of.channels)
+    def define(overloads: str, inverse: str, training: str) -> Definition:
+        """`inverse`, `training`: arguments with the saved inverse deviation, and with the mode."""
 
-    def define(overloads: str, inverse: str) -> Callable[[Body], Definition]:
-        return template(
+        @template(
             overloads,
             f"rows channels {name}{'_parts' if in_parts else ''}",
             dtypes=_dtypes(mixed),
             accepts=_accepts(mixed, "weight", "running_mean", "running_var", "save_mean", inverse),
             vectors=True,
-            family="normalization",
         )
+        def backward(
+            plan: Plan,
+            grad_out: SymTensor,
+            input: SymTensor,
+            weight: SymTensor,
+            running_mean: SymTensor,
+            running_var: SymTensor,
+            save_mean: SymTensor,
+            eps: SymFloat,
+            output_mask: SymList[SymBool],
+            **rest: Any,
+        ) -> None:
+            saved = plan.operand(inverse, rest[inverse])
+            train = rest[training]
+            of = _channels_of(plan, input)
+            _require_channels(plan, input, of, in_parts, weight, running_mean, running_var)
+            plan.require(
+                grad_out.shape == input.shape,
+                where(
+                    train,
+                    given(save_mean) & given(saved),
+                    given(running_mean) & given(running_var),
+                ),
+                where(train, save_mean.shape + saved.shape == [of.channels, of.channels], True),
+            )
+            _gradients(plan, input, [of.channels], mixed, output_mask)
+            _pass_channels(plan, of, in_parts, ("totals", "products"))
+            plan.parameters(eps=eps)
+            plan.constants(TRAINING=train)
+            if in_parts:
+                for step in ("parts", "results"):
+                    plan.launch(f"{name}_{step}", groups=of.channels * of.parts)
+            else:
+                plan.launch(name, groups=of.channels)
 
-    @define("native_batch_norm_backward native_batch_norm_backward.out", "save_invstd")
-    def native(
-        plan: Plan,
-        grad_out: SymTensor,
-        input: SymTensor,
-        weight: SymTensor,
-        running_mean: SymTensor,
-        running_var: SymTensor,
-        save_mean: SymTensor,
-        save_invstd: SymTensor,
-        train: SymBool,
-        eps: SymFloat,
-        output_mask: SymList[SymBool],
-    ) -> None:
-        per_channel = (weight, running_mean, running_var)
-        saved = (save_mean, save_invstd)
-        differentiate(plan, grad_out, input, per_channel, saved, train, eps, output_mask)
+        return backward
 
-    @define("batch_norm_backward", "save_var")
-    def updating(
-        plan: Plan,
-        grad_out: SymTensor,
-        input: SymTensor,
-        weight: SymTensor,
-        running_mean: SymTensor,
-        running_var: SymTensor,
-        save_mean: SymTensor,
-        save_var: SymTensor,
-        update: SymBool,
-        eps: SymFloat,
-        output_mask: SymList[SymBool],
-    ) -> None:
-        per_channel = (weight, running_mean, running_var)
-        saved = (save_mean, save_var)
-        differentiate(plan, grad_out, input, per_channel, saved, update, eps, output_mask)
+    return [
+        define("native_batch_norm_backward native_batch_norm_backward.out", "save_invstd", "train"),
+        define("batch_norm_backward", "save_var", "update"),
+    ]
 
-    return [native, updating]
+
+def _gradients(
+    plan: Plan,
+    input: SymTensor,
+    channels: list[SymInt],
+    mixed: bool,
+    output_mask: SymList[SymBool],
+) -> None:
+    """Makes the gradients of an input, and of its channels' weights and biases."""
+    dtype = _statistics_dtype(mixed)
+    plan.result("grad_input", input.shape, memory_format=input, wanted=output_mask[0])
+    plan.result("grad_weight", channels, dtype, wanted=output_mask[1])
+    plan.result("grad_bias", channels, dtype, wanted=output_mask[2])
 
 
 def _require_groups(
@@ -401,7 +385,6 @@ def _group_norm(mixed: bool) -> Definition:
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "weight", "bias"),
         vectors=True,
-        family="normalization",
     )
     def group_norm(
         plan: Plan,
@@ -432,7 +415,6 @@ def _group_norm_backward(mixed: bool) -> Definition:
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "mean", "rstd", "weight"),
         vectors=True,
-        family="normalization",
     )
     def group_norm_backward(
         plan: Plan,
@@ -453,10 +435,7 @@ def _group_norm_backward(mixed: bool) -> Definition:
             (mean.shape == [N, group]) & (rstd.shape == [N, group]),
             fits(weight, [C]),
         )
-        dtype = _statistics_dtype(mixed)
-        plan.result("grad_input", input.shape, memory_format=input, wanted=output_mask[0])
-        plan.result("grad_weight", [C], dtype, wanted=output_mask[1])
-        plan.result("grad_bias", [C], dtype, wanted=output_mask[2])
+        _gradients(plan, input, [C], mixed, output_mask)
         for name in ("totals", "products"):
             plan.temporary(name, N * C, "value")
         plan.parameters(n=HxW, blocks=C // group, channels=C, batch=N)

@@ -72,8 +72,6 @@ def _softmax(log: bool, last: bool) -> Definition:
         dtypes=FLOATS,
         vectors=True,
         requires={"half_to_float": False},
-        meta=f"aten::{name}",
-        family="softmax",
     )
     def softmax(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         lines = _lines_of(self, dim)
@@ -96,8 +94,6 @@ def _softmax_backward(log: bool, last: bool) -> Definition:
         dtypes=FLOATS,
         vectors=True,
         requires={"input_dtype": of_dtype_of("grad_output")},
-        meta=f"aten::{name}",
-        family="softmax",
     )
     def softmax_backward(
         plan: Plan, grad_output: SymTensor, output: SymTensor, dim: SymInt
@@ -160,18 +156,11 @@ def _gradient_fits(grad_output: SymTensor, output: SymTensor, mask: SymTensor) -
 def _masked_softmax() -> list[Definition]:
     """Softmax that ignores the elements where a mask is True; their results are 0."""
     return [
-        decomposition(
-            "_masked_softmax",
-            _masked_softmax_body,
-            dtypes=FLOATS,
-            condition=_mask_fits,
-            family="softmax",
-        ),
+        decomposition("_masked_softmax", _masked_softmax_body, dtypes=FLOATS, condition=_mask_fits),
         decomposition(
             "_masked_softmax_backward",
             _masked_softmax_backward_body,
             dtypes=FLOATS,
             condition=_gradient_fits,
-            family="softmax",
         ),
     ]

@@ -46,10 +46,6 @@ def _one_per_slice(x: SymTensor, v: SymTensor, dim: SymInt) -> SymBool:
     return (x.dim() == v.dim()) & (x.numel() == v.size(dim)) & (x.size(dim) == x.numel())
 
 
-def _forward_is_served(v: SymTensor, g: SymTensor, dim: SymInt) -> SymBool:
-    return _has_slices(v, dim) & _one_per_slice(g, v, dim)
-
-
 def _backward_is_served(
     grad_w: SymTensor,
     saved_v: SymTensor,
@@ -72,14 +68,12 @@ def definitions() -> list[Definition]:
             "_weight_norm_interface",
             _forward,
             dtypes=FLOATS,
-            condition=_forward_is_served,
-            family="normalization",
+            condition=lambda v, g, dim: _has_slices(v, dim) & _one_per_slice(g, v, dim),
         ),
         decomposition(
             "_weight_norm_interface_backward",
             _backward,
             dtypes=(torch.bfloat16, torch.float32, torch.float64),
             condition=_backward_is_served,
-            family="normalization",
         ),
     ]

@@ -121,27 +121,14 @@ def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> Sy
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        decomposition(
-            "bincount",
-            _bincount,
-            dtypes=INTEGERS,
-            condition=_counts_are_served,
-            family="sorting",
-        ),
-        decomposition(
-            "histc histc.out",
-            _histc,
-            dtypes=FLOATS,
-            condition=_ends_are_served,
-            family="sorting",
-        ),
+        decomposition("bincount", _bincount, dtypes=INTEGERS, condition=_counts_are_served),
+        decomposition("histc histc.out", _histc, dtypes=FLOATS, condition=_ends_are_served),
         decomposition(
             "histogram.bin_ct histogram.bin_ct_out",
             _histogram_of_bins,
             dtypes=(torch.float32, torch.float64),
             requires={"weight": of_dtype_of("self")},
             condition=_range_is_served,
-            family="sorting",
         ),
         decomposition(
             "histogram.bins_tensor histogram.bins_tensor_out",
@@ -149,12 +136,9 @@ def definitions() -> list[Definition]:
             dtypes=FLOATS,
             requires={"bins": of_dtype_of("self"), "weight": of_dtype_of("self")},
             condition=_edges_are_served,
-            family="sorting",
         ),
         decomposition(
-            "count_nonzero.dim_IntList",
-            lambda self, dim: (self != 0).sum(dim, dtype=torch.int64),
-            family="sorting",
+            "count_nonzero.dim_IntList", lambda self, dim: (self != 0).sum(dim, dtype=torch.int64)
         ),
-        decomposition("equal", _equal, family="sorting"),
+        decomposition("equal", _equal),
     ]

@@ -109,23 +109,10 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         decomposition(
-            "_histogramdd_bin_edges",
-            _bin_edges,
-            dtypes=DTYPES,
-            condition=_bins_are_served,
-            family="sorting",
+            "_histogramdd_bin_edges", _bin_edges, dtypes=DTYPES, condition=_bins_are_served
         ),
         decomposition(
-            "_histogramdd_from_bin_cts",
-            _from_bin_counts,
-            dtypes=DTYPES,
-            condition=_bins_are_served,
-            family="sorting",
+            "_histogramdd_from_bin_cts", _from_bin_counts, dtypes=DTYPES, condition=_bins_are_served
         ),
-        decomposition(
-            "_histogramdd_from_bin_tensors",
-            _from_bin_tensors,
-            dtypes=DTYPES,
-            family="sorting",
-        ),
+        decomposition("_histogramdd_from_bin_tensors", _from_bin_tensors, dtypes=DTYPES),
     ]

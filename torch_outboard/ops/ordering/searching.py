@@ -57,8 +57,7 @@ def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Definition:
         shapes_only=("sorter",),
         accepts={"sorter": (torch.int64,)} if has_sorter else None,
         requires={"out_int32": dtype == torch.int32},
-        reports="RuntimeError: sorter index out of range" if has_sorter else "",
-        family="sorting",
+        reports=RuntimeError("sorter index out of range") if has_sorter else None,
     )
     def searchsorted(
         plan: Plan,
@@ -96,7 +95,6 @@ def _bucketize(dtype: torch.dtype) -> Definition:
         "searchsorted",
         dtypes=REAL,
         requires={"out_int32": dtype == torch.int32},
-        family="sorting",
     )
     def bucketize(plan: Plan, boundaries: SymTensor, self: SymTensor, right: SymBool) -> None:
         plan.require(boundaries.dim() == 1)
@@ -106,14 +104,6 @@ def _bucketize(dtype: torch.dtype) -> Definition:
         plan.launch("searchsorted", out.numel())
 
     return bucketize
-
-
-def _sequence_is_line(sorted_sequence: SymTensor) -> SymBool:
-    return sorted_sequence.dim() == 1
-
-
-def _boundaries_are_line(boundaries: SymTensor) -> SymBool:
-    return boundaries.dim() == 1
 
 
 def searches() -> list[Definition]:
@@ -132,15 +122,13 @@ def searches() -> list[Definition]:
             "searchsorted.Scalar searchsorted.Scalar_out",
             _searchsorted_number,
             dtypes=REAL,
-            condition=_sequence_is_line,
-            family="sorting",
+            condition=lambda sorted_sequence: sorted_sequence.dim() == 1,
         ),
         decomposition(
             "bucketize.Scalar bucketize.Scalar_out",
             _bucketize_number,
             dtypes=REAL,
-            condition=_boundaries_are_line,
-            family="sorting",
+            condition=lambda boundaries: boundaries.dim() == 1,
         ),
     ]
 

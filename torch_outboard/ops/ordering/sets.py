@@ -102,10 +102,6 @@ def _is_number(elements: Tensor, test_element: float, invert: bool) -> Tensor:
     return elements != test_element if invert else elements == test_element
 
 
-def _has_dim(dim: SymInt) -> SymBool:
-    return given(dim)
-
-
 def _has_slices(self: SymTensor, dim: SymInt) -> SymBool:
     return (self.numel() > 0) & (-self.dim() <= dim) & (dim < self.dim())
 
@@ -115,21 +111,13 @@ def _has_narrow_slices(self: SymTensor, dim: SymInt) -> SymBool:
     return _has_slices(self, dim) & (self.numel() // self.size(dim) <= 4096)
 
 
-def _has_no_slices(self: SymTensor, dim: SymInt) -> SymBool:
-    return (self.size(dim) == 0) & (self.shape.drop(dim).prod() > 0)
-
-
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        decomposition("_unique2", _unique2, dtypes=SORTABLE, family="sorting"),
-        decomposition("_unique", _unique, dtypes=SORTABLE, family="sorting"),
+        decomposition("_unique2", _unique2, dtypes=SORTABLE),
+        decomposition("_unique", _unique, dtypes=SORTABLE),
         decomposition(
-            "unique_consecutive",
-            _unique_consecutive,
-            dtypes=SORTABLE,
-            requires={"dim": None},
-            family="sorting",
+            "unique_consecutive", _unique_consecutive, dtypes=SORTABLE, requires={"dim": None}
         ),
         decomposition(
             "unique_consecutive",
@@ -137,30 +125,23 @@ def definitions() -> list[Definition]:
                 self, dim, return_inverse, return_counts
             ),
             dtypes=SORTABLE,
-            condition=_has_dim,
-            family="sorting",
+            condition=lambda dim: given(dim),
         ),
         decomposition(
             "unique_dim_consecutive",
             _unique_dim_consecutive,
             dtypes=SORTABLE,
             condition=_has_slices,
-            family="sorting",
         ),
-        decomposition(
-            "unique_dim",
-            _unique_dim,
-            dtypes=SORTABLE,
-            condition=_has_narrow_slices,
-            family="sorting",
-        ),
+        decomposition("unique_dim", _unique_dim, dtypes=SORTABLE, condition=_has_narrow_slices),
         *(
             decomposition(
                 name,
                 _unique_of_none,
                 dtypes=SORTABLE,
-                condition=_has_no_slices,
-                family="sorting",
+                condition=lambda self, dim: (
+                    (self.size(dim) == 0) & (self.shape.drop(dim).prod() > 0)
+                ),
             )
             for name in ("unique_dim", "unique_dim_consecutive")
         ),
@@ -172,12 +153,6 @@ def definitions() -> list[Definition]:
                 "elements": not_of_dtype(torch.bool),
                 "test_elements": not_of_dtype(torch.bool),
             },
-            family="sorting",
         ),
-        decomposition(
-            "isin.Tensor_Scalar isin.Tensor_Scalar_out",
-            _is_number,
-            dtypes=REAL,
-            family="sorting",
-        ),
+        decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REAL),
     ]

@@ -97,8 +97,6 @@ def _merge_sort(
     "order sort write_sorted",
     dtypes=REAL,
     strided=("self", "values", "indices"),
-    meta="aten::sort.stable",
-    family="sorting",
 )
 def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
     """Stable sort along a dimension."""
@@ -114,13 +112,7 @@ def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
     plan.launch("write_sorted", self.numel(), when=~direct)
 
 
-@template(
-    "mode mode.values",
-    "order sort mode",
-    dtypes=REAL,
-    strided=("self",),
-    family="sorting",
-)
+@template("mode mode.values", "order sort mode", dtypes=REAL, strided=("self",))
 def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
     """The most frequent value along a dimension."""
     lines = _lines_of(self, dim)
@@ -149,7 +141,6 @@ def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
     "order select_first",
     dtypes=NUMBERS,
     strided=("self", "values", "indices"),
-    meta="aten::topk",
     family="selection",
 )
 def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) -> None:
@@ -241,26 +232,6 @@ def ranks() -> list[Definition]:
     return [kthvalue, median, nanmedian]
 
 
-def _at_least_1d(x: Tensor) -> Tensor:
-    # A tensor without dimensions is a line of one element.
-    return x.reshape(1) if x.dim() == 0 else x
-
-
-def _pick(x: Tensor, like: Tensor, dim: int, place: int, keepdim: bool) -> Tensor:
-    if like.dim() == 0:
-        return x.reshape([])
-    if keepdim:
-        return x.narrow(dim, place, 1).contiguous()
-    return x.select(dim, place).contiguous()
-
-
-def _pick_each(x: Tensor, like: Tensor, dim: int, places: Tensor, keepdim: bool) -> Tensor:
-    picked = x.gather(dim, places)
-    if like.dim() == 0:
-        return picked.reshape([])
-    return picked if keepdim else picked.squeeze(dim)
-
-
 def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices: Tensor) -> None:
     if self.dim() == 0:
         values.copy_(self)
@@ -271,58 +242,12 @@ def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices
         indices.copy_(places.narrow(dim, 0, k))
 
 
-def _mode_of_number(self: Tensor) -> tuple[Tensor, Tensor]:
+def _of_number(self: Tensor) -> tuple[Tensor, Tensor]:
     return self.clone(), torch.zeros_like(self, dtype=torch.int64)
 
 
-def _kthvalue(self: Tensor, k: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    values, indices = torch.sort(_at_least_1d(self), stable=True, dim=dim)
-    return _pick(values, self, dim, k - 1, keepdim), _pick(indices, self, dim, k - 1, keepdim)
-
-
-def _median(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    x = _at_least_1d(self)
-    n = x.size(dim)
-    values, indices = torch.sort(x, stable=True, dim=dim)
-    # NaN sorts last; the median of a line with NaN is its first NaN.
-    nans = (values != values).sum([dim], True)
-    places = torch.where(nans > 0, n - nans, (n - 1) // 2)
-    return (
-        _pick_each(values, self, dim, places, keepdim),
-        _pick_each(indices, self, dim, places, keepdim),
-    )
-
-
-def _nanmedian(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    x = _at_least_1d(self)
-    values, indices = torch.sort(x, stable=True, dim=dim)
-    nans = (values != values).sum([dim], True)
-    places = torch.clamp((x.size(dim) - 1 - nans) >> 1, 0)
-    return (
-        _pick_each(values, self, dim, places, keepdim),
-        _pick_each(indices, self, dim, places, keepdim),
-    )
-
-
-def _topk_is_served(self: SymTensor, k: SymInt) -> SymBool:
-    return (self.dim() > 0) | (k == 1)
-
-
-def _dim_in_range(self: SymTensor, dim: SymInt) -> SymBool:
-    dims = maximum(self.dim(), 1)
-    return (-dims <= dim) & (dim < dims)
-
-
 def _is_number(self: SymTensor, dim: SymInt) -> SymBool:
-    return (self.dim() == 0) & _dim_in_range(self, dim)
-
-
-def _has_rank(self: SymTensor, k: SymInt, dim: SymInt) -> SymBool:
-    return _dim_in_range(self, dim) & (k > 0) & (k <= self.size(dim))
-
-
-def _has_elements_along(self: SymTensor, dim: SymInt) -> SymBool:
-    return _dim_in_range(self, dim) & (self.size(dim) > 0)
+    return (self.dim() == 0) & (dim >= -1) & (dim < 1)
 
 
 def _has_elements(self: SymTensor) -> SymBool:
@@ -330,64 +255,51 @@ def _has_elements(self: SymTensor) -> SymBool:
 
 
 def selections() -> list[Definition]:
-    """Elements by their rank, by sorting."""
+    """Elements by their rank: of long lists, of tensors without dimensions, of whole tensors."""
     return [
         decomposition(
             "topk topk.values",
             _topk,
             dtypes=NUMBERS,
             results="values indices",
-            condition=_topk_is_served,
-            meta="aten::topk",
+            condition=lambda self, k: (self.dim() > 0) | (k == 1),
             family="selection",
         ),
-        decomposition(
-            "mode",
-            _mode_of_number,
-            dtypes=REAL,
-            condition=_is_number,
-            family="sorting",
-        ),
+        decomposition("mode", _of_number, dtypes=REAL, condition=_is_number),
         decomposition(
             "kthvalue kthvalue.values",
-            _kthvalue,
+            _of_number,
             dtypes=NUMBERS,
-            condition=_has_rank,
+            requires={"k": 1},
+            condition=_is_number,
             family="selection",
         ),
         *(
             decomposition(
                 f"{name}.dim {name}.dim_values",
-                body,
+                _of_number,
                 dtypes=NUMBERS,
-                condition=_has_elements_along,
+                condition=_is_number,
                 family="selection",
             )
-            for name, body in (("median", _median), ("nanmedian", _nanmedian))
+            for name in ("median", "nanmedian")
         ),
-        decomposition(
-            "median median.out",
-            lambda self: torch.median(self.reshape(-1), 0, False)[0],
-            dtypes=NUMBERS,
-            condition=_has_elements,
-            family="selection",
-        ),
-        decomposition(
-            "nanmedian nanmedian.out",
-            lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0],
-            dtypes=NUMBERS,
-            condition=_has_elements,
-            family="selection",
+        *(
+            decomposition(
+                f"{name} {name}.out",
+                body,
+                dtypes=NUMBERS,
+                condition=_has_elements,
+                family="selection",
+            )
+            for name, body in (
+                ("median", lambda self: torch.median(self.reshape(-1), 0, False)[0]),
+                ("nanmedian", lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0]),
+            )
         ),
     ]
 
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [
-        sort,
-        mode,
-        topk,
-        *ranks(),
-        *selections(),
-    ]
+    return [sort, mode, topk, *ranks(), *selections()]

@@ -70,71 +70,53 @@ def _launch(plan: Plan, halves: _Halves, half: SymTensor) -> None:
     plan.launch("glu", half.numel())
 
 
-def _glu() -> Definition:
-    @template("glu glu.out", source=_FORWARD, dtypes=FLOATS, meta="aten::glu", family="pointwise")
-    def glu(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-        halves = _halves_of(plan, self, dim)
-        _launch(plan, halves, plan.result("out"))
-
-    return glu
+@template("glu glu.out", source=_FORWARD, dtypes=FLOATS)
+def _glu(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    halves = _halves_of(plan, self, dim)
+    _launch(plan, halves, plan.result("out"))
 
 
-def _glu_backward() -> Definition:
-    @template(
-        "glu_backward glu_backward.grad_input",
-        source=_BACKWARD,
-        dtypes=FLOATS,
-        family="pointwise",
+@template("glu_backward glu_backward.grad_input", source=_BACKWARD, dtypes=FLOATS)
+def _glu_backward(plan: Plan, self: SymTensor, grad_output: SymTensor, dim: SymInt) -> None:
+    halves = _halves_of(plan, self, dim)
+    plan.require(grad_output.shape == halves.shape)
+    plan.result("grad_input", self.shape)
+    _launch(plan, halves, grad_output)
+
+
+@template("glu_jvp glu_jvp.out", source=_JVP, dtypes=FLOATS)
+def _glu_jvp(plan: Plan, glu: SymTensor, x: SymTensor, dx: SymTensor, dim: SymInt) -> None:
+    halves = _halves_of(plan, x, dim)
+    plan.require(glu.shape == halves.shape, dx.shape == x.shape)
+    plan.result("out", like=glu)
+    _launch(plan, halves, glu)
+
+
+@template(
+    "glu_backward_jvp glu_backward_jvp.out",
+    source=_BACKWARD_JVP,
+    dtypes=FLOATS,
+    shapes_only=("grad_glu",),
+)
+def _glu_backward_jvp(
+    plan: Plan,
+    x: SymTensor,
+    grad_x: SymTensor,
+    dx: SymTensor,
+    dgrad_glu: SymTensor,
+    grad_glu: SymTensor,
+    dim: SymInt,
+) -> None:
+    halves = _halves_of(plan, x, dim)
+    plan.require(
+        grad_glu.shape == halves.shape,
+        dgrad_glu.shape == grad_glu.shape,
+        (grad_x.shape == x.shape) & (dx.shape == x.shape),
     )
-    def glu_backward(plan: Plan, self: SymTensor, grad_output: SymTensor, dim: SymInt) -> None:
-        halves = _halves_of(plan, self, dim)
-        plan.require(grad_output.shape == halves.shape)
-        plan.result("grad_input", self.shape)
-        _launch(plan, halves, grad_output)
-
-    return glu_backward
-
-
-def _glu_jvp() -> Definition:
-    @template("glu_jvp glu_jvp.out", source=_JVP, dtypes=FLOATS, family="pointwise")
-    def glu_jvp(plan: Plan, glu: SymTensor, x: SymTensor, dx: SymTensor, dim: SymInt) -> None:
-        halves = _halves_of(plan, x, dim)
-        plan.require(glu.shape == halves.shape, dx.shape == x.shape)
-        plan.result("out", like=glu)
-        _launch(plan, halves, glu)
-
-    return glu_jvp
-
-
-def _glu_backward_jvp() -> Definition:
-    @template(
-        "glu_backward_jvp glu_backward_jvp.out",
-        source=_BACKWARD_JVP,
-        dtypes=FLOATS,
-        shapes_only=("grad_glu",),
-        family="pointwise",
-    )
-    def glu_backward_jvp(
-        plan: Plan,
-        x: SymTensor,
-        grad_x: SymTensor,
-        dx: SymTensor,
-        dgrad_glu: SymTensor,
-        grad_glu: SymTensor,
-        dim: SymInt,
-    ) -> None:
-        halves = _halves_of(plan, x, dim)
-        plan.require(
-            grad_glu.shape == halves.shape,
-            dgrad_glu.shape == grad_glu.shape,
-            (grad_x.shape == x.shape) & (dx.shape == x.shape),
-        )
-        plan.result("out", x.shape)
-        _launch(plan, halves, dgrad_glu)
-
-    return glu_backward_jvp
+    plan.result("out", x.shape)
+    _launch(plan, halves, dgrad_glu)
 
 
 def definitions() -> list[Definition]:
     """Every definition."""
-    return [_glu(), _glu_backward(), _glu_jvp(), _glu_backward_jvp()]
+    return [_glu, _glu_backward, _glu_jvp, _glu_backward_jvp]

@@ -6,114 +6,63 @@ operators over lists in foreach.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
-from torch_outboard.ops.expression import ALL, REALS, binary, pointwise, unary, with_alpha
+from torch_outboard.ops.expression import (
+    ALL,
+    FORMS,
+    LERP,
+    OUT,
+    REALS,
+    binary,
+    calls,
+    pointwise,
+    unary,
+    with_alpha,
+)
 from torch_outboard.ops.pointwise import activations, foreach
-from torch_outboard.ops.requirements import not_of_dtype, of_dtype, of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymTensor
+from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype, of_dtype_of
+
+TWO = "self other"
 
 
 def arithmetic() -> list[Definition]:
     no_bool = dict.fromkeys(("self", "other"), not_of_dtype(torch.bool))
-    division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
-    modes = division.format("", "_")
-    fractions = (*FLOATS, *COMPLEX)
+    modes = "div.Tensor_mode div_.Tensor_mode div.out_mode"
+    numbers, fractions = (*REALS, *COMPLEX), (*FLOATS, *COMPLEX)
     return [
-        with_alpha(
-            "add.Tensor add_.Tensor add.out", "self other", "add(self, mul(alpha, other))", ALL
-        ),
-        with_alpha(
-            "sub.Tensor sub_.Tensor sub.out",
-            "self other",
-            "sub(self, mul(alpha, other))",
-            (*REALS, *COMPLEX),
-            no_bool,
-        ),
-        with_alpha(
-            "rsub.Tensor",
-            "other self",
-            "sub(other, mul(alpha, self))",
-            (*REALS, *COMPLEX),
-            no_bool,
-        ),
+        with_alpha("add.Tensor add_.Tensor add.out", TWO, "add", ALL),
+        with_alpha("sub.Tensor sub_.Tensor sub.out", TWO, "sub", numbers, no_bool),
+        with_alpha("rsub.Tensor", "other self", "sub", numbers, no_bool),
         *binary("mul", ALL),
-        *binary({"div": "truediv"}, (*FLOATS, *COMPLEX), types="float"),
-        pointwise(
-            modes,
-            "self other",
-            "truediv(self, other)",
-            (*FLOATS, *COMPLEX),
-            types="float",
-            requires={"rounding_mode": None},
-        ),
-        pointwise(
-            modes,
-            "self other",
-            "truncdiv(self, other)",
-            REALS,
-            requires={"rounding_mode": "trunc"},
-            divisor="other",
-        ),
-        pointwise(
-            modes,
-            "self other",
-            "floordiv(self, other)",
-            REALS,
-            requires={"rounding_mode": "floor"},
-            divisor="other",
-        ),
-        pointwise(
+        *binary({"div": "truediv"}, fractions, types="float"),
+        *calls(modes, "truediv", TWO, fractions, types="float", requires={"rounding_mode": None}),
+        *calls(modes, "truncdiv", TWO, REALS, divisor="other", requires={"rounding_mode": "trunc"}),
+        *calls(modes, "floordiv", TWO, REALS, divisor="other", requires={"rounding_mode": "floor"}),
+        *calls(
             "floor_divide floor_divide_.Tensor floor_divide.out",
-            "self other",
-            "floordiv(self, other)",
+            "floordiv",
+            TWO,
             REALS,
             divisor="other",
         ),
         *binary("remainder fmod", REALS, "Tensor_out", divisor="other"),
-        pointwise(
-            "remainder.Scalar_Tensor",
-            "self other",
-            "remainder(self, other)",
-            REALS,
-            divisor="other",
-        ),
+        *calls("{}.Scalar_Tensor", "remainder", TWO, REALS, divisor="other"),
         *_powers(),
-        pointwise("maximum maximum.out", "self other", "maximum(self, other)", (*REALS, *BOOL)),
-        pointwise("minimum minimum.out", "self other", "minimum(self, other)", (*REALS, *BOOL)),
-        pointwise("fmax fmax.out", "self other", "fmax(self, other)", (*REALS, *BOOL)),
-        pointwise("fmin fmin.out", "self other", "fmin(self, other)", (*REALS, *BOOL)),
+        *calls(OUT, "maximum minimum fmax fmin", TWO, (*REALS, *BOOL)),
         *binary("copysign", FLOATS, types="float"),
-        pointwise(
-            "atan2 atan2_ atan2.out", "self other", "atan2(self, other)", FLOATS, types="float"
-        ),
-        pointwise("hypot hypot_ hypot.out", "self other", "hypot(self, other)", FLOATS),
-        pointwise(
-            "nextafter nextafter_ nextafter.out",
-            "self other",
-            "nextafter(self, other)",
-            (torch.float32, torch.float64),
-        ),
-        pointwise("logaddexp logaddexp.out", "self other", "logaddexp(self, other)", fractions),
-        pointwise("logaddexp2 logaddexp2.out", "self other", "logaddexp2(self, other)", FLOATS),
-        pointwise(
-            "xlogy.Tensor xlogy_.Tensor xlogy.OutTensor",
-            "self other",
-            "xlogy(self, other)",
-            FLOATS,
-            types="float",
-        ),
-        pointwise(
-            "special_xlog1py special_xlog1py.out",
-            "self other",
-            "xlog1py(self, other)",
-            FLOATS,
-            types="float",
-        ),
+        *calls(FORMS, "atan2", TWO, FLOATS, types="float"),
+        *calls(FORMS, "hypot", TWO, FLOATS),
+        *calls(FORMS, "nextafter", TWO, (torch.float32, torch.float64)),
+        *calls(OUT, "logaddexp", TWO, fractions),
+        *calls(OUT, "logaddexp2", TWO, FLOATS),
+        *binary("xlogy", FLOATS, "OutTensor", types="float"),
+        *calls("special_{} special_{}.out", "xlog1py", TWO, FLOATS, types="float"),
         pointwise(
             "heaviside heaviside_ heaviside.out",
             "self values",
@@ -123,6 +72,7 @@ def arithmetic() -> list[Definition]:
             same_output=True,
         ),
         *_ternary(),
+        *_clamps(),
     ]
 
 
@@ -147,29 +97,22 @@ def _powers() -> list[Definition]:
     return [
         *rows,
         # CPU raises for integers to negative powers.
-        pointwise(names, "self exponent", "pow(self, exponent)", floats),
-        pointwise(
-            "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out",
-            "self exponent",
-            "pow(self, exponent)",
-            numbers,
+        *calls(names, "pow", "self exponent", floats),
+        *calls(
+            "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out", "pow", "self exponent", numbers
         ),
-        pointwise("pow.Scalar pow.Scalar_out", "self exponent", "pow(self, exponent)", numbers),
+        *calls("pow.Scalar pow.Scalar_out", "pow", "self exponent", numbers),
     ]
 
 
 def _ternary() -> list[Definition]:
-    numbers = (*REALS, *COMPLEX)
-    fractions = (*FLOATS, *COMPLEX)
-    # For zeros minimum and maximum return the second operand, so self keeps its sign.
-    clamp = "minimum(high, maximum(low, self))"
-    bounds = {"low": "lowest", "high": "highest"}
+    lerps = ((LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
     return [
         pointwise(
             "addcmul addcmul_ addcmul.out",
             "self tensor1 tensor2",
             "add(self, mul(mul(value, tensor1), tensor2))",
-            numbers,
+            (*REALS, *COMPLEX),
             scalars="value",
             strict=True,
         ),
@@ -177,7 +120,7 @@ def _ternary() -> list[Definition]:
             "addcdiv addcdiv_ addcdiv.out",
             "self tensor1 tensor2",
             "add(self, truediv(mul(value, tensor1), tensor2))",
-            fractions,
+            (*FLOATS, *COMPLEX),
             scalars="value",
         ),
         *(
@@ -189,7 +132,7 @@ def _ternary() -> list[Definition]:
                 scalars="weight",
                 types="same",
             )
-            for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
+            for expression, dtypes in lerps
         ),
         *(
             pointwise(
@@ -200,68 +143,7 @@ def _ternary() -> list[Definition]:
                 types="same",
                 same_output=True,
             )
-            for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
-        ),
-        pointwise(
-            "clamp clamp_ clamp.out",
-            "self",
-            clamp,
-            REALS,
-            scalars={"min": "low", "max": "high"},
-            promoting=["low", "high"],
-            absent=bounds,
-            same_output=True,
-            some_scalar=True,
-        ),
-        pointwise(
-            "clamp_min clamp_min_ clamp_min.out",
-            "self",
-            "maximum(low, self)",
-            REALS,
-            scalars={"min": "low"},
-            promoting=["low"],
-            same_output=True,
-        ),
-        pointwise(
-            "clamp_max clamp_max_ clamp_max.out",
-            "self",
-            "minimum(high, self)",
-            REALS,
-            scalars={"max": "high"},
-            promoting=["high"],
-            same_output=True,
-        ),
-        pointwise(
-            "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
-            {"self": "self", "min": "low", "max": "high"},
-            clamp,
-            REALS,
-        ),
-        pointwise(
-            "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
-            {"self": "self", "min": "low"},
-            "maximum(low, self)",
-            REALS,
-            requires={"max": None},
-        ),
-        pointwise(
-            "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
-            {"self": "self", "max": "high"},
-            "minimum(high, self)",
-            REALS,
-            requires={"min": None},
-        ),
-        pointwise(
-            "clamp_min.Tensor clamp_min_.Tensor clamp_min.Tensor_out",
-            {"self": "self", "min": "low"},
-            "maximum(low, self)",
-            REALS,
-        ),
-        pointwise(
-            "clamp_max.Tensor clamp_max_.Tensor clamp_max.Tensor_out",
-            {"self": "self", "max": "high"},
-            "minimum(high, self)",
-            REALS,
+            for expression, dtypes in lerps
         ),
         pointwise(
             "where.self where.self_out",
@@ -274,10 +156,44 @@ def _ternary() -> list[Definition]:
     ]
 
 
-_LERP = (
-    "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
-    " : end - (end - self) * (C(1) - weight))"
-)
+def _clamps() -> list[Definition]:
+    """Clamps by numbers and by tensors."""
+    low, high = {"min": "low"}, {"max": "high"}
+    # For zeros minimum and maximum return the second operand, so self keeps its sign.
+    above, below = "maximum(low, self)", "minimum(high, self)"
+    both = f"minimum(high, {above})"
+    no_low: Mapping[str, Requirement] = {"min": None}
+    no_high: Mapping[str, Requirement] = {"max": None}
+    result = []
+    for name, bounds, expression, requires in (
+        ("clamp", {**low, **high}, both, {}),
+        ("clamp", low, above, no_high),
+        ("clamp", high, below, no_low),
+        ("clamp_min", low, above, {}),
+        ("clamp_max", high, below, {}),
+    ):
+        result += [
+            pointwise(
+                FORMS.replace("{}", name),
+                "self",
+                expression,
+                REALS,
+                scalars=bounds,
+                promoting=list(bounds.values()),
+                requires=requires,
+                same_output=True,
+            ),
+            pointwise(
+                f"{name}.Tensor {name}_.Tensor {name}.Tensor_out",
+                {"self": "self", **bounds},
+                expression,
+                REALS,
+                requires=requires,
+            ),
+        ]
+    return result
+
+
 _COMPLEX_LERP = (
     "((weight.x * weight.x + weight.y * weight.y < (S)0.25) ? self + mul(weight, end - self)"
     " : end - mul(end - self, (T)(1, 0) - weight))"
@@ -285,45 +201,25 @@ _COMPLEX_LERP = (
 
 
 def comparison() -> list[Definition]:
-    rows = []
-    for name, dtypes in (
-        ("eq", ALL), ("ne", ALL), *((n, (*REALS, *BOOL)) for n in ("lt", "le", "gt", "ge")),
-    ):  # fmt: skip
-        overloads = " ".join(
-            f"{name}.{kind} {name}_.{kind} {name}.{kind}_out" for kind in ("Tensor", "Scalar")
-        )
-        rows.append(_flags(overloads, "self other", f"{name}(self, other)", dtypes))
-    for name in ("logical_and", "logical_or", "logical_xor"):
-        overloads = f"{name} {name}_ {name}.out"
-        rows.append(_flags(overloads, "self other", f"{name}(self, other)", ALL))
-    overloads = "logical_not logical_not_ logical_not.out"
-    rows.append(_flags(overloads, "self", "logical_not(self)", ALL))
-    rows.append(_flags("isnan", "self", "isnan(self)", ALL))
-    for name in ("isposinf", "isneginf", "signbit"):
-        dtypes = (*REALS, *BOOL)
+    forms = " ".join(f"{{}}.{kind} {{}}_.{kind} {{}}.{kind}_out" for kind in ("Tensor", "Scalar"))
+    # Results are bool, or have the dtype of the given output.
+    flags: dict[str, Any] = {"result": "mask", "any_output": True}
+    return [
+        *calls(forms, "eq ne", TWO, ALL, **flags),
+        *calls(forms, "lt le gt ge", TWO, (*REALS, *BOOL), **flags),
+        *calls(FORMS, "logical_and logical_or logical_xor", TWO, ALL, **flags),
+        *calls(FORMS, "logical_not", "self", ALL, **flags),
+        *calls("{}", "isnan", "self", ALL, **flags),
         # CPU raises for outputs of another dtype.
-        rows.append(_flags(f"{name} {name}.out", "self", f"{name}(self)", dtypes, same_output=True))
-    return rows
-
-
-def _flags(
-    overloads: str,
-    operands: str,
-    expression: str,
-    dtypes: Sequence[torch.dtype],
-    *,
-    same_output: bool = False,
-) -> Definition:
-    """An operator whose results are bool, or have the dtype of the given output."""
-    return pointwise(
-        overloads,
-        operands,
-        expression,
-        dtypes,
-        result="mask",
-        any_output=True,
-        same_output=same_output,
-    )
+        *calls(
+            OUT,
+            "isposinf isneginf signbit",
+            "self",
+            (*REALS, *BOOL),
+            same_output=True,
+            **flags,
+        ),
+    ]
 
 
 def bitwise() -> list[Definition]:
@@ -333,17 +229,14 @@ def bitwise() -> list[Definition]:
         *unary("bitwise_not", whole, same_output=True),
         *binary("bitwise_left_shift bitwise_right_shift", INTEGERS, "Tensor_out"),
         *(
-            pointwise(
-                f"{name}.{kind} {inplace}.{kind}",
-                "self other",
-                f"bitwise_{side}_shift(self, other)",
+            row
+            for side in ("left", "right")
+            for row in calls(
+                "__{}shift__.Tensor __{}shift__.Scalar __i{}shift__.Tensor __i{}shift__.Scalar",
+                {side[0]: f"bitwise_{side}_shift"},
+                TWO,
                 INTEGERS,
             )
-            for name, inplace, side in (
-                ("__lshift__", "__ilshift__", "left"),
-                ("__rshift__", "__irshift__", "right"),
-            )
-            for kind in ("Tensor", "Scalar")
         ),
     ]
 
@@ -390,15 +283,22 @@ def elementary() -> list[Definition]:
             "rad2deg rad2deg_ rad2deg.out", "self", "self * C(57.29577951308232)", FLOATS,
             types="float",
         ),
-        pointwise(
-            "nan_to_num nan_to_num_ nan_to_num.out",
-            "self",
-            "(self != self) ? for_nan : ((self == C(INFINITY)) ? for_positive"
-            " : ((self == C(-INFINITY)) ? for_negative : self))",
-            FLOATS,
-            scalars={"nan": "for_nan", "posinf": "for_positive", "neginf": "for_negative"},
-            absent={"for_nan": "0", "for_positive": "largest", "for_negative": "smallest"},
-            same_output=True,
+        *(
+            pointwise(
+                "nan_to_num nan_to_num_ nan_to_num.out",
+                "self",
+                "(self != self) ? for_nan : ((self == C(INFINITY)) ? for_positive"
+                " : ((self == C(-INFINITY)) ? for_negative : self))",
+                (dtype,),
+                scalars={"nan": "for_nan", "posinf": "for_positive", "neginf": "for_negative"},
+                absent={
+                    "for_nan": 0.0,
+                    "for_positive": torch.finfo(dtype).max,
+                    "for_negative": torch.finfo(dtype).min,
+                },
+                same_output=True,
+            )
+            for dtype in FLOATS
         ),
         pointwise(
             "logit logit_ logit.out", "self", "log(self / (C(1) - self))", FLOATS,
@@ -440,15 +340,10 @@ def filling() -> list[Definition]:
         decomposition(
             "masked_fill_.Tensor",
             lambda self, mask, value: self.masked_fill_(mask, value.item()),
-            condition=_is_number,
+            condition=lambda value: value.dim() == 0,
             requires={"mask": of_dtype(torch.bool)},
-            family="pointwise",
         ),
     ]
-
-
-def _is_number(value: SymTensor) -> SymBool:
-    return value.dim() == 0
 
 
 def definitions() -> list[Definition]:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch_outboard.ops.definition import (
     FLOATS,
     Definition,
     call_scalar_functions,
+    caller_location,
     dtype_bits,
-    qualified,
 )
 from torch_outboard.ops.functions.table import functions
-from torch_outboard.ops.requirements import Requirement, at_least, served_calls
+from torch_outboard.ops.requirements import Requirement, at_least, definition_of
 from torch_outboard.ops.symbolic import Float, SymFloat, log
 
 
@@ -46,37 +47,29 @@ def _row(
             new["grad"] = divided
         if common:
             new = {name: f"(found_inf == C(1)) ? {name} : ({text})" for name, text in new.items()}
+        properties: dict[str, Any] = {
+            "lists": list(lists),
+            "common": common,
+            "names": [*lists.values(), *common],
+            "outputs": list(new),
+            "expressions": [call_scalar_functions(text, functions()) for text in new.values()],
+            "scalars": scalars.split(),
+            "uniform": ["step"] if once else [],
+            "once": once or {},
+            "dtypes": dtype_bits(FLOATS),
+        }
         absent = {name: None for name in ("found_inf", "grad_scale") if name not in common}
         result.append(
-            _variant(overloads, lists, common, new, scalars, {**requires, **absent}, derived, once)
+            definition_of(
+                "pointwise_lists",
+                overloads,
+                properties,
+                location=caller_location(),
+                requires={**requires, **absent},
+                derived=derived,
+            )
         )
     return result
-
-
-def _variant(
-    overloads: str,
-    lists: Mapping[str, str],
-    common: list[str],
-    outputs: dict[str, str],
-    scalars: str,
-    requires: Mapping[str, Requirement],
-    derived: Callable[..., Mapping[str, Float]] | None,
-    once: dict[str, str] | None,
-) -> Definition:
-    return {
-        "kind": "pointwise_lists",
-        "overloads": qualified(overloads),
-        "lists": list(lists),
-        "common": common,
-        "names": [*lists.values(), *common],
-        "outputs": list(outputs),
-        "expressions": [call_scalar_functions(t, functions()) for t in outputs.values()],
-        "scalars": scalars.split(),
-        "uniform": ["step"] if once else [],
-        "once": once or {},
-        "dtypes": dtype_bits(FLOATS),
-        **served_calls(qualified(overloads)[0], requires, derived=derived),
-    }
 
 
 def _of_decay_rates(beta1: SymFloat, beta2: SymFloat) -> dict[str, Float]:

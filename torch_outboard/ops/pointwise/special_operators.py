@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
-from torch_outboard.ops.expression import pointwise, unary
+from torch_outboard.ops.expression import FORMS, calls, pointwise, unary
 from torch_outboard.ops.functions.polynomials import POLYNOMIALS
 from torch_outboard.ops.requirements import at_least, not_of_dtype
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
+from torch_outboard.ops.symbolic import SymTensor
 from torch_outboard.ops.template import Plan, template
 
 # For operators without half-precision kernels on CPU.
@@ -20,46 +22,24 @@ modified_bessel_k0 modified_bessel_k1 erfcx ndtri log_ndtr"""
 _OF_X = """airy_ai spherical_bessel_j0 scaled_modified_bessel_k0 scaled_modified_bessel_k1"""
 
 
-def _with_out(
-    name: str, operand: str, function: str, dtypes: tuple[torch.dtype, ...]
-) -> Definition:
-    overloads = f"{name} {name}.out"
-    return pointwise(overloads, operand, f"{function}({operand})", dtypes, types="float")
-
-
 def _binary() -> list[Definition]:
-    zeta = "special_zeta.{0} special_zeta.{0}_out"
-    rows = [
-        pointwise(
-            f"special_zeta special_zeta.out {zeta.format('self_scalar')}"
-            f" {zeta.format('other_scalar')}",
+    polynomial = "special_{} special_{}.out " + " ".join(
+        f"special_{{}}.{kind} special_{{}}.{kind}_out" for kind in ("x_scalar", "n_scalar")
+    )
+    scalar_only: dict[str, Any] = {"types": "float", "scalar": True}
+    return [
+        *calls(
+            "special_{} special_{}.out special_{}.self_scalar special_{}.self_scalar_out"
+            " special_{}.other_scalar special_{}.other_scalar_out",
+            "zeta",
             "self other",
-            "zeta(self, other)",
             WIDE,
-            types="float",
-            scalar=True,
-        )
-    ]
-    for name in POLYNOMIALS:
-        operator = f"special_{name}"
-        overloads = [operator, f"{operator}.out"]
-        for kind in ("x_scalar", "n_scalar"):
-            overloads += [f"{operator}.{kind}", f"{operator}.{kind}_out"]
-        rows.append(
-            pointwise(" ".join(overloads), "x n", f"{name}(x, n)", WIDE, types="float", scalar=True)
-        )
-    for name in ("igamma", "igammac"):
+            **scalar_only,
+        ),
+        *calls(polynomial, " ".join(POLYNOMIALS), "x n", WIDE, **scalar_only),
         # CPU does not promote integers for these operators.
-        rows.append(
-            pointwise(
-                f"{name} {name}_ {name}.out",
-                "self other",
-                f"{name}(self, other)",
-                FLOATS,
-                scalar=True,
-            )
-        )
-    return rows
+        *calls(FORMS, "igamma igammac", "self other", FLOATS, scalar=True),
+    ]
 
 
 def _row_major_mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
@@ -68,23 +48,11 @@ def _row_major_mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
     return torch.mvlgamma(self, p, out=self.new_empty(self.shape, dtype=dtype))
 
 
-def _needs_row_major(self: SymTensor, p: SymInt) -> SymBool:
-    return (self.dim() >= 2) & (p >= 1)
-
-
 def _polygamma() -> list[Definition]:
     forms = "polygamma polygamma_ polygamma.out"
     return [
-        pointwise(forms, "self", "digamma(self)", FLOATS, requires={"n": 0}, types="float"),
-        pointwise(
-            forms,
-            "self",
-            "trigamma(self)",
-            FLOATS,
-            requires={"n": 1},
-            scalar=True,
-            types="float",
-        ),
+        *calls(forms, "digamma", "self", FLOATS, requires={"n": 0}, types="float"),
+        *calls(forms, "trigamma", "self", FLOATS, requires={"n": 1}, scalar=True, types="float"),
         pointwise(
             forms,
             "self",
@@ -99,8 +67,7 @@ def _polygamma() -> list[Definition]:
             "mvlgamma",
             _row_major_mvlgamma,
             dtypes=(*FLOATS, *INTEGERS),
-            condition=_needs_row_major,
-            family="pointwise",
+            condition=lambda self, p: (self.dim() >= 2) & (p >= 1),
         ),
         pointwise(
             "mvlgamma mvlgamma_ mvlgamma.out",
@@ -132,37 +99,30 @@ _FREXP = """
 """
 
 
-def _round_decimals() -> Definition:
-    return pointwise(
-        "round.decimals round_.decimals round.decimals_out",
-        "self",
-        "round_decimals(self, decimals)",
-        FLOATS,
-        scalars="decimals",
-        scalar=True,
-        same_output=True,
-    )
-
-
-def _frexp() -> Definition:
-    @template("frexp.Tensor frexp.Tensor_out", source=_FREXP, dtypes=FLOATS, family="pointwise")
-    def frexp(plan: Plan, self: SymTensor) -> None:
-        mantissa = plan.result("mantissa", like=self)
-        plan.result("exponent", dtype=torch.int32, like=self)
-        plan.launch("parts", mantissa.numel())
-
-    return frexp
+@template("frexp.Tensor frexp.Tensor_out", source=_FREXP, dtypes=FLOATS)
+def _frexp(plan: Plan, self: SymTensor) -> None:
+    mantissa = plan.result("mantissa", like=self)
+    plan.result("exponent", dtype=torch.int32, like=self)
+    plan.launch("parts", mantissa.numel())
 
 
 def definitions() -> list[Definition]:
     """Every definition."""
     return [
-        _round_decimals(),
-        _frexp(),
+        pointwise(
+            "round.decimals round_.decimals round.decimals_out",
+            "self",
+            "round_decimals(self, decimals)",
+            FLOATS,
+            scalars="decimals",
+            scalar=True,
+            same_output=True,
+        ),
+        _frexp,
         *unary("i0", FLOATS, types="float"),
-        *(_with_out(f"special_{name}", "self", name, FLOATS) for name in ("i0e", "i1", "i1e")),
-        *(_with_out(f"special_{name}", "self", name, WIDE) for name in _OF_ONE.split()),
-        *(_with_out(f"special_{name}", "x", name, WIDE) for name in _OF_X.split()),
+        *calls("special_{} special_{}.out", "i0e i1 i1e", "self", FLOATS, types="float"),
+        *calls("special_{} special_{}.out", _OF_ONE, "self", WIDE, types="float"),
+        *calls("special_{} special_{}.out", _OF_X, "x", WIDE, types="float"),
         *_binary(),
         *_polygamma(),
     ]

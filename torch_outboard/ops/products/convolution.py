@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition, dtype_bits, qualified
@@ -10,9 +12,7 @@ from torch_outboard.ops.products.sources import group_source, padded_source, pat
 
 def convolution(overloads: str, *, backward: bool) -> Definition:
     """An operator definition; overloads have the arguments of `convolution` or its backward."""
-    return {
-        "kind": "convolution",
-        "overloads": qualified(overloads),
+    properties: dict[str, Any] = {
         "backward": backward,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
         # As on CPU, only int64 is served with transposition or dilation.
@@ -21,6 +21,7 @@ def convolution(overloads: str, *, backward: bool) -> Definition:
         "padded": padded_source(),
         "groups": group_source(),
     }
+    return Definition("convolution", qualified(overloads), properties)
 
 
 def definitions() -> list[Definition]:

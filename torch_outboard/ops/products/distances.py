@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from torch_outboard.ops.symbolic import (
     where,
     wrap,
 )
-from torch_outboard.ops.template import Plan, template
+from torch_outboard.ops.template import Body, Plan, template
 
 # CPU has no half-precision kernels for distances.
 WIDE = (torch.float32, torch.float64)
@@ -30,12 +31,12 @@ WIDE = (torch.float32, torch.float64)
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        _cdist(),
-        _cdist_backward(),
-        _cdist_backward_of_nothing(),
-        _pdist(),
-        _pdist_backward(),
-        _cross(),
+        _cdist,
+        _cdist_backward,
+        _cdist_backward_of_nothing,
+        _pdist,
+        _pdist_backward,
+        _cross,
     ]
 
 
@@ -81,75 +82,51 @@ def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
     return pairs
 
 
-def _cdist() -> Definition:
-    @template(
-        "_cdist_forward _cdist_forward.out",
-        "distances cdist",
-        dtypes=WIDE,
-        strided=("x1", "x2", "out"),
-        family="distance",
+def _of_pairs(name: str) -> Callable[[Body], Definition]:
+    return template(
+        f"{name} {name}.out", "distances cdist", dtypes=WIDE, strided=("x1", "x2", "out")
     )
-    def cdist(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, compute_mode: SymInt) -> None:
-        pairs = _pairs_of(plan, x1, x2, p)
-        known = (compute_mode >= 0) & (compute_mode <= 2)
-        plan.require(where(given(compute_mode), known, True))
-        out = plan.result("out", pairs.shape)
-        _pass_norm(plan, p, x1, backward=False)
-        # 8 is OB_ADJACENT in cdist.cl.
-        items = out.numel() // pairs.rows2 * ceil_div(pairs.rows2, 8)
-        plan.launch("cdist", where(pairs.rows2 == 0, 0, items))
-
-    return cdist
 
 
-def _cdist_backward() -> Definition:
-    @template(
-        "_cdist_backward _cdist_backward.out",
-        "distances cdist",
-        dtypes=WIDE,
-        strided=("x1", "x2", "out"),
-        family="distance",
+@_of_pairs("_cdist_forward")
+def _cdist(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, compute_mode: SymInt) -> None:
+    pairs = _pairs_of(plan, x1, x2, p)
+    known = (compute_mode >= 0) & (compute_mode <= 2)
+    plan.require(where(given(compute_mode), known, True))
+    out = plan.result("out", pairs.shape)
+    _pass_norm(plan, p, x1, backward=False)
+    # 8 is OB_ADJACENT in cdist.cl.
+    items = out.numel() // pairs.rows2 * ceil_div(pairs.rows2, 8)
+    plan.launch("cdist", where(pairs.rows2 == 0, 0, items))
+
+
+@_of_pairs("_cdist_backward")
+def _cdist_backward(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol) -> None:
+    grad = _gradient(plan, rest)
+    cdist = plan.operand("cdist", rest["cdist"])
+    pairs = _pairs_of(plan, x1, x2, p)
+    plan.require(
+        grad.shape == pairs.shape,
+        cdist.shape == pairs.shape,
+        (grad.numel() > 0) & (pairs.columns > 0),
     )
-    def cdist_backward(
-        plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
-    ) -> None:
-        grad = _gradient(plan, rest)
-        cdist = plan.operand("cdist", rest["cdist"])
-        pairs = _pairs_of(plan, x1, x2, p)
-        plan.require(
-            grad.shape == pairs.shape,
-            cdist.shape == pairs.shape,
-            (grad.numel() > 0) & (pairs.columns > 0),
-        )
-        out = plan.result("out", pairs.batch + ints((pairs.rows1, pairs.columns)))
-        _pass_norm(plan, p, x1, backward=True)
-        plan.launch("cdist", out.numel())
-
-    return cdist_backward
+    out = plan.result("out", pairs.batch + ints((pairs.rows1, pairs.columns)))
+    _pass_norm(plan, p, x1, backward=True)
+    plan.launch("cdist", out.numel())
 
 
-def _cdist_backward_of_nothing() -> Definition:
+@_of_pairs("_cdist_backward")
+def _cdist_backward_of_nothing(
+    plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
+) -> None:
     """Empty sums: CPU then returns a zero gradient of x1's shape, without broadcast batches."""
-
-    @template(
-        "_cdist_backward _cdist_backward.out",
-        "distances cdist",
-        dtypes=WIDE,
-        strided=("x1", "x2", "out"),
-        family="distance",
-    )
-    def cdist_backward(
-        plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
-    ) -> None:
-        grad = _gradient(plan, rest)
-        plan.operand("cdist", rest["cdist"])
-        pairs = _pairs_of(plan, x1, x2, p)
-        plan.require((grad.numel() == 0) | (pairs.columns == 0))
-        plan.result("out", x1.shape, like=x1, initial=0)
-        _pass_norm(plan, p, x1, backward=True)
-        plan.launch("cdist", 0)
-
-    return cdist_backward
+    grad = _gradient(plan, rest)
+    plan.operand("cdist", rest["cdist"])
+    pairs = _pairs_of(plan, x1, x2, p)
+    plan.require((grad.numel() == 0) | (pairs.columns == 0))
+    plan.result("out", x1.shape, like=x1, initial=0)
+    _pass_norm(plan, p, x1, backward=True)
+    plan.launch("cdist", 0)
 
 
 # ---- Between the rows of one matrix
@@ -166,48 +143,34 @@ def _shape_of_pairs(self: SymTensor) -> SymInts:
     return ints((maximum(count * (count - 1) // 2, 0),))
 
 
-def _pdist() -> Definition:
-    @template(
-        "_pdist_forward _pdist_forward.out", "distances pdist", dtypes=WIDE, family="distance"
-    )
-    def pdist(plan: Plan, self: SymTensor, p: SymFloat) -> None:
-        _require_matrix(plan, self, p)
-        out = plan.result("out", _shape_of_pairs(self))
-        _pass_norm(plan, p, self, backward=False)
-        plan.launch("pdist", out.numel())
-
-    return pdist
+@template("_pdist_forward _pdist_forward.out", "distances pdist", dtypes=WIDE)
+def _pdist(plan: Plan, self: SymTensor, p: SymFloat) -> None:
+    _require_matrix(plan, self, p)
+    out = plan.result("out", _shape_of_pairs(self))
+    _pass_norm(plan, p, self, backward=False)
+    plan.launch("pdist", out.numel())
 
 
-def _pdist_backward() -> Definition:
-    @template(
-        "_pdist_backward _pdist_backward.out", "distances pdist", dtypes=WIDE, family="distance"
-    )
-    def pdist_backward(plan: Plan, self: SymTensor, p: SymFloat, **rest: Symbol) -> None:
-        grad = _gradient(plan, rest)
-        pdist = plan.operand("pdist", rest["pdist"])
-        _require_matrix(plan, self, p)
-        plan.require(grad.shape == _shape_of_pairs(self), pdist.shape == _shape_of_pairs(self))
-        out = plan.result("out", self.shape)
-        _pass_norm(plan, p, self, backward=True)
-        plan.launch("pdist", out.numel())
-
-    return pdist_backward
+@template("_pdist_backward _pdist_backward.out", "distances pdist", dtypes=WIDE)
+def _pdist_backward(plan: Plan, self: SymTensor, p: SymFloat, **rest: Symbol) -> None:
+    grad = _gradient(plan, rest)
+    pdist = plan.operand("pdist", rest["pdist"])
+    _require_matrix(plan, self, p)
+    plan.require(grad.shape == _shape_of_pairs(self), pdist.shape == _shape_of_pairs(self))
+    out = plan.result("out", self.shape)
+    _pass_norm(plan, p, self, backward=True)
+    plan.launch("pdist", out.numel())
 
 
-def _cross() -> Definition:
-    @template(
-        "linalg_cross linalg_cross.out",
-        "cross",
-        dtypes=(*FLOATS, *INTEGERS, *COMPLEX),
-        meta="aten::linalg_cross",
-        strided=("self", "other", "out"),
-        family="pointwise",
-    )
-    def cross(plan: Plan, self: SymTensor, other: SymTensor, dim: SymInt) -> None:
-        plan.require(self.dim() > 0, self.dim() == other.dim())
-        out = plan.result("out")
-        plan.parameters(d=wrap(dim, self.dim()))
-        plan.launch("cross_product", out.numel() // 3)
-
-    return cross
+@template(
+    "linalg_cross linalg_cross.out",
+    "cross",
+    dtypes=(*FLOATS, *INTEGERS, *COMPLEX),
+    strided=("self", "other", "out"),
+    family="pointwise",
+)
+def _cross(plan: Plan, self: SymTensor, other: SymTensor, dim: SymInt) -> None:
+    plan.require(self.dim() > 0, self.dim() == other.dim())
+    out = plan.result("out")
+    plan.parameters(d=wrap(dim, self.dim()))
+    plan.launch("cross_product", out.numel() // 3)

@@ -9,11 +9,10 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
     return [
-        {
-            "kind": "fourier",
-            "overloads": qualified(f"{name} {name}.out"),
-            "direction": kind,
-            "source": kernel_source("fourier"),
-        }
+        Definition(
+            "fourier",
+            qualified(f"{name} {name}.out"),
+            {"direction": kind, "source": kernel_source("fourier")},
+        )
         for name, kind in kinds.items()
     ]

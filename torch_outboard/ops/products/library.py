@@ -5,7 +5,8 @@ definitions for csrc/device_kernels/library.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import cast
+from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -26,29 +27,33 @@ _NO_PRODUCTS = {"aten::addr", "aten::vdot"}
 
 
 def _products() -> list[Definition]:
-    rows = [
-        {
-            **row,
-            "kind": "library_product",
-            "dtypes": cast("int", row["dtypes"]) | dtype_bits(FLOAT8),
-        }
-        for row in matrix_product.definitions()
-        if str(row["overloads"][0]) not in _NO_PRODUCTS  # type: ignore[index]
-    ]
     activated = matrix_product.product(
-        "_addmm_activation _addmm_activation.out", "mat1 mat2", "mk,kn->mn", "self", FLOATS
+        "_addmm_activation _addmm_activation.out",
+        "mat1 mat2",
+        (2, 2),
+        "self",
+        FLOATS,
+        gelu_flag="use_gelu",
     )
-    return [*rows, {**activated, "kind": "library_product", "gelu_flag": "use_gelu"}]
+    products = [row for row in matrix_product.definitions() if row.overloads[0] not in _NO_PRODUCTS]
+    wide = dtype_bits(FLOAT8)
+    return [
+        *(
+            _of_library(row, "library_product", dtypes=row.properties["dtypes"] | wide)
+            for row in products
+        ),
+        _of_library(activated, "library_product"),
+    ]
 
 
-def _convolutions() -> list[Definition]:
-    return [{**row, "kind": "library_convolution"} for row in convolution.definitions()]
+def _of_library(row: Definition, kind: str, **changed: Any) -> Definition:
+    own = {key: value for key, value in row.properties.items() if key not in _TEXTS}
+    return replace(row, kind=kind, properties={**own, **changed})
 
 
 def definitions(functions: Collection[str]) -> list[Definition]:
     """Definitions for a driver's library functions; `functions` has their names in its table."""
-    found = [
-        *(_products() if "matrix_product" in functions else ()),
-        *(_convolutions() if "convolution" in functions else ()),
-    ]
-    return [{key: value for key, value in row.items() if key not in _TEXTS} for row in found]
+    found = _products() if "matrix_product" in functions else []
+    if "convolution" in functions:
+        found += [_of_library(row, "library_convolution") for row in convolution.definitions()]
+    return found

@@ -28,18 +28,11 @@ def definitions() -> list[Definition]:
             "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
             lambda self, lower, upper: leaky_relu(self, (float(lower) + float(upper)) / 2),
             dtypes=FLOATS,
-            condition=_evaluates,
-            family="random",
+            condition=lambda self, noise, training: ~training & (noise.shape == self.shape),
         ),
-        decomposition(
-            "normal_", _normal_, dtypes=COMPLEX, condition=_std_is_valid, family="random"
-        ),
-        decomposition("uniform_", _uniform_, dtypes=COMPLEX, family="random"),
+        decomposition("normal_", _normal_, dtypes=COMPLEX, condition=_std_is_valid),
+        decomposition("uniform_", _uniform_, dtypes=COMPLEX),
     ]
-
-
-def _evaluates(self: SymTensor, noise: SymTensor, training: SymBool) -> SymBool:
-    return ~training & (noise.shape == self.shape)
 
 
 # ---- Normal and uniform numbers
@@ -78,24 +71,6 @@ def _std_is_valid(std: SymFloat) -> SymBool:
     return std >= 0
 
 
-def _holds(out: SymTensor, operand: SymTensor) -> SymBool:
-    """Whether a given result has the dtype; the host serves calls that convert values."""
-    return same_dtype(out, operand)
-
-
-def _holds_from_means(mean: SymTensor, std: SymFloat, out: SymTensor) -> SymBool:
-    # Calls that broadcast the means to a larger result are not served.
-    return _std_is_valid(std) & _holds(out, mean) & (out.shape == mean.shape)
-
-
-def _holds_from_deviations(std: SymTensor, out: SymTensor) -> SymBool:
-    return _holds(out, std)
-
-
-def _holds_from_both(mean: SymTensor, out: SymTensor) -> SymBool:
-    return _holds(out, mean)
-
-
 def _normals() -> list[Definition]:
     def normal(
         overload: str,
@@ -104,22 +79,24 @@ def _normals() -> list[Definition]:
         requires: Mapping[str, Requirement] | None = None,
     ) -> Definition:
         return decomposition(
-            f"normal.{overload}",
-            body,
-            dtypes=FLOATS,
-            requires=requires,
-            condition=condition,
-            family="random",
+            f"normal.{overload}", body, dtypes=FLOATS, requires=requires, condition=condition
         )
 
     real = {"std": not_of_dtype(*COMPLEX)}
     return [
         normal("Tensor_float", _normal_of_means, _std_is_valid),
-        normal("Tensor_float_out", _normal_of_means, _holds_from_means),
+        # The host serves given results of another dtype, and means that broadcast to them.
+        normal(
+            "Tensor_float_out",
+            _normal_of_means,
+            lambda mean, std, out: (
+                _std_is_valid(std) & same_dtype(out, mean) & (out.shape == mean.shape)
+            ),
+        ),
         normal("float_Tensor", _normal_of_deviations, None),
-        normal("float_Tensor_out", _normal_of_deviations, _holds_from_deviations),
+        normal("float_Tensor_out", _normal_of_deviations, lambda std, out: same_dtype(out, std)),
         normal("Tensor_Tensor", _normal_of_both, None, real),
-        normal("Tensor_Tensor_out", _normal_of_both, _holds_from_both, real),
+        normal("Tensor_Tensor_out", _normal_of_both, lambda mean, out: same_dtype(out, mean), real),
     ]
 
 
@@ -176,25 +153,19 @@ def _keeps_its_shape(self: SymTensor, num_samples: SymInt, out: SymTensor) -> Sy
     return (out.numel() == 0) | (out.shape == shape)
 
 
-def _draws_once_into(
-    self: SymTensor, num_samples: SymInt, replacement: SymBool, out: SymTensor
-) -> SymBool:
-    return _draws_once(self, num_samples, replacement) & _keeps_its_shape(self, num_samples, out)
-
-
-def _draws_again_into(
-    self: SymTensor, num_samples: SymInt, replacement: SymBool, out: SymTensor
-) -> SymBool:
-    return _draws_again(self, num_samples, replacement) & _keeps_its_shape(self, num_samples, out)
-
-
 def _multinomials() -> list[Definition]:
-    return [
-        decomposition(overload, body, dtypes=FLOATS, condition=condition, family="random")
-        for overload, body, condition in (
-            ("multinomial", _draw_once, _draws_once),
-            ("multinomial", _draw_again, _draws_again),
-            ("multinomial.out", _draw_once, _draws_once_into),
-            ("multinomial.out", _draw_again, _draws_again_into),
-        )
-    ]
+    def multinomial(
+        body: Callable[..., Tensor], served: Callable[..., SymBool]
+    ) -> list[Definition]:
+        def into(
+            self: SymTensor, num_samples: SymInt, replacement: SymBool, out: SymTensor
+        ) -> SymBool:
+            keeps = _keeps_its_shape(self, num_samples, out)
+            return served(self, num_samples, replacement) & keeps
+
+        return [
+            decomposition("multinomial", body, dtypes=FLOATS, condition=served),
+            decomposition("multinomial.out", body, dtypes=FLOATS, condition=into),
+        ]
+
+    return [*multinomial(_draw_once, _draws_once), *multinomial(_draw_again, _draws_again)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import torch
 
@@ -18,6 +18,7 @@ from torch_outboard.ops.symbolic import (
     Bool,
     Float,
     Int,
+    Symbol,
     SymBool,
     SymFloat,
     SymInt,
@@ -50,20 +51,17 @@ def definitions() -> list[Definition]:
         _uniform(torch.float32),
         _uniform(torch.float64),
         *(_exponential(dtype) for dtype in FLOATS),
-        *(_normal("normal_", _NORMAL, dtypes) for dtypes in (_NARROW, _DOUBLE)),
-        *(_normal("log_normal_", _LOG_NORMAL, dtypes) for dtypes in (_NARROW, _DOUBLE)),
-        *(_cauchy(dtypes) for dtypes in (_NARROW, _DOUBLE)),
-        *(_geometric(dtypes) for dtypes in ((*_NARROW, *INTEGERS), _DOUBLE)),
-        _bernoulli_of_number(),
-        _bernoulli_of_tensor(),
-        _bernoulli_of_self(),
-        _dropout(),
+        *(row for dtypes in (_NARROW, _DOUBLE) for row in _of_two_precisions(dtypes)),
+        _bernoulli_of_number,
+        _bernoulli_of_tensor,
+        _bernoulli_of_self,
+        _dropout,
         _dropout_backward(),
         *(_integers_between(dtypes) for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)),
         *(_integers_below(dtypes) for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)),
         *(_integers(dtypes) for dtypes in (SIGNED, _UNSIGNED, BOOL)),
         *(_integers((dtype,)) for dtype in FLOATS),
-        _randperm(),
+        _randperm,
         *(_rrelu(dtypes) for dtypes in (_NARROW, _DOUBLE)),
     ]
 
@@ -84,38 +82,37 @@ def _draw(plan: Plan, kernel: str, count: SymInt, per_block: Int = 4) -> None:
 # ---- Continuous distributions
 
 
-class _Distribution(NamedTuple):
-    """A definition that fills `self` from a distribution of distributions.cl."""
+def _distribution(
+    overload: str,
+    number: int,
+    dtypes: Sequence[torch.dtype],
+    parameters: Callable[..., tuple[Float, Float, SymBool]],
+    surplus: int = 0,
+) -> Definition:
+    """A definition that fills `self` from a distribution of distributions.cl.
 
-    overload: str
-    number: int
-    dtypes: Sequence[torch.dtype]
+    Args:
+        parameters: from arguments of the operator to the two parameters of the distribution, and a
+            condition on served calls.
+    """
+    bits = 64 if dtypes == _DOUBLE else 32
 
-    @property
-    def wide(self) -> bool:
-        """Whether draws have 64 bits."""
-        return self.dtypes == _DOUBLE
-
-    def define(self) -> Callable[[Body], Definition]:
-        """The decorator of the definition."""
-        return template(
-            self.overload,
-            "philox distributions",
-            dtypes=self.dtypes,
-            shapes_only=("self",),
-            compute=torch.float64 if self.wide else torch.float32,
-            family="random",
-        )
-
-    def draw(
-        self, plan: Plan, tensor: SymTensor, first: Float, second: Float, surplus: int = 0
-    ) -> None:
-        """Fills `tensor` by the distribution with these two parameters."""
-        plan.result("out", tensor.shape)
+    @template(
+        overload,
+        "philox distributions",
+        dtypes=dtypes,
+        shapes_only=("self",),
+        compute=torch.float64 if bits == 64 else torch.float32,
+    )
+    def definition(plan: Plan, self: SymTensor, generator: Symbol, **rest: Any) -> None:
+        first, second, condition = parameters(**rest)
+        plan.require(condition)
+        plan.result("out", self.shape)
         plan.parameters(first=first, second=second)
-        bits = 64 if self.wide else 32
-        plan.constants(DISTRIBUTION=self.number, BITS=bits, SURPLUS=surplus)
-        _draw(plan, "distribution", tensor.numel(), per_block=128 // bits)
+        plan.constants(DISTRIBUTION=number, BITS=bits, SURPLUS=surplus)
+        _draw(plan, "distribution", self.numel(), per_block=128 // bits)
+
+    return definition
 
 
 def _is_short(value: SymFloat) -> SymBool:
@@ -124,63 +121,36 @@ def _is_short(value: SymFloat) -> SymBool:
 
 
 def _uniform(dtype: torch.dtype, surplus: int = 0) -> Definition:
-    uniform = _Distribution("uniform_", _UNIFORM, (dtype,))
-
-    @uniform.define()
-    def definition(plan: Plan, self: SymTensor, from_: SymFloat, to: SymFloat) -> None:
-        plan.require(from_ <= to)
+    def limits(from_: SymFloat, to: SymFloat) -> tuple[Float, Float, SymBool]:
         if dtype in _HALVES:
-            plan.require(to != 0, _is_short(from_), _is_short(to))
+            representable = (to != 0) & _is_short(from_) & _is_short(to)
         else:
             limit = 1e300 if dtype == torch.float64 else 1e38
-            plan.require((abs(from_) <= limit) & (abs(to) <= limit))
-        uniform.draw(plan, self, from_, to, surplus)
+            representable = (abs(from_) <= limit) & (abs(to) <= limit)
+        return from_, to, (from_ <= to) & representable
 
-    return definition
+    return _distribution("uniform_", _UNIFORM, (dtype,), limits, surplus)
 
 
 def _exponential(dtype: torch.dtype) -> Definition:
-    exponential = _Distribution("exponential_", _EXPONENTIAL, (dtype,))
+    def rate(lambd: SymFloat) -> tuple[Float, Float, SymBool]:
+        return 1 / lambd, torch.finfo(dtype).tiny, (lambd > 0) & (lambd < 1e300)
 
-    @exponential.define()
-    def definition(plan: Plan, self: SymTensor, lambd: SymFloat) -> None:
-        plan.require((lambd > 0) & (lambd < 1e300))
-        exponential.draw(plan, self, 1 / lambd, torch.finfo(dtype).tiny)
-
-    return definition
+    return _distribution("exponential_", _EXPONENTIAL, (dtype,), rate)
 
 
-def _normal(overload: str, number: int, dtypes: Sequence[torch.dtype]) -> Definition:
-    normal = _Distribution(overload, number, dtypes)
-
-    @normal.define()
-    def definition(plan: Plan, self: SymTensor, mean: SymFloat, std: SymFloat) -> None:
-        plan.require(std > 0 if number == _LOG_NORMAL else std >= 0)
-        normal.draw(plan, self, mean, std)
-
-    return definition
-
-
-def _cauchy(dtypes: Sequence[torch.dtype]) -> Definition:
-    cauchy = _Distribution("cauchy_", _CAUCHY, dtypes)
-
-    @cauchy.define()
-    def definition(plan: Plan, self: SymTensor, median: SymFloat, sigma: SymFloat) -> None:
-        plan.require(sigma > 0)
-        cauchy.draw(plan, self, median, sigma)
-
-    return definition
-
-
-def _geometric(dtypes: Sequence[torch.dtype]) -> Definition:
-    geometric = _Distribution("geometric_", _GEOMETRIC, dtypes)
-
-    @geometric.define()
-    def definition(plan: Plan, self: SymTensor, p: SymFloat) -> None:
-        plan.require((p > 0) & (p < 1))
-        geometric.draw(plan, self, -1 / log1p(-p), 0.0)
-
-    return definition
+def _of_two_precisions(dtypes: Sequence[torch.dtype]) -> list[Definition]:
+    return [
+        _distribution("normal_", _NORMAL, dtypes, lambda mean, std: (mean, std, std >= 0)),
+        _distribution("log_normal_", _LOG_NORMAL, dtypes, lambda mean, std: (mean, std, std > 0)),
+        _distribution("cauchy_", _CAUCHY, dtypes, lambda median, sigma: (median, sigma, sigma > 0)),
+        _distribution(
+            "geometric_",
+            _GEOMETRIC,
+            dtypes if dtypes == _DOUBLE else (*dtypes, *INTEGERS),
+            lambda p: (-1 / log1p(-p), 0.0, (p > 0) & (p < 1)),
+        ),
+    ]
 
 
 # ---- Bernoulli draws
@@ -192,42 +162,34 @@ def _pass_threshold(plan: Plan, probability: SymFloat) -> None:
     plan.parameters(threshold_high=threshold // 2**16, threshold_low=threshold % 2**16)
 
 
-def _bernoulli_of_number() -> Definition:
-    @template(
-        "bernoulli_.float",
-        "philox bernoulli",
-        dtypes=_EVERY,
-        shapes_only=("self",),
-        compute=torch.float32,
-        family="random",
-    )
-    def definition(plan: Plan, self: SymTensor, p: SymFloat) -> None:
-        plan.require((p >= 0) & (p <= 1))
-        plan.result("out", self.shape)
-        _pass_threshold(plan, p)
-        _draw(plan, "bernoulli", self.numel())
-
-    return definition
+@template(
+    "bernoulli_.float",
+    "philox bernoulli",
+    dtypes=_EVERY,
+    shapes_only=("self",),
+    compute=torch.float32,
+)
+def _bernoulli_of_number(plan: Plan, self: SymTensor, p: SymFloat) -> None:
+    plan.require((p >= 0) & (p <= 1))
+    plan.result("out", self.shape)
+    _pass_threshold(plan, p)
+    _draw(plan, "bernoulli", self.numel())
 
 
-def _bernoulli_of_tensor() -> Definition:
-    @template(
-        "bernoulli_.Tensor",
-        "philox bernoulli",
-        dtypes=_EVERY,
-        accepts={"p": FLOATS},
-        compute=torch.float32,
-        reports="RuntimeError: a probability is not in [0, 1]",
-        family="random",
-    )
-    def definition(plan: Plan, self: SymTensor, p: SymTensor) -> None:
-        single = p.numel() == 1
-        plan.require((single & (p.dim() <= self.dim())) | (p.shape == self.shape))
-        plan.result("out", initial=self)
-        plan.parameters(single=single)
-        _draw(plan, "bernoulli", self.numel())
-
-    return definition
+@template(
+    "bernoulli_.Tensor",
+    "philox bernoulli",
+    dtypes=_EVERY,
+    accepts={"p": FLOATS},
+    compute=torch.float32,
+    reports=RuntimeError("a probability is not in [0, 1]"),
+)
+def _bernoulli_of_tensor(plan: Plan, self: SymTensor, p: SymTensor) -> None:
+    single = p.numel() == 1
+    plan.require((single & (p.dim() <= self.dim())) | (p.shape == self.shape))
+    plan.result("out", initial=self)
+    plan.parameters(single=single)
+    _draw(plan, "bernoulli", self.numel())
 
 
 _SELF_AS_P = """
@@ -237,37 +199,30 @@ _SELF_AS_P = """
 """
 
 
-def _bernoulli_of_self() -> Definition:
-    @template(
-        "bernoulli.out",
-        dtypes=FLOATS,
-        source=kernel_source("philox") + _SELF_AS_P + kernel_source("bernoulli"),
-        compute=torch.float32,
-        resizes_silently=True,
-        family="random",
+@template(
+    "bernoulli.out",
+    dtypes=FLOATS,
+    source=kernel_source("philox") + _SELF_AS_P + kernel_source("bernoulli"),
+    compute=torch.float32,
+    resizes_silently=True,
+)
+def _bernoulli_of_self(plan: Plan, self: SymTensor) -> None:
+    plan.result("out")
+    plan.parameters(single=0)
+    _draw(plan, "bernoulli", self.numel())
+
+
+@template("native_dropout native_dropout.out", "philox dropout", dtypes=FLOATS)
+def _dropout(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
+    plan.require(
+        where(given(train), train, True),
+        (p >= 0) & (p <= 1) & (input.numel() > 0),
     )
-    def definition(plan: Plan, self: SymTensor) -> None:
-        plan.result("out")
-        plan.parameters(single=0)
-        _draw(plan, "bernoulli", self.numel())
-
-    return definition
-
-
-def _dropout() -> Definition:
-    @template("native_dropout native_dropout.out", "philox dropout", dtypes=FLOATS, family="random")
-    def definition(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
-        plan.require(
-            where(given(train), train, True),
-            (p >= 0) & (p <= 1) & (input.numel() > 0),
-        )
-        plan.result("out", like=input)
-        plan.result("mask", dtype=torch.bool, like=input)
-        _pass_threshold(plan, 1 - p)
-        plan.parameters(scale=where(p == 1, 0.0, 1 / (1 - p)))
-        _draw(plan, "dropout", input.numel())
-
-    return definition
+    plan.result("out", like=input)
+    plan.result("mask", dtype=torch.bool, like=input)
+    _pass_threshold(plan, 1 - p)
+    plan.parameters(scale=where(p == 1, 0.0, 1 / (1 - p)))
+    _draw(plan, "dropout", input.numel())
 
 
 def _dropout_backward() -> Definition:
@@ -278,7 +233,6 @@ def _dropout_backward() -> Definition:
         FLOATS,
         scalars="scale",
         same_output=True,
-        family="random",
     )
 
 
@@ -292,7 +246,6 @@ def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[
         dtypes=dtypes,
         shapes_only=("self",),
         compute=torch.int64,
-        family="random",
     )
 
 
@@ -358,27 +311,23 @@ def _digits(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
     return 1 if dtypes == BOOL else 8
 
 
-def _randperm() -> Definition:
-    @template(
-        "randperm.generator_out",
-        "philox randperm",
-        dtypes=(torch.int32, torch.int64, torch.float32, torch.float64),
-        compute=torch.int64,
-        family="random",
-    )
-    def definition(plan: Plan, n: SymInt) -> None:
-        plan.require((n >= 0) & (n <= 2**24))
-        plan.result("permutation", [n])
-        plan.temporary("keys", n, torch.uint64)
-        plan.temporary("places", n, torch.int32)
-        plan.parameters(n=n)
-        plan.random(where(n > 0, 1, 0))
-        levels = log2_ceil(n)
-        plan.launch("randperm_draw", _items(plan, n, per_block=2))
-        plan.launch("randperm_sort", n, repeat=levels * (levels + 1) // 2)
-        plan.launch("randperm_store", n)
-
-    return definition
+@template(
+    "randperm.generator_out",
+    "philox randperm",
+    dtypes=(torch.int32, torch.int64, torch.float32, torch.float64),
+    compute=torch.int64,
+)
+def _randperm(plan: Plan, n: SymInt) -> None:
+    plan.require((n >= 0) & (n <= 2**24))
+    plan.result("permutation", [n])
+    plan.temporary("keys", n, torch.uint64)
+    plan.temporary("places", n, torch.int32)
+    plan.parameters(n=n)
+    plan.random(where(n > 0, 1, 0))
+    levels = log2_ceil(n)
+    plan.launch("randperm_draw", _items(plan, n, per_block=2))
+    plan.launch("randperm_sort", n, repeat=levels * (levels + 1) // 2)
+    plan.launch("randperm_store", n)
 
 
 # ---- Activations
@@ -392,7 +341,6 @@ def _rrelu(dtypes: Sequence[torch.dtype]) -> Definition:
         "philox rrelu",
         dtypes=dtypes,
         strided=("noise",),
-        family="random",
     )
     def definition(
         plan: Plan,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from torch_outboard.ops.definition import Definition
+from torch_outboard.ops.definition import Definition, Report
 from torch_outboard.ops.symbolic import SymTensor, maximum, where
 from torch_outboard.ops.template import Body, Plan, template
 
@@ -26,15 +26,15 @@ _WIDE = (torch.float32, torch.float64)
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        _poisson(),
-        _binomial(),
+        _poisson,
+        _binomial,
         *(_gamma(dtype) for dtype in _WIDE),
         *(_dirichlet(dtype) for dtype in _WIDE),
     ]
 
 
 def _define(
-    overload: str, dtypes: Sequence[torch.dtype], reports: str = ""
+    overload: str, dtypes: Sequence[torch.dtype], reports: Report | None = None
 ) -> Callable[[Body], Definition]:
     return template(
         overload,
@@ -42,7 +42,6 @@ def _define(
         dtypes=dtypes,
         compute=torch.float64,
         reports=reports,
-        family="random",
     )
 
 
@@ -58,26 +57,20 @@ def _draw(plan: Plan, distribution: int, parameter: SymTensor) -> None:
     plan.launch("rejection_values", parameter.numel())
 
 
-def _poisson() -> Definition:
-    @_define(
-        "poisson",
-        (torch.float16, torch.bfloat16, *_WIDE),
-        reports="RuntimeError: invalid Poisson rate, expected rate to be non-negative",
-    )
-    def poisson(plan: Plan, self: SymTensor) -> None:
-        _draw(plan, _POISSON, self)
-
-    return poisson
+@_define(
+    "poisson",
+    (torch.float16, torch.bfloat16, *_WIDE),
+    reports=RuntimeError("invalid Poisson rate, expected rate to be non-negative"),
+)
+def _poisson(plan: Plan, self: SymTensor) -> None:
+    _draw(plan, _POISSON, self)
 
 
-def _binomial() -> Definition:
-    @_define("binomial", _WIDE)
-    def binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
-        # The host serves other shapes.
-        plan.require(count.shape == prob.shape)
-        _draw(plan, _BINOMIAL, count)
-
-    return binomial
+@_define("binomial", _WIDE)
+def _binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
+    # The host serves other shapes.
+    plan.require(count.shape == prob.shape)
+    _draw(plan, _BINOMIAL, count)
 
 
 def _gamma(dtype: torch.dtype) -> Definition:
@@ -91,11 +84,7 @@ def _gamma(dtype: torch.dtype) -> Definition:
 
 def _dirichlet(dtype: torch.dtype) -> Definition:
     @template(
-        "_sample_dirichlet",
-        "philox rejection dirichlet",
-        dtypes=(dtype,),
-        compute=torch.float64,
-        family="random",
+        "_sample_dirichlet", "philox rejection dirichlet", dtypes=(dtype,), compute=torch.float64
     )
     def dirichlet(plan: Plan, self: SymTensor) -> None:
         limits = torch.finfo(dtype)

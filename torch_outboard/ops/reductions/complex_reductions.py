@@ -44,10 +44,6 @@ def _norm(
     return norm
 
 
-def _tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
-    return grad_output * torch.conj_physical(1 - output * output)
-
-
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     bodies: dict[str, Callable[..., Any]] = {
@@ -55,7 +51,6 @@ def definitions() -> list[Definition]:
         "std.correction std.correction_out": _deviation,
         "var_mean.correction var_mean.correction_out": _and_mean(_variance),
         "std_mean.correction std_mean.correction_out": _and_mean(_deviation),
-        "tanh_backward tanh_backward.grad_input": _tanh_backward,
     }
     return [
         # `dtype` is the elements' dtype; PyTorch raises if it is not complex.
@@ -64,10 +59,6 @@ def definitions() -> list[Definition]:
             _norm,
             dtypes=COMPLEX,
             requires={"dtype": of_dtype(*COMPLEX)},
-            family="reduction",
         ),
-        *(
-            decomposition(overloads, body, dtypes=COMPLEX, family="reduction")
-            for overloads, body in bodies.items()
-        ),
+        *(decomposition(overloads, body, dtypes=COMPLEX) for overloads, body in bodies.items()),
     ]

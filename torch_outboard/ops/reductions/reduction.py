@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Literal, Unpack, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 
@@ -15,12 +15,10 @@ from torch_outboard.ops.definition import (
     FLOATS,
     INTEGERS,
     Definition,
-    Properties,
     caller_location,
     dtype_bits,
-    qualified,
 )
-from torch_outboard.ops.requirements import not_of_dtype, served_calls
+from torch_outboard.ops.requirements import Requirement, definition_of, not_of_dtype
 
 NUMBERS = (*FLOATS, *INTEGERS)
 REAL = (*NUMBERS, *BOOL)
@@ -31,18 +29,18 @@ COMPLEX_PRODUCT = (
 )
 
 
-class ReductionProperties(Properties, total=False):
+class ReductionProperties(TypedDict, total=False):
     """Properties described in csrc/device_kernels/reduction/reduction.h."""
 
     types: Literal["same", "promote", "float", "test"]
-    indices: list[str]
+    indices: list[bool]
     scalars: list[str]
-    absent: dict[str, str]
+    absent: dict[str, float]
     ordered: bool
     exceeds: str
     all_if_empty: bool
     widens: bool
-    empty: str
+    empty: float
 
 
 def reduction(
@@ -53,6 +51,8 @@ def reduction(
     step: str,
     merge: str,
     results: str | list[str],
+    *,
+    requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[ReductionProperties],
 ) -> Definition:
     """Defines a reduction.
@@ -62,19 +62,19 @@ def reduction(
         dtypes: served dtypes of the input.
         state: fields of the state, separated by commas.
         initial, step, merge, results: see reduction.h.
+        requires: requirements on arguments; see requirements.py.
     """
-    return {
-        "kind": "reduction",
-        "location": caller_location(),
-        "overloads": qualified(overloads),
+    known: dict[str, Any] = {
         "dtypes": dtype_bits(dtypes),
-        "state": [field.strip() for field in state.split(",")],
+        "state": state.split(", "),
         "initial": initial,
         "step": step,
         "merge": merge,
         "results": [results] if isinstance(results, str) else results,
-        **cast("Definition", properties),
+        **properties,
     }
+    location = caller_location()
+    return definition_of("reduction", overloads, known, location=location, requires=requires)
 
 
 def total(
@@ -82,6 +82,7 @@ def total(
     dtypes: Iterable[torch.dtype],
     element: str,
     result: str = "s->total",
+    requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[ReductionProperties],
 ) -> Definition:
     """A sum over the expression `element` of `x`."""
@@ -93,6 +94,7 @@ def total(
         f"s->total += {element};",
         "s->total += t->total;",
         result,
+        requires=requires,
         **properties,
     )
 
@@ -102,6 +104,7 @@ def extreme(
     dtypes: Iterable[torch.dtype],
     sign: str,
     element: str = "x",
+    requires: Mapping[str, Requirement] | None = None,
     **properties: Unpack[ReductionProperties],
 ) -> Definition:
     """The largest (`sign` is ">") or smallest ("<") element; NaN if there is one."""
@@ -115,6 +118,7 @@ def extreme(
         f"const T y = {element}; " + take.format("y", sign),
         take.format("t->best", sign),
         "s->best",
+        requires=requires,
         **properties,
     )
 
@@ -138,7 +142,7 @@ def place(
     dtypes: Iterable[torch.dtype],
     sign: str,
     results: list[str],
-    indices: list[str],
+    indices: list[bool],
 ) -> Definition:
     """The index of the first largest or smallest element, or of the first NaN."""
     limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
@@ -177,16 +181,40 @@ def spread(overloads: str, results: str | list[str]) -> Definition:
         results,
         types="float",
         scalars=["correction"],
-        absent={"correction": "1"},
+        absent={"correction": 1.0},
         exceeds="correction",
-        empty="nan",
+        empty=math.nan,
         all_if_empty=True,
     )
 
 
-def norm(order: float, row: Definition) -> Definition:
-    """The definition restricted to norms of one order."""
-    return {**row, "widens": True, **served_calls("aten::linalg_vector_norm", {"ord": order})}
+def norms() -> list[Definition]:
+    """Norms of vectors: of five orders, then of any other."""
+    overloads = "linalg_vector_norm linalg_vector_norm.out"
+    shared: dict[str, Any] = {"widens": True, "types": "float", "all_if_empty": True}
+    sums = (
+        (0.0, "x != C(0) ? C(1) : C(0)", "s->total"),
+        (1.0, "fabs(x)", "s->total"),
+        (2.0, "x * x", "sqrt(s->total)"),
+    )
+    return [
+        *(
+            total(overloads, FLOATS, element, result, {"ord": order}, empty=0, **shared)
+            for order, element, result in sums
+        ),
+        *(
+            extreme(overloads, FLOATS, sign, "fabs(x)", {"ord": order}, **shared)
+            for order, sign in ((math.inf, ">"), (-math.inf, "<"))
+        ),
+        total(
+            overloads,
+            FLOATS,
+            "pow(fabs(x), C(ord))",
+            "pow(s->total, (T)(1) / ord)",
+            scalars=["ord"],
+            **shared,
+        ),
+    ]
 
 
 def _norms_one_by_one(
@@ -198,183 +226,95 @@ def _norms_one_by_one(
 
 
 def _list_norms() -> list[Definition]:
-    names = qualified("_foreach_norm.Scalar")
     number = not_of_dtype(torch.bool)
     return [
-        {
-            "kind": "list_norms",
-            "overloads": names,
-            "dtypes": dtype_bits(FLOATS),
-            "family": "reduction",
-            **served_calls(names[0], {"dtype": None, "ord": number}),
-        },
-        decomposition(
+        definition_of(
+            "list_norms",
             "_foreach_norm.Scalar",
-            _norms_one_by_one,
-            requires={"ord": number},
-            family="reduction",
+            {"dtypes": dtype_bits(FLOATS)},
+            location=caller_location(),
+            requires={"dtype": None, "ord": number},
         ),
+        decomposition("_foreach_norm.Scalar", _norms_one_by_one, requires={"ord": number}),
     ]
+
+
+def products(dtypes: Iterable[torch.dtype], one: str, multiply: str) -> Definition:
+    """A product; `multiply` multiplies `s->product` by its operand."""
+    return reduction(
+        "prod prod.dim_int prod.int_out prod.out",
+        dtypes,
+        "T product",
+        f"s->product = {one};",
+        multiply.format("x"),
+        multiply.format("t->product"),
+        "s->product",
+        types="promote",
+        empty=1,
+    )
+
+
+def truth(name: str, dtypes: Iterable[torch.dtype], nonzero: str) -> Definition:
+    """Whether any or all elements are not zero; `nonzero` is a condition on its operand."""
+    is_any = name == "any"
+    first = int(not is_any)
+    take = f"s->found = {nonzero} ? {{1}} : {{2}};"
+    values = ("C(1)", "s->found") if is_any else ("s->found", "C(0)")
+    return reduction(
+        f"{name} {name}.dim {name}.dims {name}.out {name}.dims_out {name}.all_out",
+        dtypes,
+        "T found",
+        f"s->found = C({first});",
+        take.format("x", *values),
+        take.format("t->found", *values),
+        "s->found",
+        types="test",
+        empty=first,
+    )
 
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     sums = "sum sum.dim_IntList sum.IntList_out sum.out"
     means = "mean mean.dim mean.out mean.dtype_out"
-    norms = "linalg_vector_norm linalg_vector_norm.out"
+    of_floats: dict[str, Any] = {"types": "float", "all_if_empty": True}
     variance = "(s->squares / fmax(n - correction, (T)(0)))"
-    any_overloads = "any any.dim any.dims any.out any.dims_out any.all_out"
-    all_overloads = "all all.dim all.dims all.out all.dims_out all.all_out"
+    counted = "OB_INDEX_MASK(x != C(0)) ? (I)(1) : (I)(0)"
     return [
         *_list_norms(),
-        total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty="0"),
+        total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty=0),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
-        total(
-            "nansum nansum.out",
-            FLOATS,
-            "x == x ? x : C(0)",
-            empty="0",
-            types="float",
-            all_if_empty=True,
-        ),
-        total(
-            means, FLOATS, "x", result="s->total / n", empty="nan", types="float", all_if_empty=True
-        ),
-        total(
-            means,
-            COMPLEX,
-            "x",
-            result="s->total / n.x",
-            empty="nan",
-            types="float",
-            all_if_empty=True,
-        ),
-        reduction(
-            "prod prod.dim_int prod.int_out prod.out",
-            REAL,
-            "T product",
-            "s->product = C(1);",
-            "s->product *= x;",
-            "s->product *= t->product;",
-            "s->product",
-            types="promote",
-            empty="1",
-        ),
-        reduction(
-            "prod prod.dim_int prod.int_out prod.out",
-            COMPLEX,
-            "T product",
-            "s->product = (T)(1, 0);",
-            COMPLEX_PRODUCT.format("x"),
-            COMPLEX_PRODUCT.format("t->product"),
-            "s->product",
-            types="promote",
-            empty="1",
-        ),
+        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty=0, **of_floats),
+        total(means, FLOATS, "x", "s->total / n", empty=math.nan, **of_floats),
+        total(means, COMPLEX, "x", "s->total / n.x", empty=math.nan, **of_floats),
+        products(REAL, "C(1)", "s->product *= {0};"),
+        products(COMPLEX, "(T)(1, 0)", COMPLEX_PRODUCT),
         extreme("amax amax.out", REAL, ">", all_if_empty=True),
         extreme("amin amin.out", REAL, "<", all_if_empty=True),
         extreme("max max.unary_out", REAL, ">"),
         extreme("min min.unary_out", REAL, "<"),
-        place("argmax argmax.out", NUMBERS, ">", ["s->place"], ["True"]),
-        place("argmin argmin.out", NUMBERS, "<", ["s->place"], ["True"]),
-        place("max.dim max.dim_max", REAL, ">", ["s->best", "s->place"], ["False", "True"]),
-        place("min.dim min.dim_min", REAL, "<", ["s->best", "s->place"], ["False", "True"]),
-        reduction(
-            any_overloads,
-            REAL,
-            "T found",
-            "s->found = C(0);",
-            "s->found = x != C(0) ? C(1) : s->found;",
-            "s->found = t->found != C(0) ? C(1) : s->found;",
-            "s->found",
-            types="test",
-            empty="0",
-        ),
-        reduction(
-            all_overloads,
-            REAL,
-            "T found",
-            "s->found = C(1);",
-            "s->found = x != C(0) ? s->found : C(0);",
-            "s->found = t->found != C(0) ? s->found : C(0);",
-            "s->found",
-            types="test",
-            empty="1",
-        ),
-        reduction(
-            any_overloads,
-            COMPLEX,
-            "T found",
-            "s->found = C(0);",
-            "s->found = (x.x != 0 || x.y != 0) ? C(1) : s->found;",
-            "s->found = (t->found.x != 0 || t->found.y != 0) ? C(1) : s->found;",
-            "s->found",
-            types="test",
-            empty="0",
-        ),
-        reduction(
-            all_overloads,
-            COMPLEX,
-            "T found",
-            "s->found = C(1);",
-            "s->found = (x.x != 0 || x.y != 0) ? s->found : C(0);",
-            "s->found = (t->found.x != 0 || t->found.y != 0) ? s->found : C(0);",
-            "s->found",
-            types="test",
-            empty="1",
-        ),
+        place("argmax argmax.out", NUMBERS, ">", ["s->place"], [True]),
+        place("argmin argmin.out", NUMBERS, "<", ["s->place"], [True]),
+        place("max.dim max.dim_max", REAL, ">", ["s->best", "s->place"], [False, True]),
+        place("min.dim min.dim_min", REAL, "<", ["s->best", "s->place"], [False, True]),
+        *(truth(name, REAL, "{0} != C(0)") for name in ("any", "all")),
+        *(truth(name, COMPLEX, "({0}.x != 0 || {0}.y != 0)") for name in ("any", "all")),
         reduction(
             "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
             REAL,
             "I count",
             "s->count = (I)(0);",
-            "s->count += OB_INDEX_MASK(x != C(0)) ? (I)(1) : (I)(0);",
+            f"s->count += {counted};",
             "s->count += t->count;",
             "s->count",
-            indices=["True"],
+            indices=[True],
             all_if_empty=True,
-            empty="0",
+            empty=0,
         ),
         limits("aminmax aminmax.out"),
         spread("var.correction var.correction_out", variance),
         spread("std.correction std.correction_out", f"sqrt{variance}"),
         spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
         spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
-        norm(
-            0.0,
-            total(
-                norms,
-                FLOATS,
-                "x != C(0) ? C(1) : C(0)",
-                empty="0",
-                types="float",
-                all_if_empty=True,
-            ),
-        ),
-        norm(1.0, total(norms, FLOATS, "fabs(x)", empty="0", types="float", all_if_empty=True)),
-        norm(
-            2.0,
-            total(
-                norms,
-                FLOATS,
-                "x * x",
-                result="sqrt(s->total)",
-                empty="0",
-                types="float",
-                all_if_empty=True,
-            ),
-        ),
-        norm(math.inf, extreme(norms, FLOATS, ">", "fabs(x)", types="float", all_if_empty=True)),
-        norm(-math.inf, extreme(norms, FLOATS, "<", "fabs(x)", types="float", all_if_empty=True)),
-        # Any other order.
-        total(
-            norms,
-            FLOATS,
-            "pow(fabs(x), C(ord))",
-            result="pow(s->total, (T)(1) / ord)",
-            scalars=["ord"],
-            widens=True,
-            types="float",
-            all_if_empty=True,
-        ),
+        *norms(),
     ]

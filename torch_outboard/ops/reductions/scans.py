@@ -25,7 +25,7 @@ def definitions() -> list[Definition]:
     return [
         *(row for in_blocks in (False, True) for row in _scans(in_blocks)),
         *_other_dtypes(),
-        _complex_logcumsumexp(),
+        _complex_logcumsumexp,
     ]
 
 
@@ -105,9 +105,7 @@ def _total(
         _kernels(in_blocks),
         dtypes=dtypes,
         compute="out",
-        meta=f"aten::{name}",
         requires={"dtype": requirement},
-        family="scan",
     )
     def total(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         rows = _rows_of(self, dim)
@@ -119,13 +117,7 @@ def _total(
 
 
 def _logcumsumexp(in_blocks: bool) -> Definition:
-    @template(
-        "_logcumsumexp _logcumsumexp.out",
-        _kernels(in_blocks),
-        dtypes=FLOATS,
-        compute="out",
-        family="scan",
-    )
+    @template("_logcumsumexp _logcumsumexp.out", _kernels(in_blocks), dtypes=FLOATS, compute="out")
     def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         rows = _rows_of(self, dim)
         _require_form(plan, rows, in_blocks)
@@ -135,20 +127,12 @@ def _logcumsumexp(in_blocks: bool) -> Definition:
     return logcumsumexp
 
 
-def _complex_logcumsumexp() -> Definition:
-    @template(
-        "_logcumsumexp _logcumsumexp.out",
-        "complex_logcumsumexp",
-        dtypes=COMPLEX,
-        family="scan",
-    )
-    def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-        rows = _rows_of(self, dim)
-        plan.result("out")
-        plan.parameters(n=rows.n, inner=rows.inner)
-        plan.launch("scan_columns", rows.total)
-
-    return logcumsumexp
+@template("_logcumsumexp _logcumsumexp.out", "complex_logcumsumexp", dtypes=COMPLEX)
+def _complex_logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    rows = _rows_of(self, dim)
+    plan.result("out")
+    plan.parameters(n=rows.n, inner=rows.inner)
+    plan.launch("scan_columns", rows.total)
 
 
 def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
@@ -160,7 +144,6 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
         dtypes=_REALS,
         accepts={"indices": (torch.int64,)},
         strided=("values", "indices"),
-        family="scan",
     )
     def extremes(
         plan: Plan, self: SymTensor, values: SymTensor, indices: SymTensor, dim: SymInt
@@ -181,7 +164,6 @@ def _other_dtypes() -> list[Definition]:
             _of_converted(getattr(torch, name), dtype),
             dtypes=(*_REALS, *COMPLEX),
             requires={"dtype": None, "out": of_dtype(dtype), "self": not_of_dtype(dtype)},
-            family="scan",
         )
         for name in ("cumsum", "cumprod")
         for dtype in (torch.float32, torch.float64, torch.int32, torch.int64)

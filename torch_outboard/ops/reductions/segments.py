@@ -32,16 +32,15 @@ _INDICES = (torch.int32, torch.int64)
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        _segment_reduce(),
+        _segment_reduce,
         # If lengths have to be checked, a decomposition does so first.
         decomposition(
             "segment_reduce segment_reduce.out",
             _checked,
             dtypes=FLOATS,
             condition=_lengths_are_checked,
-            family="reduction",
         ),
-        _segment_reduce_backward(),
+        _segment_reduce_backward,
     ]
 
 
@@ -100,61 +99,53 @@ def _launch(
     plan.launch("reduce", segments.reduced.prod())
 
 
-def _segment_reduce() -> Definition:
-    @template(
-        "segment_reduce segment_reduce.out",
-        "segments",
-        dtypes=FLOATS,
-        shapes_only=("indices",),
-        accepts={"lengths": _INDICES, "offsets": _INDICES},
-        family="reduction",
-    )
-    def segment_reduce(
-        plan: Plan,
-        data: SymTensor,
-        lengths: SymTensor,
-        offsets: SymTensor,
-        indices: SymTensor,
-        reduce: SymString,
-        axis: SymInt,
-        unsafe: SymBool,
-        initial: SymFloat,
-    ) -> None:
-        segments = _segments_of(plan, data, lengths, offsets, axis)
-        # Checking lengths needs a copy to the host.
-        plan.require(_kind(reduce) >= 0, given(offsets) | unsafe, ~given(indices))
-        plan.result("out", segments.reduced)
-        _launch(plan, segments, lengths, reduce, initial, backward=False)
-
-    return segment_reduce
+@template(
+    "segment_reduce segment_reduce.out",
+    "segments",
+    dtypes=FLOATS,
+    shapes_only=("indices",),
+    accepts={"lengths": _INDICES, "offsets": _INDICES},
+)
+def _segment_reduce(
+    plan: Plan,
+    data: SymTensor,
+    lengths: SymTensor,
+    offsets: SymTensor,
+    indices: SymTensor,
+    reduce: SymString,
+    axis: SymInt,
+    unsafe: SymBool,
+    initial: SymFloat,
+) -> None:
+    segments = _segments_of(plan, data, lengths, offsets, axis)
+    # Checking lengths needs a copy to the host.
+    plan.require(_kind(reduce) >= 0, given(offsets) | unsafe, ~given(indices))
+    plan.result("out", segments.reduced)
+    _launch(plan, segments, lengths, reduce, initial, backward=False)
 
 
-def _segment_reduce_backward() -> Definition:
-    @template(
-        "_segment_reduce_backward _segment_reduce_backward.out",
-        "segments",
-        dtypes=FLOATS,
-        accepts={"lengths": _INDICES, "offsets": _INDICES},
-        family="reduction",
-    )
-    def segment_reduce_backward(
-        plan: Plan,
-        data: SymTensor,
-        grad: SymTensor,
-        output: SymTensor,
-        lengths: SymTensor,
-        offsets: SymTensor,
-        reduce: SymString,
-        axis: SymInt,
-        initial: SymFloat,
-    ) -> None:
-        segments = _segments_of(plan, data, lengths, offsets, axis)
-        reduced = segments.reduced
-        plan.require(_kind(reduce) >= 0, grad.shape == reduced, output.shape == reduced)
-        plan.result("out", data.shape, initial=0)
-        _launch(plan, segments, lengths, reduce, initial, backward=True)
-
-    return segment_reduce_backward
+@template(
+    "_segment_reduce_backward _segment_reduce_backward.out",
+    "segments",
+    dtypes=FLOATS,
+    accepts={"lengths": _INDICES, "offsets": _INDICES},
+)
+def _segment_reduce_backward(
+    plan: Plan,
+    data: SymTensor,
+    grad: SymTensor,
+    output: SymTensor,
+    lengths: SymTensor,
+    offsets: SymTensor,
+    reduce: SymString,
+    axis: SymInt,
+    initial: SymFloat,
+) -> None:
+    segments = _segments_of(plan, data, lengths, offsets, axis)
+    reduced = segments.reduced
+    plan.require(_kind(reduce) >= 0, grad.shape == reduced, output.shape == reduced)
+    plan.result("out", data.shape, initial=0)
+    _launch(plan, segments, lengths, reduce, initial, backward=True)
 
 
 def _lengths_are_checked(
