@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "autograd/generated_autograd.h"
-#include "dispatch/external/yielding_library.h"
+#include "dispatch/registration.h"
 
 namespace outboard {
 namespace {

@@ -1,7 +1,5 @@
 // `histc` of integers, as a decomposition. PyTorch has it on accelerators and not on CPU; programs
 // use it to count the tokens of each expert of a mixture.
-#include "decompositions/integer_histograms.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/logical_and.h>
@@ -11,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "dispatch/registration.h"
 #include "dispatch/router.h"
 
 namespace outboard {

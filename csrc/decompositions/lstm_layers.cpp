@@ -3,8 +3,6 @@
 //
 // PyTorch does that only for CPU tensors. Its decomposition for other devices has a cell per time
 // step, which is many small kernels. On CPU only LSTM has such a form.
-#include "decompositions/lstm_layers.h"
-
 #include "decompositions/lstm_steps.h"
 
 #include <ATen/Context.h>
@@ -26,7 +24,7 @@
 
 #include "dispatch/call_routed.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/external/yielding_library.h"
+#include "dispatch/registration.h"
 #include "dispatch/router.h"
 #include "dispatch/placement.h"
 #include "runtime/programs/program.h"

@@ -1,7 +1,6 @@
 // What PyTorch's dispatcher is told, once, when the library is loaded.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <link.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -12,15 +11,9 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "decompositions/integer_histograms.h"
-#include "decompositions/lstm_layers.h"
 #include "dispatch/external/raw_kernels.h"
-#include "dispatch/external/stub_slots.h"
-#include "dispatch/external/yielding_library.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
-#include "tensors/layouts/layouts.h"
-#include "tensors/sparse.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 
@@ -72,10 +65,9 @@ struct Registrations {
   std::vector<torch::Library*> libraries;
   std::unique_ptr<torch::Library> fallback;  // goes while a vendor's may come
   std::vector<c10::DispatchKey> layout_fallbacks;
-  int fallback_leaves = 0;
+  int registering = 0;  // begin_registering without its end
   bool started = false;
   bool finished = false;
-  uint64_t loaded_libraries = 0;  // when others' registrations were looked for
 };
 
 Registrations& registrations() {
@@ -128,18 +120,6 @@ c10::OperatorName parse_name(const std::string& name) {
                                   : c10::OperatorName(name.substr(0, dot), name.substr(dot + 1));
 }
 
-// How many shared libraries the process has loaded so far.
-uint64_t loaded_libraries() {
-  uint64_t count = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* result) {
-        *static_cast<uint64_t*>(result) = info->dlpi_adds;
-        return 1;  // the first says it for all
-      },
-      &count);
-  return count;
-}
-
 // Whether autograd knows this operator only by what it is composed of.
 bool is_decomposed_for_autograd(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -181,7 +161,7 @@ void register_fallback() {
   constexpr const char* kTaken =
       "by torch_outboard, which took the free place when the device was first used (load a library "
       "with a fallback of its own before that, or in a `with torch_outboard.registering():`)";
-  if (all.fallback != nullptr || all.fallback_leaves != 0 ||
+  if (all.fallback != nullptr || all.registering != 0 ||
       c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kKey)) {
     return;
   }
@@ -231,20 +211,12 @@ bool reaches_router(const std::string& name) {
   return all.names.count(name) != 0;
 }
 
-void find_raw_kernels(const std::vector<std::string>& names) {
+void find_raw_kernels(const std::vector<c10::OperatorName>& names) {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
-  auto& dispatcher = c10::Dispatcher::singleton();
-  std::vector<c10::OperatorName> wanted;
-  const uint64_t loaded = loaded_libraries();
-  if (std::exchange(all.loaded_libraries, loaded) != loaded) {
-    wanted = dispatcher.getAllOpNames();
-  } else {
-    for (const std::string& name : names) wanted.push_back(parse_name(name));
-  }
-  for (const c10::OperatorName& name : wanted) {
+  for (const c10::OperatorName& name : names) {
     if (!name.name.starts_with("aten::")) continue;
-    const auto handle = dispatcher.findSchema(name);
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
     const std::string full = full_name(name);
     if (handle.has_value() && handle->hasKernelForDispatchKey(kKey) &&
         all.required.count(full) == 0 && raw_kernel(*handle).has_value()) {
@@ -269,31 +241,32 @@ void register_layout_fallback(c10::DispatchKey key) {
   registrations().layout_fallbacks.push_back(key);
 }
 
-void leave_fallback() {
+void begin_registering() {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
-  ++all.fallback_leaves;
+  ++all.registering;
   all.fallback.reset();
 }
 
-void return_fallback() {
+void end_registering() {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
-  if (--all.fallback_leaves == 0 && all.finished) register_fallback();
+  if (--all.registering != 0 || !all.finished) return;
+  register_fallback();
+  find_raw_kernels(c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kKey));
 }
 
 void finish_registrations() {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
   if (std::exchange(all.finished, true)) return;
-  connect_stubs();
   register_fallback();
   for (const c10::DispatchKey key : all.layout_fallbacks) {
     auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
     all.libraries.push_back(every);
     every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
-  find_raw_kernels({});
+  find_raw_kernels(c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kKey));
 }
 
 void register_operators() {

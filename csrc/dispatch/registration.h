@@ -3,13 +3,63 @@
 
 #include <torch/library.h>
 
-#include "dispatch/external/yielding_library.h"
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace outboard {
 
+// Registers kernels of aten for `key` in `library`, except those that the dispatcher has already:
+// the kit leaves to others what they were first to register.
+class YieldingLibrary {
+ public:
+  YieldingLibrary(torch::Library& library, c10::DispatchKey key) : library_(library), key_(key) {}
+
+  // `name` as torch::Library::impl takes it: "add.Tensor" or "aten::add.Tensor".
+  template <class Function>
+  YieldingLibrary& impl(const char* name, Function&& function) {
+    names_.push_back(full_name(name));
+    if (!is_taken(names_.back())) library_.impl(name, std::forward<Function>(function));
+    return *this;
+  }
+
+  // Of all calls of `impl`, in full.
+  const std::vector<std::string>& names() const noexcept { return names_; }
+
+ private:
+  static std::string full_name(std::string_view name) {
+    return (name.starts_with("aten::") ? "" : "aten::") + std::string(name);
+  }
+  bool is_taken(const std::string& name) const {
+    const size_t dot = name.find('.');
+    const auto op = c10::Dispatcher::singleton().findSchema(
+        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    return op.has_value() && op->hasKernelForDispatchKey(key_);
+  }
+
+  torch::Library& library_;
+  const c10::DispatchKey key_;
+  std::vector<std::string> names_;
+};
+
+// ---- Parts of the list that lie in layers above; each runs once, at load
+
 // The operators PyTorch demands of every accelerator: memory, views, copies. They do not go through
-// the router: there is one way to do them, and it is chosen inside.
+// the router: there is one way to do them, and it is chosen inside. (tensors)
 void register_required_operators(YieldingLibrary& library);
+// PyTorch's CPU kernels for nested, quantized and sparse tensors, where no other library was first.
+// `dense` is the kit's library for tensors of the device. (tensors)
+void register_nested_operators(torch::Library& dense);
+void register_quantized_operators();
+void register_sparse_operators();
+// Histograms of integers, which PyTorch has on accelerators and not on CPU. (decompositions)
+void register_integer_histograms();
+// aten::lstm.input as one call of oneDNN or of device kernels, in `autograd`, a library for
+// AutogradPrivateUse1. (decompositions)
+void register_lstm_layers(torch::Library& autograd);
+
+// ---- For these parts
 
 // Registers the boxed router in `library` for every overload of aten that has a kernel for `model`
 // and none for `key` yet.

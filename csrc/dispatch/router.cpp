@@ -3,18 +3,12 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
-#include <algorithm>
-#include <map>
-#include <mutex>
 #include <optional>
 
 #include "dispatch/borrowed_arguments.h"
 #include "dispatch/fallback_policy.h"
 #include "dispatch/external/decline.h"
-#include "dispatch/external/following_forms.h"
-#include "dispatch/external/raw_kernels.h"
-#include "dispatch/external/stub_slots.h"
-#include "cpu_kernels/call/boxed_cpu_call.h"
+#include "dispatch/host_call.h"
 #include "dispatch/report.h"
 #include "dispatch/placement.h"
 #include "runtime/memory/caching/caching_allocator.h"
@@ -23,26 +17,11 @@
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
-#include "tensors/layouts/layouts.h"
 
 namespace outboard {
-
-std::atomic<int> g_router_watchers{0};
-
 namespace {
 
 using Kernels = std::vector<std::shared_ptr<RoutedKernel>>;
-
-// Entries are leaked: kernels may run while the process exits.
-struct Entries {
-  std::mutex mutex;
-  std::map<std::string, std::unique_ptr<Operator>> by_name;
-};
-
-Entries& entries() {
-  static Entries* instance = new Entries;
-  return *instance;
-}
 
 // What a call is about: the device and the dtype by which kernels are chosen.
 struct Subject {
@@ -136,27 +115,18 @@ void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::Device
   synchronize_stream(current_stream_state(device));
 }
 
-void release_code(RoutedKernel& kernel) noexcept {
-  if (kernel.uses->released.exchange(true)) return;
-  kernel.kernel = c10::KernelFunction();
-  kernel.device_kernel.reset();
-}
-
 // Keeps the code of a kernel for the length of a call.
 class KernelUse {
  public:
   explicit KernelUse(RoutedKernel& kernel) noexcept : kernel_(kernel) {
     if (C10_LIKELY(kernel.uses == nullptr)) return;
-    // Counted first and asked then, so that either we see that it was removed, or whoever removes
-    // it sees us.
-    kernel.uses->running.fetch_add(1);
-    usable_ = !kernel.uses->removed.load();
+    int users = kernel.uses->users.load();
+    while (users != 0 && !kernel.uses->users.compare_exchange_weak(users, users + 1)) {
+    }
+    usable_ = users != 0;
   }
   ~KernelUse() {
-    if (C10_LIKELY(kernel_.uses == nullptr)) return;
-    if (kernel_.uses->running.fetch_sub(1) == 1 && kernel_.uses->removed.load()) {
-      release_code(kernel_);
-    }
+    if (C10_UNLIKELY(kernel_.uses != nullptr) && usable_) end_use(kernel_);
   }
   KernelUse(const KernelUse&) = delete;
   KernelUse& operator=(const KernelUse&) = delete;
@@ -196,7 +166,6 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
                        const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack, bool borrowed) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
-  if (keys.has_any(kOtherLayoutKeys)) return false;
   if (device_kernel.calls_library()) {
     if (PlacementScope::current() == PlacementSetting::kHost) return false;
   } else if (!runs_code(subject.device)) {
@@ -214,215 +183,83 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   return took;
 }
 
-// Calls what may leave the call to the next kernel by throwing; then the arguments are on the stack
-// as before, although PyTorch's wrappers take them off.
-template <class Call>
-bool call_unless_declined(torch::jit::Stack* stack, size_t arguments, const Call& call) {
+// Whether a kernel of a vendor or a user took the call. It may leave it to the next one by
+// throwing: then the arguments are on the stack as before, although PyTorch's wrappers take them
+// off.
+bool run_external_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
+                         const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         torch::jit::Stack* stack) {
+  const size_t arguments = op.schema().arguments().size();
   const size_t base = stack->size() - arguments;
   const auto first = stack->begin() + static_cast<ptrdiff_t>(base);
   const c10::SmallVector<c10::IValue, 8> given(first, stack->end());
-  const auto give_back = [&] {
-    stack->resize(base);
-    stack->insert(stack->end(), given.begin(), given.end());
-  };
   try {
-    if (call()) return true;
+    ReportedCall reported(entry, subject.dtype, Placement::kDevice);
+    // The out= form counts.
+    if (kernel.follows) reported.cancel();
+    run_on_stream(*stack, arguments, subject.device,
+                  [&] { kernel.kernel.callBoxed(op, keys, stack); });
+    return true;
   } catch (...) {
     if (!declined()) throw;
   }
-  give_back();
+  stack->resize(base);
+  stack->insert(stack->end(), given.begin(), given.end());
   return false;
 }
 
-// Whether a kernel of a vendor or a user took the call.
-bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& kernel,
-                        const Subject& subject, const c10::OperatorHandle& op,
-                        c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const size_t arguments = op.schema().arguments().size();
-  bool withdrawn = false;
-  const bool took = call_unless_declined(stack, arguments, [&] {
-    try {
-      ReportedCall reported(entry, subject.dtype, Placement::kDevice);
-      // The out= form counts.
-      if (kernel->follows) reported.cancel();
-      run_on_stream(*stack, arguments, subject.device,
-                    [&] { kernel->kernel.callBoxed(op, keys, stack); });
-      return true;
-    } catch (const c10::Error& error) {
-      if (!is_withdrawn(*kernel, op, error)) throw;
-    }
-    withdrawn = true;
-    remove_kernel(entry.name, kernel);
-    return false;
-  });
-  if (withdrawn && runs_for_following_form(entry)) throw Declined();
-  return took;
+Placement host_placement(const Subject& subject) {
+  return shares_host_memory(subject.device) ? Placement::kHost : Placement::kCopied;
 }
 
-// Whether a stub's kernel that is not the kit's took the call.
-bool run_stub_kernel(Operator& entry, const Subject& subject, const c10::OperatorHandle& op,
-                     torch::jit::Stack* stack, BorrowedArguments* borrowed) {
-  const StubUses* stubs = entry.stubs.load(std::memory_order_acquire);
-  if (C10_LIKELY(stubs == nullptr || !brought_by_others(*stubs))) return false;
+// Whether the kernel took the call.
+bool run_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
+                const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+                BorrowedArguments* borrowed) {
+  if (kernel.device_kernel != nullptr) {
+    const bool keep = borrowed != nullptr && borrowed->any();
+    return run_device_kernel(entry, kernel, subject, op, keys, stack, keep);
+  }
   own(borrowed);
-  const size_t arguments = op.schema().arguments().size();
-  return call_unless_declined(stack, arguments, [&] {
-    // The out= form counts, and comes by here.
-    if (run_composite(op, stack)) return true;
-    ReportedCall reported(entry, subject.dtype, Placement::kDevice);
-    run_on_stream(*stack, arguments, subject.device, [&] { run_with_stubs(op, stack); });
+  if (kernel.placement != Placement::kDevice) {
+    const Placement placement = host_placement(subject);
+    check_fallback(entry, placement, subject.dtype, subject.device);
+    const ReportedCall reported(entry, subject.dtype, placement);
+    kernel.kernel.callBoxed(op, keys, stack);
     return true;
-  });
-}
-
-DeviceKernels best_of(const Kernels& kernels) {
-  DeviceKernels best = DeviceKernels::kNone;
-  for (const auto& kernel : kernels) {
-    if (kernel->source != Source::kKit) return DeviceKernels::kExternal;
-    if (kernel->device_kernel != nullptr) best = DeviceKernels::kBuiltIn;
   }
-  return best;
-}
-
-// Replaces the snapshot; readers may still hold the old one, so it is never freed (some words each,
-// since the code of removed kernels goes).
-void replace_kernels(Operator& entry, Kernels kernels) {
-  std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
-    if (a->source != b->source) return static_cast<int>(a->source) > static_cast<int>(b->source);
-    return a->follows < b->follows;
-  });
-  // First, so that a thread that sees a new kernel sees that there is one.
-  entry.device_kernels.store(best_of(kernels), std::memory_order_release);
-  entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
-}
-
-Kernels kernels_of(const Operator& entry) {
-  const Kernels* kernels = entry.kernels.load(std::memory_order_acquire);
-  return kernels != nullptr ? *kernels : Kernels();
-}
-
-// What a kernel of an out= form means for the other forms.
-void add_followers(const Operator& entry, RoutedKernel& kernel) {
-  const size_t dot = entry.name.find('.');
-  if (dot == std::string::npos) return;
-  const auto op = c10::Dispatcher::singleton().findSchema(
-      {entry.name.substr(0, dot), entry.name.substr(dot + 1)});
-  if (!op.has_value()) return;
-  for (const c10::OperatorHandle& form : following_forms(*op)) {
-    const std::string name = c10::toString(form.operator_name());
-    ensure_registered(name);
-    Operator& its_entry = router_entry(name);
-    kernel.followers.emplace_back(&its_entry,
-                                  add_kernel_to_entry(its_entry, following_kernel(entry, kernel)));
-  }
+  if (kernel.uses != nullptr) return run_external_kernel(entry, kernel, subject, op, keys, stack);
+  const ReportedCall reported(entry, subject.dtype, Placement::kDevice);
+  run_on_stream(*stack, op.schema().arguments().size(), subject.device,
+                [&] { kernel.kernel.callBoxed(op, keys, stack); });
+  return true;
 }
 
 }  // namespace
-
-Operator::Operator(std::string name_) : name(std::move(name_)) {}
-
-Operator& router_entry(const std::string& name) {
-  Entries& all = entries();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  std::unique_ptr<Operator>& entry = all.by_name[name];
-  if (entry == nullptr) entry = std::make_unique<Operator>(name);
-  return *entry;
-}
-
-std::vector<std::string> router_names() {
-  Entries& all = entries();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  std::vector<std::string> names;
-  names.reserve(all.by_name.size());
-  for (const auto& [name, entry] : all.by_name) names.push_back(name);
-  return names;
-}
-
-std::vector<std::shared_ptr<RoutedKernel>> kernels_of(const std::string& name) {
-  return kernels_of(router_entry(name));
-}
-
-std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel) {
-  ensure_registered(name);
-  return add_kernel_to_entry(router_entry(name), std::move(kernel));
-}
-
-std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
-  auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
-  if (shared->source >= Source::kVendor) {
-    shared->uses = std::make_shared<KernelUses>();
-    if (!shared->follows) add_followers(entry, *shared);
-  }
-  std::lock_guard<std::mutex> lock(entries().mutex);
-  Kernels kernels = kernels_of(entry);
-  kernels.insert(kernels.begin(), shared);
-  replace_kernels(entry, std::move(kernels));
-  return shared;
-}
-
-void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel) {
-  Operator& entry = router_entry(name);
-  {
-    std::lock_guard<std::mutex> lock(entries().mutex);
-    Kernels kernels = kernels_of(entry);
-    kernels.erase(std::remove(kernels.begin(), kernels.end(), kernel), kernels.end());
-    replace_kernels(entry, std::move(kernels));
-  }
-  for (const auto& [form, follower] : kernel->followers) remove_kernel(form->name, follower);
-  if (kernel->uses == nullptr) return;
-  // Outside of the lock: a Python function's end takes the interpreter's.
-  kernel->uses->removed.store(true);
-  if (kernel->uses->running.load() == 0) release_code(*kernel);
-}
 
 void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack, BorrowedArguments* borrowed) {
   check_fork();
   ensure_device_kernels();
   const Subject subject = subject_of(op.schema(), *stack);
-  const Placement host_placement =
-      shares_host_memory(subject.device) ? Placement::kHost : Placement::kCopied;
-  // A stub's kernel has the rank of a vendor's, behind those that were brought for the operator.
-  bool stubs_asked = keys.has_any(kOtherLayoutKeys);
+  const bool dense = !keys.has_any(kOtherLayoutKeys);
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
+      if (C10_UNLIKELY(!kernel->is_registered())) {
+        remove_kernel(entry.name, kernel);
+        continue;
+      }
+      // The kit's kernels and all device kernels know dense tensors alone.
+      if (!dense && (kernel->source == Source::kKit || kernel->device_kernel != nullptr)) continue;
       if (!matches(*kernel, subject)) continue;
-      // The kit's kernels know dense tensors alone.
-      if (kernel->source == Source::kKit && keys.has_any(kOtherLayoutKeys)) continue;
-      if (kernel->source < Source::kVendor && !std::exchange(stubs_asked, true) &&
-          run_stub_kernel(entry, subject, op, stack, borrowed)) {
-        return;
-      }
       const KernelUse use(*kernel);
-      if (!use.usable()) continue;
-      if (kernel->device_kernel != nullptr) {
-        const bool keep = borrowed != nullptr && borrowed->any();
-        if (run_device_kernel(entry, *kernel, subject, op, keys, stack, keep)) return;
-        continue;
-      }
-      own(borrowed);
-      if (kernel->placement == Placement::kDevice && kernel->uses != nullptr) {
-        if (run_brought_kernel(entry, kernel, subject, op, keys, stack)) return;
-        continue;
-      }
-      const Placement placement =
-          kernel->placement == Placement::kDevice ? Placement::kDevice : host_placement;
-      if (placement != Placement::kDevice)
-        check_fallback(entry, placement, subject.dtype, subject.device);
-      ReportedCall reported(entry, subject.dtype, placement);
-      if (placement != Placement::kDevice) {
-        kernel->kernel.callBoxed(op, keys, stack);
-        return;
-      }
-      run_on_stream(*stack, op.schema().arguments().size(), subject.device,
-                    [&] { kernel->kernel.callBoxed(op, keys, stack); });
-      return;
+      if (use.usable() && run_kernel(entry, *kernel, subject, op, keys, stack, borrowed)) return;
     }
   }
-  if (!stubs_asked && run_stub_kernel(entry, subject, op, stack, borrowed)) return;
   own(borrowed);
-  check_fallback(entry, host_placement, subject.dtype, subject.device);
-  ReportedCall reported(entry, subject.dtype, host_placement);
+  const Placement placement = host_placement(subject);
+  check_fallback(entry, placement, subject.dtype, subject.device);
+  ReportedCall reported(entry, subject.dtype, placement);
   run_on_host(entry, op, keys, stack, subject.device, reported);
 }
 

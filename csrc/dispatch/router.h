@@ -30,14 +30,23 @@ enum class Source : uint8_t { kKit = 0, kLibrary = 1, kVendor = 2, kUser = 3 };
 
 constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
 
-// Calls of a kernel under way, and whether it was removed: readers of an entry take no lock.
-struct KernelUses {
-  std::atomic<int> running{0};
-  std::atomic<bool> removed{false};
-  std::atomic<bool> released{false};
-};
+// Keys of tensors that the kit's kernels for dense tensors must not see.
+inline constexpr c10::DispatchKeySet kOtherLayoutKeys({c10::DispatchKey::Sparse,
+                                                       c10::DispatchKey::SparseCsr,
+                                                       c10::DispatchKey::NestedTensor,
+                                                       c10::DispatchKey::Quantized});
 
-struct Operator;
+// The registration of a vendor's or user's kernel. Readers of an entry take no lock, so the last
+// user releases the kernel's code.
+struct KernelUses {
+  KernelUses() : token(std::make_shared<c10::KernelToken>()) {}
+  explicit KernelUses(std::shared_ptr<c10::KernelToken> token_) : token(std::move(token_)) {}
+
+  // Invalid once the kernel was removed. PyTorch's, for a kernel that its dispatcher has; shared
+  // with the kernels that were made of this one.
+  const std::shared_ptr<c10::KernelToken> token;
+  std::atomic<int> users{1};  // the entry, and calls under way
+};
 
 // A kernel over device tensors.
 struct RoutedKernel {
@@ -50,18 +59,16 @@ struct RoutedKernel {
   c10::DeviceIndex device = -1;              // -1: every device
   uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
   bool separate_memory_only = false;  // not on devices that share memory with the host
-  // Of those that vendors and users brought: the kit's stay. They may decline a call by throwing
-  // (external/decline.h).
+  // Of vendors' and users' kernels, which may decline a call by throwing (external/decline.h).
   std::shared_ptr<KernelUses> uses;
-  std::string origin;    // of those: where they were registered, "file:line" or a library's path
+  std::string origin;    // of those: where they were registered, "file:line"
   bool raw = false;      // registered with PyTorch's dispatcher
   bool follows = false;  // made of the kernel of the out= form (external/following_forms.h)
-  // The kernels that were made of this one, which go with it.
-  std::vector<std::pair<Operator*, std::shared_ptr<RoutedKernel>>> followers;
+
+  bool is_registered() const noexcept { return uses == nullptr || uses->token->isValid(); }
 };
 
 struct CpuPlan;
-struct StubUses;
 
 // The best kernels of an operator beside the CPU's.
 enum class DeviceKernels : uint8_t {
@@ -80,11 +87,8 @@ struct Operator {
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
   // By placement: whether its use was warned about (fallback_policy.h).
   std::atomic<bool> warned[kPlacements] = {};
-  // How to bring the arguments to the host (cpu_kernels/call/boxed_cpu_call.h), made at the first
-  // use.
+  // How to bring the arguments to the host (host_call.h), made at the first use.
   std::atomic<const CpuPlan*> cpu_plan{nullptr};
-  // The stubs behind PyTorch's implementation (external/stub_slots.h); null if there are none.
-  std::atomic<const StubUses*> stubs{nullptr};
 };
 
 // The entry of an overload ("aten::add.Tensor"), made when it does not exist. Never moves or dies.
@@ -94,9 +98,12 @@ OUTBOARD_API Operator& router_entry(const std::string& name);
 OUTBOARD_API std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel);
 // The same for an overload that is registered already.
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel);
-// Lets go of the kernel's code once no call runs it any more, and so of a Python function.
+// Releases the kernel's code once no call runs it any more, and so a Python function. The second
+// time it does nothing.
 OUTBOARD_API void remove_kernel(const std::string& name,
                                 const std::shared_ptr<RoutedKernel>& kernel);
+// Ends a use of a vendor's or user's kernel; the last one releases its code.
+void end_use(RoutedKernel& kernel) noexcept;
 
 // Counts reasons for which typed kernels must call the router: the report is on, or a policy
 // other than the default for `kHost` is set.
@@ -125,20 +132,20 @@ OUTBOARD_API void register_operators();
 // Registers what others may want to register between the load of the kit and the first use of the
 // device, and looks for their kernels. Doing it twice does nothing.
 OUTBOARD_API void finish_registrations();
-// Gives the place of the fallback for all operators away, and takes it again if it is free: for a
-// vendor's that comes after the first use. Pairs nest. Meanwhile PyTorch refuses operators of other
-// libraries that have no kernel for the device.
-OUTBOARD_API void leave_fallback();
-OUTBOARD_API void return_fallback();
+// Around registrations of others after the first use. In between the place of the fallback for all
+// operators is free, and PyTorch refuses operators of other libraries that have no kernel for the
+// device. At the end the kit takes the place if it is still free, and looks for kernels. Pairs
+// nest.
+OUTBOARD_API void begin_registering();
+OUTBOARD_API void end_registering();
 // Makes sure that calls of this overload reach the router. A kernel of another library that they
 // reach now becomes a row of the entry.
 void ensure_registered(const std::string& name);
 // Whether they do: the kit's memory, views and copies do not.
 OUTBOARD_API bool reaches_router(const std::string& name);
-// The same for overloads of aten that others registered for the device: for all if a library was
-// loaded since the last time, else for `names`. Called at the first use of the device, and where it
-// matters who registered what; names that do not exist do not matter.
-OUTBOARD_API void find_raw_kernels(const std::vector<std::string>& names);
+// The same for those of these overloads of aten that others registered for the device. Names that
+// do not exist do not matter.
+OUTBOARD_API void find_raw_kernels(const std::vector<c10::OperatorName>& names);
 
 // Runs an operator with its arguments on a stack, by the kernel that its entry chooses. While
 // arguments are borrowed, which they may be before and after, they stay below the results.

@@ -13,9 +13,7 @@ namespace {
 py::object kernels_of_overload(const std::string& name) {
   if (!reaches_router(name)) return py::none();
   py::list rows;
-  const auto* kernels = router_entry(name).kernels.load(std::memory_order_acquire);
-  if (kernels == nullptr) return std::move(rows);
-  for (const auto& kernel : *kernels) {
+  for (const auto& kernel : kernels_of(name)) {
     py::object family = py::none();
     if (kernel->device_kernel != nullptr) family = py::str(kernel->device_kernel->family());
     rows.append(py::make_tuple(kSourceNames[static_cast<int>(kernel->source)],

@@ -1,11 +1,11 @@
 // Kernels written in Python: rows of the router that call a Python function.
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "device_kernels/kernel_types.h"
 #include "dispatch/external/decline.h"
-#include "dispatch/external/stub_slots.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/functions/python_function.h"
@@ -149,19 +149,13 @@ void bind_kernels(py::module_& m) {
   set_recognize_decline(&recognize_decline);
   m.def("kernels_by_rank", &kernels_by_rank);
   m.def("finish_registrations", &finish_registrations);
-  m.def("find_raw_kernels", &find_raw_kernels);
-  m.def("leave_fallback", &leave_fallback);
-  m.def("return_fallback", &return_fallback);
-  m.def("stub_state", [](const std::string& name) {
-    const StubState state = stub_state(name);
-    return py::make_tuple(state.exists, state.filled, state.by_kit, state.library);
+  m.def("find_raw_kernels", [](const std::vector<std::string>& names) {
+    std::vector<c10::OperatorName> parsed;
+    for (const std::string& name : names) parsed.push_back(torch::jit::parseName(name));
+    find_raw_kernels(parsed);
   });
-  m.def("brought_stubs", &brought_stubs);
-  m.def("stub_operators", [] {
-    py::dict table;
-    for (const auto& [stub, overloads] : kStubOperators) table[stub] = py::str(overloads);
-    return table;
-  });
+  m.def("begin_registering", &begin_registering);
+  m.def("end_registering", &end_registering);
   m.def("remove_kernel", &remove_kernel);
   m.def("dtype_bits", &dtype_bits);
 }

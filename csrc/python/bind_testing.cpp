@@ -13,7 +13,6 @@
 
 #include "device_kernels/expressions/expression.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/external/stub_slots.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/memory/caching/caching_allocator.h"
@@ -188,7 +187,6 @@ void bind_testing(py::module_& parent) {
   m.def("check_settings", &check_settings);
   m.def("runtime_settings", &runtime_settings);
   m.def("reset_fallback_warnings", &reset_fallback_warnings);
-  m.def("disconnect_stubs", &disconnect_stubs);
 }
 
 }  // namespace outboard

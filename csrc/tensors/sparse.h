@@ -18,8 +18,4 @@ at::Tensor make_sparse_compressed(const at::Tensor& compressed_indices,
                                   const at::Tensor& plain_indices, const at::Tensor& values,
                                   at::IntArrayRef size, at::Layout layout);
 
-// Sends every operator with a kernel for sparse CPU tensors to the router, for sparse tensors of
-// the device. Once, at load.
-void register_sparse_operators();
-
 }  // namespace outboard

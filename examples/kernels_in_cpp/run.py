@@ -28,7 +28,8 @@ if order == "after":
     torch.ops.load_library(library)
 if order == "after the first use":
     torch.ones(1, device=torch_outboard.device_name())
-    torch.ops.load_library(library)
+    with torch_outboard.registering():
+        torch.ops.load_library(library)
 
 device = torch_outboard.device_name()
 x = torch.tensor([-1.0, 2.0]).to(device).requires_grad_()

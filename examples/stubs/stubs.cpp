@@ -1,11 +1,14 @@
 // Kernels behind the stubs of PyTorch's own implementations, which do everything but compute:
-// broadcasting, type promotion, the output, and the loop's sizes and strides.
+// broadcasting, type promotion, and the loop's sizes and strides.
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/UnaryOps.h>
+#include <ATen/ops/abs_cpu_dispatch.h>
+#include <ATen/ops/hypot_cpu_dispatch.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/neg.h>
+#include <torch/library.h>
 
 namespace {
 
@@ -32,5 +35,12 @@ namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, &abs_kernel);
 REGISTER_PRIVATEUSE1_DISPATCH(hypot_stub, &hypot_kernel);
 }  // namespace at::native
+
+// PyTorch's implementations, which call the stub for the device of their tensors. The other forms
+// follow the form out=.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("abs.out", TORCH_FN(at::cpu::abs_outf));
+  m.impl("hypot.out", TORCH_FN(at::cpu::hypot_outf));
+}
 
 extern "C" int stub_calls() { return calls; }

@@ -268,6 +268,7 @@ def test_forms_follow_the_out_form(device):
             assert x.clone().add_(x).tolist() == [9, 9, 9]
             found = torch_outboard.registrations("add.Tensor")
             assert [kernel.follows for kernel in found][:2] == [False, True]
+    assert not any(kernel.follows for kernel in torch_outboard.registrations("add.Tensor"))
     assert (x + x).tolist() == [2, 2, 2]
     with torch_outboard.kernel("aten::add.out", dtypes=[torch.float64])(fill_out(9)):
         assert (x + 1).tolist() == [2, 2, 2]

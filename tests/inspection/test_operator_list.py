@@ -78,7 +78,6 @@ def test_structured_operators_are_those_of_pytorchs_own_list(listed):
 
 
 def test_what_runs_an_operator(listed):
-    assert (listed["aten::abs.out"].stub, listed["aten::linear"].stub) == ("abs_stub", "")
     assert listed["aten::view"].runs == "own code"
     for name in ("aten::linear", "aten::cholesky_solve"):
         assert (listed[name].runs, listed[name].by) == ("composite", "PyTorch")

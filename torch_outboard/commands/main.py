@@ -19,7 +19,7 @@ COMMANDS = {
     "prebuild": "compile kernels ahead of their use and keep them on disk",
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list PyTorch's operators, what runs them, and what differs in another PyTorch",
-    "explain": "show what runs an operator, where and why: dispatch keys, kernels, stubs",
+    "explain": "show what runs an operator, where and why: dispatch keys, kernels",
     "trace": "run a program and show which operators it called, by which keys and where",
 }
 

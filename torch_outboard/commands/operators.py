@@ -22,7 +22,7 @@ from torch_outboard.inspection.drift import BREAKS, UNUSED, Drift, drift_against
 from torch_outboard.inspection.operator_list import Overload, overloads
 
 # Columns of --csv only.
-_HIDDEN = ("stub", "schema", "here", "there")
+_HIDDEN = ("schema", "here", "there")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,8 +26,7 @@ class Kernel:
     Attributes:
         source: the author: `"user"`, `"vendor"`, `"library"` (a call of the driver's library)
             or `"kit"`.
-        origin: location of the registration, "file:line"; a library's path for the kernel of a
-            stub; "" for the kit's kernels.
+        origin: location of the registration, "file:line"; "" for the kit's kernels.
         key: the dispatch key: `"PrivateUse1"`, or one of autograd and autocast.
         raw: whether it was registered with PyTorch's dispatcher, and not with the kit.
         follows: whether it is PyTorch's implementation around a kernel of the `out=` form.
@@ -44,17 +43,19 @@ class Kernel:
     device: int = -1
 
 
-def notice() -> None:
-    """Tells the router about kernels registered with PyTorch's dispatcher since the last call.
+def notice(*overloads: str) -> None:
+    """Tells the router about functions that Python registered with PyTorch's dispatcher.
 
-    This is automatic at the first use of the device, and in functions for reports, policies and
-    lists. Until then such a kernel runs, but reports, policies and lists ignore it.
+    Functions for reports, policies and lists call this. Until then such a function runs, but is not
+    in reports, and cannot decline.
+
+    Args:
+        overloads: their kernels from C++ libraries are noticed, too.
     """
     suffix = "/PrivateUse1"
-    # Registrations by Python code; the router notices libraries when they are loaded.
     known = getattr(torch.library, "_impls", ())
     names = [key.removesuffix(suffix) for key in known if key.endswith(suffix)]
-    _C.find_raw_kernels([name.replace("/", "::", 1) for name in names])
+    _C.find_raw_kernels([*overloads, *(name.replace("/", "::", 1) for name in names)])
 
 
 @contextmanager
@@ -68,12 +69,11 @@ def registering() -> Iterator[None]:
     removes its own fallback until the end of the block; until then other threads must not call
     operators of other libraries.
     """
-    _C.leave_fallback()
+    _C.begin_registering()
     try:
         yield
     finally:
-        _C.return_fallback()
-        notice()
+        _C.end_registering()
 
 
 def registrations(name: str) -> list[Kernel]:
@@ -92,7 +92,7 @@ def registrations(name: str) -> list[Kernel]:
     qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
     if not torch._C._dispatch_has_kernel(qualified):
         raise ValueError(f"operator '{qualified}' does not exist; write it as 'aten::add.Tensor'")
-    notice()
+    notice(qualified)
     dispatched = _dispatched(qualified)
     found = [kernel for kernel in dispatched if kernel.key != "PrivateUse1"]
     routed = [
@@ -107,8 +107,6 @@ def registrations(name: str) -> list[Kernel]:
         )
         for source, _, origin, dtypes, device, raw, follows in _C.kernels_by_rank(qualified)
     ]
-    behind = next((i for i, k in enumerate(routed) if k.source in ("kit", "library")), len(routed))
-    routed[behind:behind] = _of_stubs(qualified)
     known = {kernel.origin for kernel in routed}
     found += [k for k in dispatched if k.key == "PrivateUse1" and k.origin not in known]
     return found + routed
@@ -128,8 +126,3 @@ def _dispatched(name: str) -> list[Kernel]:
         elif found.key != "PrivateUse1":
             kernels.append(Kernel("kit", "", found.key))
     return sorted(kernels, key=lambda kernel: _KEYS.index(kernel.key))
-
-
-def _of_stubs(name: str) -> list[Kernel]:
-    """Kernels that vendors registered in the stubs of an operator."""
-    return [Kernel("vendor", _C.stub_state(stub)[3]) for stub in _C.brought_stubs(name)]

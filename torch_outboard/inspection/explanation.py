@@ -1,10 +1,8 @@
-"""Explanation of which kernel runs a call, where and why: dispatch keys, router, stubs."""
+"""Explanation of which kernel runs a call, where and why: dispatch keys and the router."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +11,7 @@ from torch_outboard import _C
 from torch_outboard.columns import columns
 from torch_outboard.dispatch import dispatcher, fallback
 from torch_outboard.inspection import keys
-from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels, stubs
-from torch_outboard.inspection.operator_list import out_form
+from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels
 from torch_outboard.state import state
 
 # Layouts of the first argument, with the conversion of a dense tensor.
@@ -47,7 +44,7 @@ _AT_KEYS = {
 
 
 def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
-    """Tables of the keys, kernels and stubs of a call with first tensor `x`; nothing is called.
+    """Tables of the keys and kernels of a call with first tensor `x`; nothing is called.
 
     Args:
         name: `"aten::add.Tensor"`.
@@ -78,8 +75,6 @@ def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
             placed = "host" if _C.shares_host_memory(index) else "copied"
         policy = "" if placed == "device" else f"; policy '{fallback.policies()[placed]}'"
         parts += [f"Placement: {placed}{policy}"] if runs else []
-    if behind := stubs().get(name) or stubs().get(out_form(name), ()):
-        parts.append(columns([("stub", "kernel of", "declared in"), *map(_stub, behind)]))
     return "\n\n".join(parts)
 
 
@@ -118,14 +113,3 @@ def _answers(asked: Sequence[Kernel]) -> Iterator[tuple[str, str, str, str]]:
         answer = answer if k.skipped else "if those above decline"
     if answer == "yes":
         yield "none", "", "the call raises NotImplementedError", ""
-
-
-def _stub(name: str) -> tuple[str, str, str]:
-    """A stub, the source of its kernel for the device, and the header that declares its type."""
-    _, filled, by_kit, library = _C.stub_state(name)
-    by = "torch_outboard: the CPU's" if by_kit else library or "unknown" if filled else "none"
-    folder = Path(torch.__file__).parent / "include"
-    declares = re.compile(rf"DECLARE_DISPATCH\([^;]*\b{name.rpartition(':')[2]}\s*\)")
-    headers = sorted((folder / "ATen" / "native").rglob("*.h"))
-    found = (h for h in headers if declares.search(h.read_text(encoding="utf-8")))
-    return name, by, next((str(h.relative_to(folder)) for h in found), "")

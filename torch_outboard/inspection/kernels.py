@@ -48,16 +48,6 @@ def definitions() -> Mapping[str, tuple[tuple[str, int], ...]]:
     return found
 
 
-@functools.cache
-def stubs() -> Mapping[str, tuple[str, ...]]:
-    """The stubs that PyTorch's implementation of an overload calls for the tensors' device."""
-    found: dict[str, tuple[str, ...]] = {}
-    for stub, overloads in sorted(_C.stub_operators().items()):
-        for name in (f"aten::{short}" for short in overloads.split()):
-            found[name] = (*found.get(name, ()), stub)
-    return found
-
-
 def load_kernels() -> None:
     """Makes the router know all kernels: the kit's, and later registrations with PyTorch."""
     definitions()  # imports modules, some of which define operators
@@ -111,10 +101,6 @@ def kernels(
             what = "typed host kernel"
         where = defined_in or origin(place)[1] or (file if ours else "")
         found.append(Kernel(what, family or "", source, where, skipped))
-    if dense:
-        behind = sum(kernel.by in ("user", "vendor") for kernel in found)
-        libraries = [_C.stub_state(stub)[3] for stub in _C.brought_stubs(name)]
-        found[behind:behind] = [Kernel("own code", "", "vendor", library) for library in libraries]
     return [*found, *_host_kernel(name, entry)]
 
 

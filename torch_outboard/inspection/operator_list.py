@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_outboard.dispatch import dispatcher
-from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels, stubs
+from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels
 
 # Overloads that PyTorch calls only on accelerators, so a missing CPU kernel proves nothing.
 _OF_ACCELERATORS = ("aten::_copy_from", "aten::_copy_from_and_resize", "aten::_resize_output_",
@@ -35,7 +35,6 @@ class Overload:
         composite: PyTorch's kernel for every device: "implicit" (with the derivative of its parts),
             "explicit", or "nonfunctional" (the structured form around out=).
         structured: the form whose kernel serves the whole group.
-        stub: the stubs that its implementation in PyTorch calls for the tensors' device.
         runs: the kernel that runs it on the device now: "device kernel", "typed host kernel", "host
             kernel", "own code", "library call", "composite" or "nothing".
         family: the family of the device kernel.
@@ -48,7 +47,6 @@ class Overload:
     needs: str
     composite: str
     structured: str
-    stub: str
     runs: str
     family: str
     by: str
@@ -75,7 +73,6 @@ def _overload(name: str, device: int) -> Overload:
         needs=_needs(name),
         composite=_composite(name),
         structured=structured_form(name),
-        stub=" ".join(stubs().get(name, ())),
         runs=runs.what,
         family=runs.family,
         by=runs.by,

@@ -1,5 +1,4 @@
-#include "cpu_kernels/call/boxed_cpu_call.h"
-
+// The CPU fallback: any operator with a CPU kernel, run boxed on device tensors.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
@@ -9,8 +8,8 @@
 #include <string_view>
 
 #include "cpu_kernels/call/cpu_call.h"
+#include "dispatch/host_call.h"
 #include "runtime/generator.h"
-#include "tensors/layouts/layouts.h"
 
 namespace outboard {
 

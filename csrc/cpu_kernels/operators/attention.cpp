@@ -22,7 +22,7 @@
 
 #include "autograd/generated_autograd.h"
 #include "cpu_kernels/typed/typed_overload.h"
-#include "dispatch/external/yielding_library.h"
+#include "dispatch/registration.h"
 
 namespace outboard::cpu_kernels {
 

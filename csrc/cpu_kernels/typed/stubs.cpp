@@ -18,8 +18,8 @@
 #include <ATen/native/IndexKernel.h>
 #include <c10/core/Scalar.h>
 
-#include "dispatch/external/decline.h"
-#include "dispatch/external/stub_slots.h"
+#include <type_traits>
+
 #include "runtime/driver/device.h"
 
 namespace outboard::cpu_kernels {
@@ -29,7 +29,6 @@ namespace {
 void check_shares_memory(const at::TensorIteratorBase& iterator) {
   const c10::Device device = iterator.device(0);
   if (C10_LIKELY(device.is_cpu() || shares_host_memory(device.index()))) return;
-  if (in_stub_run()) throw Declined();
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "a CPU kernel was asked to run on ", device,
       ", whose memory the host cannot touch; call the operator through PyTorch's dispatcher, "
@@ -47,11 +46,16 @@ struct HostKernel<Return (*)(Iterator&, Args...)> {
   }
 };
 
+template <auto& stub>
+void fill_slot() {
+  if (stub.is_device_supported(at::kPrivateUse1)) return;
+  using Kernel = HostKernel<typename std::remove_reference_t<decltype(stub)>::FnPtr>;
+  stub.set_privateuse1_dispatch_ptr(&Kernel::template run<stub>);
+}
+
 template <auto&... stubs>
 bool fill_slots() {
-  (fill_slot(&stubs, reinterpret_cast<void*>(&HostKernel<typename std::remove_reference_t<
-                                                 decltype(stubs)>::FnPtr>::template run<stubs>)),
-   ...);
+  (fill_slot<stubs>(), ...);
   return true;
 }
 

@@ -1,5 +1,6 @@
 #include "dispatch/external/raw_kernels.h"
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -9,7 +10,17 @@ namespace {
 constexpr c10::DispatchKey kKey = c10::DispatchKey::PrivateUse1;
 constexpr std::string_view kRegisteredAt = "registered at ";
 
-// Holds the kernel as the dispatcher has it, and knows when that has let go of it.
+// Access to SafeKernelFunction::token_, which says whether the dispatcher still has the kernel:
+// the class itself only raises. Names of private members may stand in explicit instantiations.
+std::shared_ptr<c10::KernelToken> token_of(const c10::SafeKernelFunction& kernel);
+template <auto member>
+struct TokenAccess {
+  friend std::shared_ptr<c10::KernelToken> token_of(const c10::SafeKernelFunction& kernel) {
+    return kernel.*member;
+  }
+};
+template struct TokenAccess<&c10::SafeKernelFunction::token_>;
+
 class RawKernel final : public c10::OperatorKernel {
  public:
   explicit RawKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
@@ -52,6 +63,7 @@ std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op) {
   c10::SafeKernelFunction kernel = op.getComputedKernelForDispatchKey(kKey);
   if (kernel.debug().find(kKitSignature) != std::string::npos) return std::nullopt;
   RoutedKernel row;
+  row.uses = std::make_shared<KernelUses>(token_of(kernel));
   row.origin = place_of(kernel.debug());
   row.raw = true;
   row.source = is_python(row.origin) ? Source::kUser : Source::kVendor;
@@ -59,15 +71,6 @@ std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op) {
   row.kernel =
       c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<RawKernel>(std::move(kernel)));
   return row;
-}
-
-bool is_withdrawn(const RoutedKernel& kernel, const c10::OperatorHandle& op,
-                  const std::exception& error) {
-  if (!kernel.raw) return false;
-  // Two registrations may have been made in one place.
-  return std::string_view(error.what()).find("SafeKernelFunction has been invalidated") !=
-             std::string_view::npos ||
-         op.dumpState().find(kernel.origin) == std::string::npos;
 }
 
 }  // namespace outboard

@@ -6,10 +6,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
-#include <string>
 
 #include "dispatch/router.h"
-#include "runtime/export.h"
 
 namespace outboard {
 
@@ -19,9 +17,5 @@ constexpr const char* kKitSignature = "torch_outboard";
 // The kernel that calls of `op` on the device reach now, as a row for the router, if a vendor or
 // user registered it. Kernels of Python files count as a user's, all others as a vendor's.
 std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op);
-
-// Whether the kernel of such a row is no longer registered; `error` is what a call of it raised.
-bool is_withdrawn(const RoutedKernel& kernel, const c10::OperatorHandle& op,
-                  const std::exception& error);
 
 }  // namespace outboard

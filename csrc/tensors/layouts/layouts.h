@@ -11,25 +11,14 @@
 
 namespace outboard {
 
-// Keys of tensors that the kit's kernels for dense tensors must not see.
-inline constexpr c10::DispatchKeySet kOtherLayoutKeys({c10::DispatchKey::Sparse,
-                                                       c10::DispatchKey::SparseCsr,
-                                                       c10::DispatchKey::NestedTensor,
-                                                       c10::DispatchKey::Quantized});
-
 // A nested tensor over the memory of `storage`, in the device or on the host, with the tensors and
 // the dtype of `like`, another nested tensor.
 at::Tensor nested_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 // The same for a quantized tensor; `like` is one, and its quantizer moves along.
 at::Tensor quantized_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 
-// Registers what PyTorch has for nested and for quantized tensors on CPU, where no other library
-// was first. Once, at load. `dense` is the kit's library for tensors of the device.
-void register_nested_operators(torch::Library& dense);
-void register_quantized_operators();
-
-// The same for products of compressed tensors whose kernel on the CPU cannot be used;
-// `compressed` is the library for them.
+// Registers products of compressed tensors whose kernel on the CPU cannot be used, where no other
+// library was first. Once, at load. `compressed` is the library for them.
 void register_reduced_products(torch::Library& compressed);
 
 }  // namespace outboard

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "dispatch/external/yielding_library.h"
 #include "dispatch/registration.h"
 #include "tensors/layouts/layouts.h"
 

@@ -14,7 +14,6 @@
 
 #include <utility>
 
-#include "dispatch/external/yielding_library.h"
 #include "dispatch/registration.h"
 #include "tensors/layouts/layouts.h"
 

@@ -1,4 +1,4 @@
-// The CPU fallback: any operator with a CPU kernel, run boxed on device tensors.
+// From the router to the CPU fallback, which lies in a layer above (cpu_kernels).
 #pragma once
 
 #include "dispatch/report.h"
