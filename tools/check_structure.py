@@ -28,18 +28,9 @@ PACKAGE = "torch_outboard"
 LAYERS = (
     ("include",),
     ("runtime",),
-    (
-        "autograd",
-        "cpu_kernels",
-        "decompositions",
-        "dispatch",
-        "distributed",
-        "inspection",
-        "profiler",
-        "random",
-        "tensors",
-        "transfer",
-    ),
+    ("dispatch",),
+    ("autograd", "tensors", "transfer"),
+    ("cpu_kernels", "decompositions", "distributed", "inspection", "profiler", "random"),
     ("device_kernels",),
     ("python",),
 )

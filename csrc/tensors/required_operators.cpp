@@ -19,9 +19,9 @@
 #include <utility>
 
 #include "transfer/copy.h"
+#include "tensors/host_view.h"
 #include "tensors/empty.h"
 #include "transfer/fill.h"
-#include "cpu_kernels/call/cpu_call.h"
 #include "dispatch/registration.h"
 #include "tensors/storage_check.h"
 #include "tensors/storage_resize.h"

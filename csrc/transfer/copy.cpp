@@ -10,9 +10,9 @@
 
 #include "transfer/copy_plan.h"
 #include "transfer/device_copy.h"
+#include "tensors/host_view.h"
 #include "tensors/empty.h"
 #include "tensors/span.h"
-#include "cpu_kernels/call/cpu_call.h"
 #include "transfer/staging.h"
 #include "transfer/transfer.h"
 #include "runtime/memory/caching/caching_allocator.h"
