@@ -295,8 +295,8 @@ FAULTS: tuple[Fault, ...] = (
         name="bool-sum-dtype",
         kind="dtype rule",
         file="csrc/device_kernels/reduction/reduction.cpp",
-        old='types_ == Types::kPromote && at::isIntegralType(input, /*includeBool=*/true)',
-        new='types_ == Types::kPromote && at::isIntegralType(input, /*includeBool=*/false)',
+        old="types_ == Types::kPromote && at::isIntegralType(input, /*includeBool=*/true)",
+        new="types_ == Types::kPromote && at::isIntegralType(input, /*includeBool=*/false)",
         effect="The sum of a bool tensor is bool.",
     ),
     Fault(
