@@ -143,8 +143,8 @@ OUTBOARD_API void end_registering();
 void ensure_registered(const std::string& name);
 // Whether they do: the kit's memory, views and copies do not.
 OUTBOARD_API bool reaches_router(const std::string& name);
-// The same for those of these overloads of aten that others registered for the device. Names that
-// do not exist do not matter.
+// The same for the overloads of aten among `names` for which others registered kernels of the
+// device. Names that do not exist are skipped.
 OUTBOARD_API void find_raw_kernels(const std::vector<c10::OperatorName>& names);
 
 // Runs an operator with its arguments on a stack, by the kernel that its entry chooses. While

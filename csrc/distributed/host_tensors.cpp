@@ -2,8 +2,8 @@
 
 #include <ATen/Functions.h>
 
-#include "tensors/host_view.h"
 #include "runtime/driver/device.h"
+#include "tensors/host_view.h"
 
 namespace outboard::distributed {
 

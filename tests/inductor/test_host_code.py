@@ -256,6 +256,23 @@ def test_inputs_over_one_storage_share_memory(device, shares_memory, count):
         assert not shares_memory or results[-1].data_ptr() == others[0][1:].data_ptr()
 
 
+def test_a_written_input_over_copy_on_write_memory(device):
+    """The write gives the storage memory of its own, which other inputs over the storage show."""
+    calls = _C.HostGraphCalls(device.index or 0, [1], [])
+    original = torch.zeros(4, device=device)
+    clone = torch._lazy_clone(original)
+
+    def compiled(arguments):
+        read, written = arguments
+        written += 1
+        return [read + 1]
+
+    (result,) = calls(compiled, [clone.view(2, 2), clone])
+    assert_close(result.cpu(), torch.full((2, 2), 2.0))
+    assert_close(clone.cpu(), torch.ones(4))
+    assert_close(original.cpu(), torch.zeros(4))
+
+
 def test_the_graph_frees_inputs_without_other_owners(device, shares_memory):
     """And its new results become tensors of the device without a copy."""
     module = torch.get_device_module(device)

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "cpu_kernels/call/address_index.h"
-#include "tensors/host_view.h"
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
 #include "runtime/memory/cpu_kernel_memory.h"
 #include "runtime/streams/stream.h"
+#include "tensors/host_view.h"
 
 namespace outboard {
 

@@ -25,9 +25,9 @@
 
 #include "cpu_kernels/typed/arguments.h"
 #include "cpu_kernels/typed/typed_overload.h"
-#include "tensors/host_view.h"
 #include "runtime/memory/cpu_kernel_memory.h"
 #include "runtime/streams/stream.h"
+#include "tensors/host_view.h"
 #include "torch_version.h"
 
 namespace outboard::cpu_kernels {
@@ -328,7 +328,7 @@ struct AliasedInto final : Impl {
     } else {
       const bool grows = output.sizes() != sizes;
       prepare_out(output, sizes, strides, options);
-      // An iterator has borrowed the alias by now, so it stays the same tensor.
+      // An iterator has borrowed the view by now, so it stays the same tensor.
       if (grows) views_[index].follow(output);
     }
   }

@@ -1,6 +1,7 @@
 // Calls of graphs that were compiled for the CPU, with tensors of a device; functions that their
 // code calls, and packages.
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/COW.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -10,13 +11,13 @@
 #include <vector>
 
 #include "cpu_kernels/call/change_device.h"
-#include "tensors/host_view.h"
 #include "cpu_kernels/call/cpu_call.h"
 #include "cpu_kernels/compiled/calls_on_device.h"
 #include "cpu_kernels/compiled/packaged_models.h"
 #include "python/bindings.h"
 #include "random/graphs/graph_draws.h"
 #include "runtime/driver/device.h"
+#include "tensors/host_view.h"
 
 namespace py = pybind11;
 
@@ -57,17 +58,19 @@ class HostGraphCalls {
   const std::vector<bool> cpu_results_;
 };
 
-bool is_dense(const at::Tensor& tensor) {
+// Whether the memory of `tensor` can be viewed apart from other inputs. A copy-on-write storage
+// moves when one of the inputs over it is written, which the call sees to.
+bool is_plain(const at::Tensor& tensor) {
   return tensor.is_privateuseone() && tensor.layout() == at::kStrided && !tensor.is_nested() &&
-         !tensor.is_quantized();
+         !tensor.is_quantized() && tensor.has_storage() &&
+         !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
 }
 
-// The call would keep a tensor that it maps to its end. A view keeps the storage alone, so that
-// what a forward pass saved for its backward pass is freed as soon as the graph lets it go. Inputs
-// that share a storage get views of their own: a graph does not write to one of them.
+// A call keeps the tensors that it maps to its end. A view keeps only the storage, so that a saved
+// result of a forward pass is freed as soon as the graph lets it go.
 py::object HostGraphCalls::host_input(const at::Tensor& tensor, Access access,
                                       CpuCall& call) const {
-  if (call.placement() != Placement::kHost || !is_dense(tensor)) {
+  if (call.placement() != Placement::kHost || !is_plain(tensor)) {
     return py::cast(call.map(tensor, access));
   }
   return py::cast(host_tensor(tensor, access));
