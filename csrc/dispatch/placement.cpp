@@ -12,7 +12,7 @@
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/programs/compiler_probe.h"
+#include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 
 namespace outboard {

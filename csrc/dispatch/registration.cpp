@@ -15,7 +15,7 @@
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 
 namespace outboard {
 namespace {

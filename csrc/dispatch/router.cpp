@@ -12,7 +12,7 @@
 #include "dispatch/report.h"
 #include "dispatch/placement.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"

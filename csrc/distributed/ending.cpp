@@ -5,7 +5,7 @@
 #include "distributed/stream_pool.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/driver/driver_failure.h"
 
 namespace outboard::distributed {

@@ -8,7 +8,6 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/streams/event.h"
-#include "runtime/fork.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -25,7 +24,7 @@ struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
                     std::chrono::system_clock::now().time_since_epoch())
                     .count();
     }
-    if (!driver_initialized() || in_bad_fork() || driver_finalized()) return;
+    if (usable_driver() == nullptr) return;
     const c10::DeviceIndex current = current_device();
     if (device != nullptr) *device = current;
     try {

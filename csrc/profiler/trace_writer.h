@@ -8,15 +8,25 @@
 #ifdef USE_KINETO
 
 #include <IActivityProfiler.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
-#include "profiler/trace_lanes.h"
-#include "runtime/recording/activity.h"
+#include "runtime/recording/recording.h"
 
 namespace outboard {
+
+// The lanes of a trace: a group per device with a lane per stream.
+using Lanes = std::set<std::pair<c10::DeviceIndex, c10::StreamId>>;
+
+// Names and order of the devices and streams of these lanes.
+std::vector<libkineto::DeviceInfo> device_infos(const Lanes& lanes);
+std::vector<libkineto::ResourceInfo> resource_infos(const Lanes& lanes);
 
 class TraceWriter {
  public:

@@ -1,12 +1,10 @@
-// Operator definitions from Python to C++, and placement.
+// Operator definitions from Python to C++, programs, and their cache on disk.
 #include <pybind11/stl.h>
 
 #include "dispatch/router.h"
-#include "dispatch/placement.h"
 #include "device_kernels/defined_kernel.h"
 #include "python/bindings.h"
-#include "python/functions/python_function.h"
-#include "runtime/programs/compiler_probe.h"
+#include "python/python_function.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/launch.h"
@@ -40,9 +38,7 @@ std::shared_ptr<const ExpressionGraph> expression_graph(const py::list& nodes) {
 
 namespace {
 
-using NoGil = py::call_guard<py::gil_scoped_release>;
-
-// Leaked: it may be called as long as threads run.
+// Leaked: called as long as threads run.
 py::object& loader() {
   static auto* function = new py::object;
   return *function;
@@ -57,7 +53,7 @@ void load_device_kernels() {
   }
 }
 
-// Whether a list begins with a value of a type of Python; all its values have one type.
+// Whether a list, whose values have one type, has values of `Type`.
 template <class Type>
 bool has(const py::list& values) {
   return !values.empty() && py::isinstance<Type>(values[0]);
@@ -96,7 +92,7 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
                         "of numbers, or function");
 }
 
-// Of torch_outboard.ops.definition.
+// `described`: a definition of torch_outboard.ops.definition.
 Definition to_definition(const py::object& described) {
   Definition definition;
   definition.kind = described.attr("kind").cast<std::string>();
@@ -109,37 +105,6 @@ Definition to_definition(const py::object& described) {
     definition.properties[name] = to_value(name, value);
   }
   return definition;
-}
-
-constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of PlacementSetting
-
-void bind_placement(py::module_& m) {
-  m.def("placement_setting", [](c10::DeviceIndex device) {
-    check_device_index(device);
-    return kSettingNames[static_cast<int>(placement_setting(device))];
-  });
-  m.def("set_placement_setting", [](c10::DeviceIndex device, const std::string& name) {
-    const PlacementSetting setting = parse_name<PlacementSetting>(name, kSettingNames, "placement");
-    py::gil_scoped_release no_gil;
-    if (device >= 0) check_device_index(device);
-    set_placement_setting(device, setting);
-  });
-  m.def(
-      "note_compiled_graph",
-      [](c10::DeviceIndex device) {
-        check_device_index(device);
-        note_compiled_graph(device);
-      },
-      NoGil());
-  m.def("probe_compilers", &probe_compilers, NoGil());
-  m.def(
-      "runs_on_device",
-      [](c10::DeviceIndex device) {
-        check_device_index(device);
-        ensure_device_kernels();
-        return runs_on_device(device);
-      },
-      NoGil());
 }
 
 // Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or
@@ -174,7 +139,7 @@ void launch_kernel(c10::DeviceIndex device, const std::string& source, const std
          launch_arguments);
 }
 
-// A folder whose files only this user can have written, opened for one call.
+// Files that only this user can have written. Each call opens the folder.
 void bind_private_folder(py::module_& m) {
   m.def(
       "private_folder_problem",
@@ -212,7 +177,7 @@ void bind_programs(py::module_& m) {
         return configure_disk_cache({std::move(folder), limit, shared});
       },
       py::arg("folder"), py::arg("limit"), py::arg("shared"), NoGil(),
-      "Where compiled programs are kept; returns why the folder is refused, or ''.");
+      "Sets the folder of compiled programs; returns why it is refused, or ''.");
   m.def("is_disk_cache_file", &is_disk_cache_file);
   m.def("flush_disk_cache", [] { flush_disk_cache(/*asked=*/true); }, NoGil());
   m.def("program_counts", []() {
@@ -224,7 +189,6 @@ void bind_programs(py::module_& m) {
 }  // namespace
 
 void bind_definitions(py::module_& m) {
-  bind_placement(m);
   bind_programs(m);
   bind_private_folder(m);
   m.def("set_device_kernel_loader", [](py::function function) {
@@ -240,11 +204,11 @@ void bind_definitions(py::module_& m) {
         if (table.convolution != nullptr) names.emplace_back("convolution");
         return names;
       },
-      NoGil(), "The functions of the driver's library that operators use, by their names.");
+      NoGil(), "Names of the driver's library functions that operators use.");
   m.def("load_device_kernels", &ensure_device_kernels, NoGil());
   m.attr("Declined") = declined_in_python();
   m.def("stop_interpreter_calls", &stop_interpreter_calls, NoGil());
-  // All definitions in one call; those of one overload are tried in their order.
+  // All definitions in one call. A call of an overload tries its definitions in their order.
   m.def("load_definitions", [](const std::vector<py::object>& descriptions) {
     std::vector<Definition> definitions;
     for (const py::object& description : descriptions)

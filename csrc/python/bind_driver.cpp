@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "python/bindings.h"
-#include "runtime/device_reset.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/streams/graph.h"
+#include "runtime/process.h"
 #include "runtime/hooks.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -22,8 +20,6 @@ namespace py = pybind11;
 
 namespace outboard {
 namespace {
-
-using NoGil = py::call_guard<py::gil_scoped_release>;
 
 // A copy, so that Python may keep it.
 struct DeviceProperties {

@@ -1,22 +1,122 @@
-// Kernels written in Python: rows of the router that call a Python function.
+// Kernels written in Python, as kernels of the router.
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device_kernels/definitions/meta_call.h"
+#include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
 #include "dispatch/external/decline.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
-#include "python/functions/python_function.h"
-#include "python/functions/result_check.h"
+#include "python/python_function.h"
 
 namespace py = pybind11;
 
 namespace outboard {
 namespace {
 
-using Token = std::shared_ptr<RoutedKernel>;
+std::string described(at::ScalarType dtype, at::IntArrayRef sizes) {
+  std::ostringstream text;
+  text << c10::getDtypeNames(dtype).first << " of shape " << sizes;
+  return text.str();
+}
+
+template <class Function>
+void for_tensors(const c10::IValue& value, const Function& function) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) function(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) for_tensors(element, function);
+  }
+}
+
+// The device of the arguments; none for a factory without a device.
+std::optional<c10::Device> device_of_call(const torch::jit::Stack& given) {
+  std::optional<c10::Device> device;
+  for (const c10::IValue& argument : given) {
+    if (device.has_value()) break;
+    for_tensors(argument, [&](const at::Tensor& tensor) {
+      if (!device.has_value() && tensor.is_privateuseone()) device = tensor.device();
+    });
+    if (argument.isDevice() && argument.toDevice().has_index()) device = argument.toDevice();
+  }
+  return device;
+}
+
+// Checks what a user's kernel of one overload returned. Any number of threads may use it.
+class ResultCheck {
+ public:
+  explicit ResultCheck(const c10::FunctionSchema& schema)
+      : overload_(schema), meta_(overload_.name(), overload_) {}
+
+  // `given` and `returned`: arguments and results of a call. Raises ValueError for a result that is
+  // not the tensor that the overload writes, that is on another device than the arguments, or whose
+  // dtype or shape differs from that of PyTorch's meta function, if one works without values.
+  void check(const torch::jit::Stack& given, const std::vector<c10::IValue>& returned) const;
+
+ private:
+  void check_written(const torch::jit::Stack& given,
+                     const std::vector<c10::IValue>& returned) const;
+
+  const Overload overload_;
+  const MetaCall meta_;
+};
+
+void ResultCheck::check_written(const torch::jit::Stack& given,
+                                const std::vector<c10::IValue>& returned) const {
+  for (size_t k = 0; k < std::min(returned.size(), overload_.written_count()); ++k) {
+    if (!returned[k].isTensor()) continue;
+    const at::Tensor& written = overload_.given_output(given, k);
+    TORCH_CHECK_VALUE(returned[k].toTensor().is_same(written), "the kernel of ", overload_.name(),
+                      " returned another tensor than the one that the operator writes; write into "
+                      "that and return it");
+  }
+}
+
+void ResultCheck::check(const torch::jit::Stack& given,
+                        const std::vector<c10::IValue>& returned) const {
+  if (overload_.form() != Overload::Form::kFunctional) {
+    check_written(given, returned);
+    return;
+  }
+  const std::optional<c10::Device> device = device_of_call(given);
+  for (const c10::IValue& value : returned) {
+    for_tensors(value, [&](const at::Tensor& tensor) {
+      const bool there =
+          device.has_value() ? tensor.device() == *device : tensor.is_privateuseone();
+      TORCH_CHECK_VALUE(there, "the kernel of ", overload_.name(), " returned a tensor on ",
+                        tensor.device(), ", and the operator's result is one on ",
+                        device.has_value() ? device->str() : std::string("the device"),
+                        "; move it there before it is returned");
+    });
+  }
+  const auto expected = meta_.try_results(overload_, given);
+  if (!expected.has_value() || expected->size() != returned.size()) return;
+  for (size_t k = 0; k < returned.size(); ++k) {
+    const at::Tensor& wanted = (*expected)[k];
+    if (!returned[k].isTensor() || !wanted.defined()) continue;
+    const at::Tensor& tensor = returned[k].toTensor();
+    const bool right = tensor.defined() && tensor.scalar_type() == wanted.scalar_type() &&
+                       tensor.sizes() == wanted.sizes();
+    TORCH_CHECK_VALUE(
+        right, "the kernel of ", overload_.name(), " returned ",
+        tensor.defined() ? described(tensor.scalar_type(), tensor.sizes()) : std::string("None"),
+        " as result ", k, ", and for these arguments the operator's is ",
+        described(wanted.scalar_type(), wanted.sizes()));
+  }
+}
 
 // Calls a Python function with the arguments of an operator, on whichever thread that runs.
 class PythonKernel final : public c10::OperatorKernel {
@@ -79,8 +179,8 @@ class PythonKernel final : public c10::OperatorKernel {
   std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
 
-// Whether the exception in flight is the Python exception by which kernels decline: one that a
-// function of torch.library raised reaches the router as PyTorch's own dispatcher passes it on.
+// Whether the exception in flight is `Declined`. From a function of torch.library it arrives as
+// PyTorch's dispatcher passes it on.
 bool recognize_decline() {
   if (!Py_IsInitialized()) return false;
   try {
@@ -98,26 +198,6 @@ bool recognize_decline() {
   }
 }
 
-// Best first: source, way, origin, dtypes (None: all), device (-1: every), whether it is registered
-// with PyTorch's dispatcher, whether it was made of the out= form's kernel.
-py::list kernels_by_rank(const std::string& name) {
-  py::list all;
-  for (const auto& kernel : kernels_of(name)) {
-    py::object dtypes = py::none();
-    if (kernel->dtypes != kAllDtypes) {
-      py::list names;
-      for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
-        if ((kernel->dtypes >> i) & 1) names.append(py::cast(static_cast<at::ScalarType>(i)));
-      }
-      dtypes = names;
-    }
-    all.append(py::make_tuple(kSourceNames[static_cast<int>(kernel->source)],
-                              kPlacementNames[static_cast<int>(kernel->placement)], kernel->origin,
-                              dtypes, kernel->device, kernel->raw, kernel->follows));
-  }
-  return all;
-}
-
 }  // namespace
 
 uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes) {
@@ -128,26 +208,24 @@ uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes) {
 }
 
 void bind_kernels(py::module_& m) {
-  py::class_<RoutedKernel, Token>(m, "RoutedKernel");
   m.def(
       "add_kernel",
       [](const std::string& name, py::function function,
          const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device,
          const std::string& origin) {
-        RoutedKernel row;
-        row.kernel = c10::KernelFunction::makeFromBoxedFunctor(
+        RoutedKernel kernel;
+        kernel.kernel = c10::KernelFunction::makeFromBoxedFunctor(
             std::make_unique<PythonKernel>(std::move(function)));
-        row.source = Source::kUser;
-        row.placement = Placement::kDevice;
-        row.device = device;
-        row.dtypes = dtype_bits(dtypes);
-        row.origin = origin;
-        return add_kernel(name, std::move(row));
+        kernel.source = Source::kUser;
+        kernel.placement = Placement::kDevice;
+        kernel.device = device;
+        kernel.dtypes = dtype_bits(dtypes);
+        kernel.origin = origin;
+        return add_kernel(name, std::move(kernel));
       },
       py::arg("name"), py::arg("function"), py::arg("dtypes"), py::arg("device"),
       py::arg("origin") = "");
   set_recognize_decline(&recognize_decline);
-  m.def("kernels_by_rank", &kernels_by_rank);
   m.def("finish_registrations", &finish_registrations);
   m.def("find_raw_kernels", [](const std::vector<std::string>& names) {
     std::vector<c10::OperatorName> parsed;

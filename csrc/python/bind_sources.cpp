@@ -8,7 +8,7 @@
 #include "device_kernels/source_writer.h"
 #include "device_kernels/template/template_source.h"
 #include "python/bindings.h"
-#include "python/functions/python_function.h"
+#include "python/python_function.h"
 
 namespace py = pybind11;
 

@@ -17,7 +17,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/cpu_kernel_memory.h"
-#include "runtime/memory/pinned_allocator.h"
+#include "runtime/memory/pinned_memory.h"
 #include "runtime/recording/recording.h"
 #include "runtime/settings.h"
 #include "runtime/streams/event.h"
@@ -28,8 +28,6 @@ namespace py = pybind11;
 
 namespace outboard {
 namespace {
-
-using NoGil = py::call_guard<py::gil_scoped_release>;
 
 void* to_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 

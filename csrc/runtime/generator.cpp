@@ -1,20 +1,68 @@
 #include "runtime/generator.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Type.h>
 
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <typeinfo>
 #include <vector>
 
 #include "runtime/driver/device.h"
-#include "runtime/vendor_generator.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
 namespace {
+
+bool has_vendor_generator() { return at::GetGeneratorPrivate().has_value(); }
+
+// A generator of the vendor's class. Raises RuntimeError if it is of another device, or would send
+// operators to another one. `device` is not -1.
+at::Generator make_vendor_generator(c10::DeviceIndex device) {
+  at::Generator made = at::GetGeneratorPrivate().value()(device);
+  TORCH_CHECK(made.defined() && made.device() == device_of(device),
+              "the function registered with REGISTER_GENERATOR_PRIVATEUSE1 was asked for a "
+              "generator of ",
+              device_of(device), " and returned ",
+              made.defined() ? "one of " + made.device().str() : "none",
+              "; let its class set device_ to the device it is given");
+  // PyTorch chooses the kernel of an operator by its generator, too.
+  TORCH_CHECK(
+      made.key_set() == c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      "the generators registered with REGISTER_GENERATOR_PRIVATEUSE1 have the dispatch keys ",
+      made.key_set(),
+      "; let their class set key_set_ to "
+      "DispatchKeySet(DispatchKey::PrivateUse1)");
+  return made;
+}
+
+// A state for built-in kernels, for one operator that uses the counters of `draws` offsets:
+// - from a class derived from at::CPUGeneratorImpl: its next 64 random bits, and offset 0;
+// - from any other: its seed, and its offset, which advances by `draws`.
+// Raises NotImplementedError if the class has no offset. The caller holds the generator's mutex_.
+PhiloxState reserve_from_vendor(c10::GeneratorImpl& generator, uint64_t draws) {
+  if (auto* mersenne_twister = dynamic_cast<at::CPUGeneratorImpl*>(&generator)) {
+    return {mersenne_twister->random64(), 0};
+  }
+  std::optional<uint64_t> offset;
+  try {
+    offset = generator.get_offset();
+    generator.set_offset(*offset + draws);
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false,
+        "the kernels of torch_outboard draw from a seed and an offset, and the generator of ",
+        generator.device(), " is of the vendor's class ", c10::demangle(typeid(generator).name()),
+        ", which has no offset (", error.what_without_backtrace(),
+        "); give it get_offset and set_offset, or register a kernel for the operator");
+  }
+  return {generator.current_seed(), *offset};
+}
 
 constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
 
@@ -30,8 +78,8 @@ struct Defaults {
 uint64_t g_default_seed = c10::default_rng_seed_val;  // under defaults_mutex
 std::atomic<Defaults*> g_defaults{nullptr};
 
-// A vendor may register a class of generators after the first use: then there are new default
-// generators, which start from the last seed. The old ones stay, since users may hold them.
+// If a vendor registers a class of generators after the first use, new default generators start
+// from the last seed. The old ones live on: users may hold them.
 const Defaults* current_defaults(bool of_vendor) {
   const auto* defaults = g_defaults.load(std::memory_order_acquire);
   return defaults != nullptr && defaults->of_vendor == of_vendor ? defaults : nullptr;
@@ -41,7 +89,7 @@ const std::vector<at::Generator>& default_generators() {
   const bool of_vendor = has_vendor_generator();
   if (const auto* defaults = current_defaults(of_vendor)) return defaults->generators;
   const c10::DeviceIndex count = device_count_or_throw();
-  // Made outside the lock, since a vendor's function may ask for anything.
+  // Without the lock: the vendor's function may call back.
   auto made = std::make_unique<Defaults>();
   made->of_vendor = of_vendor;
   for (c10::DeviceIndex device = 0; device < count; ++device) {
@@ -69,16 +117,10 @@ void GeneratorImpl::set_current_seed(uint64_t seed) {
   offset_ = 0;
 }
 
-uint64_t GeneratorImpl::current_seed() const { return seed_; }
-
 uint64_t GeneratorImpl::seed() {
   set_current_seed(c10::detail::getNonDeterministicRandom());
   return seed_;
 }
-
-void GeneratorImpl::set_offset(uint64_t offset) { offset_ = offset; }
-
-uint64_t GeneratorImpl::get_offset() const { return offset_; }
 
 void GeneratorImpl::set_state(const c10::TensorImpl& new_state) {
   TORCH_CHECK_TYPE(new_state.device_type() == c10::DeviceType::CPU &&
@@ -148,7 +190,7 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
               "; make one with torch.Generator(device=...)");
   TORCH_CHECK(chosen.device().index() == device, "a generator of ", chosen.device(),
               " was given for a tensor on ", device_of(device), "; use one of the same device");
-  // Seed and offset are arguments of the launch, and a graph keeps those.
+  // Seed and offset are arguments of the launch, which a graph captures.
   TORCH_CHECK_NOT_IMPLEMENTED(
       !current_stream_state(device).capturing.load(std::memory_order_acquire),
       "random numbers were drawn while a graph is captured, and every replay would draw the same; "

@@ -1,5 +1,5 @@
-// The runtime's part of the environment. torch_outboard/setting_table.py holds the settings of all
-// parts, with the same ranges.
+// The runtime's settings from the environment. torch_outboard/setting_table.py lists the settings
+// of all parts, with the same ranges.
 #pragma once
 
 #include <initializer_list>
@@ -10,11 +10,10 @@
 
 namespace outboard {
 
-// A number; `unit` says of what.
 struct NumberSetting {
   const char* variable;
   const char* unit;
-  double otherwise;
+  double otherwise;  // the default
   double highest;
   bool whole;
 };
@@ -27,17 +26,18 @@ inline constexpr NumberSetting kWorkInFlight = {"OUTBOARD_WORK_IN_FLIGHT", "driv
                                                 1e15, true};
 inline constexpr const char* kBlocking = "OUTBOARD_BLOCKING";
 
-// What is unset or empty has its default; any other value that is not possible raises ValueError.
+// An unset or empty variable has the default; any other invalid value raises ValueError.
 // Independent of the locale.
 double number_setting(const NumberSetting& setting);
 // "0" or "1".
 bool flag_setting(const char* variable);
-// One of some names, of which the first is the default.
+// One of some names; the first is the default.
 const char* choice_setting(const char* variable, std::initializer_list<const char*> choices);
 
-// Raises ValueError if a setting of the runtime is wrong: afterwards, reading them does not raise.
+// Raises ValueError if a setting of the runtime is invalid. Afterwards, reading them does not
+// raise.
 OUTBOARD_API void check_settings();
-// What it looks at.
+// The variables that check_settings() reads.
 OUTBOARD_API std::vector<std::string> runtime_settings();
 
 }  // namespace outboard

@@ -9,7 +9,7 @@
 
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/streams/stream.h"
 #include "tensors/storage_check.h"
 

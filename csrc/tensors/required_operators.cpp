@@ -29,9 +29,8 @@
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/hooks.h"
-#include "runtime/programs/kernel_faults.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {

@@ -10,10 +10,9 @@
 #include "runtime/memory/adopted_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
-#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/recording/recorded_copy.h"
+#include "runtime/process.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 #include "tensors/host_view.h"
 

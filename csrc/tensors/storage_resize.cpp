@@ -7,7 +7,7 @@
 #include "dispatch/placement.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {

@@ -18,9 +18,8 @@
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/programs/kernel_faults.h"
-#include "runtime/memory/pinned_allocator.h"
+#include "runtime/process.h"
+#include "runtime/memory/pinned_memory.h"
 #include "runtime/streams/stream.h"
 #include "tensors/storage_check.h"
 

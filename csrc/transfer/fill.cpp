@@ -14,7 +14,7 @@
 #include "dispatch/placement.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 #include "tensors/storage_check.h"

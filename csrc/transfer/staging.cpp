@@ -4,7 +4,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy_native.h>
 
-#include "runtime/memory/pinned_allocator.h"
+#include "runtime/memory/pinned_memory.h"
 #include "tensors/span.h"
 #include "transfer/copy_plan.h"
 #include "transfer/transfer.h"

@@ -1,11 +1,9 @@
 #include "transfer/transfer.h"
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/recording/recorded_copy.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/event.h"
-#include "runtime/programs/kernel_faults.h"
-#include "runtime/memory/pinned_allocator.h"
-#include "runtime/memory/registered_memory.h"
+#include "runtime/memory/pinned_memory.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {

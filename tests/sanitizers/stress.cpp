@@ -29,8 +29,8 @@
 #include "runtime/streams/event.h"
 #include "runtime/generator.h"
 #include "runtime/memory/cpu_kernel_memory.h"
-#include "runtime/programs/kernel_faults.h"
-#include "runtime/memory/pinned_allocator.h"
+#include "runtime/programs/device_assert.h"
+#include "runtime/memory/pinned_memory.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -207,9 +207,9 @@ class Worker {
   }
 
   void expect_no_fault() {
-    static KernelFault& fault =
-        KernelFault::make(kDevice, KernelFault::Kind::kRuntimeError, "nothing was wrong");
-    expect_fault(stream(), fault);
+    static DeviceAssert& fault =
+        DeviceAssert::make(kDevice, DeviceAssert::Kind::kRuntimeError, "nothing was wrong");
+    expect_assert(stream(), fault);
     synchronize_stream(stream());
     raise_deferred();
   }

@@ -97,15 +97,15 @@ def registrations(name: str) -> list[Kernel]:
     found = [kernel for kernel in dispatched if kernel.key != "PrivateUse1"]
     routed = [
         Kernel(
-            source,
-            origin,
+            kernel.source,
+            kernel.origin,
             "PrivateUse1",
-            raw,
-            follows,
-            None if dtypes is None else tuple(dtypes),
-            device,
+            kernel.raw,
+            kernel.follows,
+            None if kernel.dtypes is None else tuple(kernel.dtypes),
+            kernel.device,
         )
-        for source, _, origin, dtypes, device, raw, follows in _C.kernels_by_rank(qualified)
+        for kernel in _C.router_kernels(qualified) or ()
     ]
     known = {kernel.origin for kernel in routed}
     found += [k for k in dispatched if k.key == "PrivateUse1" and k.origin not in known]

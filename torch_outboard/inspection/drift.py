@@ -74,7 +74,7 @@ def registered() -> list[Registered]:
                 continue
             if by != "kit" or not kernel.boxed_only:
                 found.add(Registered(name, by, "boxed" if kernel.boxed_only else "typed"))
-        for source, *_ in _C.router_kernels(name) or ():
+        for source in {kernel.source for kernel in _C.router_kernels(name) or ()}:
             if source in ("vendor", "user"):
                 found.add(Registered(name, source, "typed" if source == "vendor" else "boxed"))
         if name in definitions():

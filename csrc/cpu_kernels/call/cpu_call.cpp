@@ -9,7 +9,7 @@
 #include "runtime/memory/adopted_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/recording/recorded_copy.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/wait.h"
 #include "tensors/span.h"
 #include "tensors/storage_check.h"

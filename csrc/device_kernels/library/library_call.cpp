@@ -5,7 +5,7 @@
 #include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {

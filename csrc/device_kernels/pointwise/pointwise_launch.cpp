@@ -99,10 +99,10 @@ bool PointwiseLauncher::checks_divisor(const at::TensorIteratorBase& iterator,
          !is_value(iterator, iterator.noutputs() + static_cast<int>(*expression_.divisor));
 }
 
-KernelFault& PointwiseLauncher::division_fault(c10::DeviceIndex device) {
+DeviceAssert& PointwiseLauncher::division_fault(c10::DeviceIndex device) {
   return *division_faults_.find(device, [&] {
-    return &KernelFault::make(
-        device, KernelFault::Kind::kRuntimeError,
+    return &DeviceAssert::make(
+        device, DeviceAssert::Kind::kRuntimeError,
         c10::str("ZeroDivisionError: integers were divided by zero in ", expression_.operation));
   });
 }
@@ -236,7 +236,7 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   const uint64_t items = (total + elements - 1) / elements;
   launch(current_stream_state(device), contiguous ? *kernels.contiguous : *kernels.strided,
          Grid::linear(items, work_shape(device).local), arguments);
-  if (checks) expect_fault(current_stream_state(device), division_fault(device));
+  if (checks) expect_assert(current_stream_state(device), division_fault(device));
 }
 
 }  // namespace outboard

@@ -16,7 +16,7 @@
 
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/pointwise/pointwise_source.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 #include "runtime/programs/program.h"
 
 namespace outboard {
@@ -109,7 +109,7 @@ class PointwiseLauncher {
   Many make_many(const ManyKey& key, const PointwiseCall& call) const;
   // True if the kernel checks the elements of the divisor for zeros.
   bool checks_divisor(const at::TensorIteratorBase& iterator, at::ScalarType compute) const;
-  KernelFault& division_fault(c10::DeviceIndex device);
+  DeviceAssert& division_fault(c10::DeviceIndex device);
   PointwiseSource make_source(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
                               at::ScalarType compute, bool wide) const;
   Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
@@ -122,7 +122,7 @@ class PointwiseLauncher {
   KernelTable<Key, Kernels> kernels_;
   KernelTable<Key, Kernel*> crossed_;
   KernelTable<ManyKey, Many> many_;
-  KernelTable<c10::DeviceIndex, KernelFault*> division_faults_;
+  KernelTable<c10::DeviceIndex, DeviceAssert*> division_faults_;
 };
 
 // True if operand `i` is a kernel argument.

@@ -15,14 +15,14 @@ ReportedFault::ReportedFault(const Definition& definition, const std::string& ov
   if (kind.empty()) return;
   TORCH_CHECK_VALUE(kind == "IndexError" || kind == "RuntimeError", "it reports ", kind,
                     "; it can report IndexError or RuntimeError");
-  if (kind == "RuntimeError") kind_ = KernelFault::Kind::kRuntimeError;
+  if (kind == "RuntimeError") kind_ = DeviceAssert::Kind::kRuntimeError;
   message_ = c10::str(message.empty() ? "index out of range" : message, " in ", overload);
 }
 
-KernelFault& ReportedFault::on(c10::DeviceIndex device) const {
+DeviceAssert& ReportedFault::on(c10::DeviceIndex device) const {
   const ReportedFault& fault = outer_fault != nullptr ? *outer_fault : *this;
   return *fault.faults_.find(
-      device, [&] { return &KernelFault::make(device, fault.kind_, fault.message_); });
+      device, [&] { return &DeviceAssert::make(device, fault.kind_, fault.message_); });
 }
 
 ReportScope::ReportScope(const ReportedFault& fault) noexcept : before_(outer_fault) {

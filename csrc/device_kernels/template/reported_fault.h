@@ -5,7 +5,7 @@
 
 #include "device_kernels/definitions/definition.h"
 #include "device_kernels/kernel_table.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 
 namespace outboard {
 
@@ -17,14 +17,14 @@ class ReportedFault {
 
   bool reports() const noexcept { return !message_.empty(); }
   // The assert flag on a device. Inside of a ReportScope it is that of the operator there.
-  KernelFault& on(c10::DeviceIndex device) const;
+  DeviceAssert& on(c10::DeviceIndex device) const;
 
  private:
   friend class ReportScope;
 
-  KernelFault::Kind kind_ = KernelFault::Kind::kIndexError;
+  DeviceAssert::Kind kind_ = DeviceAssert::Kind::kIndexError;
   std::string message_;
-  mutable KernelTable<c10::DeviceIndex, KernelFault*> faults_;
+  mutable KernelTable<c10::DeviceIndex, DeviceAssert*> faults_;
 };
 
 // While it lives, what this thread launches reports as `fault` says, if that reports anything: the

@@ -3,7 +3,7 @@
 #include "device_kernels/template/template_call.h"
 
 #include "dispatch/placement.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 #include "transfer/copy.h"
 
 namespace outboard {
@@ -52,7 +52,7 @@ bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     if (!make_results(call, *stack) || !plan(call, read_after_, launches_.size())) return false;
     enqueue(call);
   }
-  if (fault_.reports()) expect_fault(current_stream_state(device), fault_.on(device));
+  if (fault_.reports()) expect_assert(current_stream_state(device), fault_.on(device));
   for (size_t k = 0; k < call.results.size(); ++k) {
     const at::Tensor& computed = call.tensors[operand_count_ + k];
     if (call.results[k].defined() && !call.results[k].is_same(computed)) {

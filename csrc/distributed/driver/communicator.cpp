@@ -7,7 +7,7 @@
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 

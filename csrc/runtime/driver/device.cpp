@@ -1,22 +1,135 @@
 #include "runtime/driver/device.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/driver/property_checks.h"
+#include "runtime/hooks.h"
+#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/process.h"
+#include "runtime/programs/device_assert.h"
+#include "runtime/programs/program.h"
+#include "runtime/recording/event_time.h"
+#include "runtime/streams/stream.h"
+#include "runtime/streams/wait.h"
 
 namespace outboard {
 namespace {
 
+// Limits beyond any device: larger numbers are uninitialized or negative ones.
+constexpr uint64_t kMostMemory = uint64_t{1} << 60;
+constexpr uint32_t kMostAlignment = uint32_t{1} << 30;
+constexpr uint32_t kMostComputeUnits = uint32_t{1} << 24;
+constexpr uint32_t kMostVectorWidth = 1024;
+constexpr int32_t kMostPriority = 1 << 16;
+
+bool is_power_of_two(uint32_t number) { return number != 0 && (number & (number - 1)) == 0; }
+
+// "" or the problem, as the rest of "driver 'x' says that device 0 ".
+std::string problem_of(const ob_driver& table, const ob_device_properties& p) {
+  using c10::str;
+  if (p.addressing != OB_ADDRESSING_POINTER && p.addressing != OB_ADDRESSING_HANDLE) {
+    return str("has addressing ", p.addressing, ", and there are ", OB_ADDRESSING_POINTER,
+               " (pointers) and ", OB_ADDRESSING_HANDLE, " (handles)");
+  }
+  if (p.host_access < OB_HOST_ACCESS_NONE || p.host_access > OB_HOST_ACCESS_COHERENT) {
+    return str("has host access ", p.host_access, ", and there are ", OB_HOST_ACCESS_NONE,
+               " (none) and ", OB_HOST_ACCESS_COHERENT, " (coherent)");
+  }
+  if (p.total_memory == 0) return "has 0 bytes of memory";
+  if (p.total_memory > kMostMemory) {
+    return str("has ", p.total_memory, " bytes of memory, more than any device");
+  }
+  if (p.max_allocation > p.total_memory) {
+    return str("gives up to ", p.max_allocation, " bytes in one allocation and has only ",
+               p.total_memory, " in all");
+  }
+  if (!is_power_of_two(p.alignment) || p.alignment > kMostAlignment) {
+    return str("aligns memory to ", p.alignment, " bytes, which is no power of two",
+               p.alignment > kMostAlignment ? " up to 2^30" : "");
+  }
+  if (p.compute_units > kMostComputeUnits) {
+    return str("has ", p.compute_units, " compute units, more than any device");
+  }
+  if (p.preferred_vector_width > kMostVectorWidth) {
+    return str("prefers vectors of ", p.preferred_vector_width, " numbers, more than any device");
+  }
+  if (p.max_work_group_size > 0 && p.subgroup_size > p.max_work_group_size) {
+    return str("has sub-groups of ", p.subgroup_size, " work items in work groups of up to ",
+               p.max_work_group_size);
+  }
+  if (table.memory_map != nullptr &&
+      (p.mapping_granularity < p.alignment || p.mapping_granularity > kMostAlignment ||
+       !is_power_of_two(static_cast<uint32_t>(p.mapping_granularity)))) {
+    return str("maps memory in multiples of ", p.mapping_granularity,
+               " bytes, and has `memory_map`; that has to be a power of two from ", p.alignment,
+               " (its alignment) to 2^30");
+  }
+  if (p.least_priority < p.greatest_priority) {
+    return str("has queues of priorities from ", p.greatest_priority, " (most urgent) to ",
+               p.least_priority,
+               " (least urgent), and the number of the least urgent must not be the smaller one");
+  }
+  if (p.least_priority > kMostPriority || p.greatest_priority < -kMostPriority) {
+    return str("has queues of priorities from ", p.greatest_priority, " to ", p.least_priority,
+               ", more than any device");
+  }
+  return "";
+}
+
+// Terminates the text and makes it valid UTF-8; whether a byte was replaced.
+template <size_t kSize>
+bool clean(char (&text)[kSize]) {
+  text[kSize - 1] = '\0';
+  return replace_invalid_utf8(text, std::strlen(text));
+}
+
+// The properties of a device, with the driver's zeros replaced by their defaults. Raises for
+// impossible ones, and for a driver that writes past the struct.
+ob_device_properties checked_properties(const ob_driver& table, int32_t device) {
+  constexpr unsigned char kUntouched = 0xA5;
+  struct {
+    ob_device_properties properties;
+    unsigned char after[1024];
+  } given;
+  std::memset(&given, 0, sizeof(given));
+  std::memset(given.after, kUntouched, sizeof(given.after));
+  ob_device_properties& p = given.properties;
+  p.struct_size = sizeof(p);
+  check_status(table.device_properties(table.context, device, &p), "device_properties");
+  TORCH_CHECK(std::all_of(std::begin(given.after), std::end(given.after),
+                          [&](unsigned char byte) { return byte == kUntouched; }),
+              "driver '", table.name, "' wrote past the properties of device ", device,
+              ": it was given ", sizeof(p),
+              " bytes (struct_size), and must fill no more of the struct than that");
+  p.struct_size = sizeof(p);
+  if (p.alignment == 0) p.alignment = 64;
+  if (p.max_allocation == 0) p.max_allocation = p.total_memory;
+  const std::string problem = problem_of(table, p);
+  TORCH_CHECK(problem.empty(), "driver '", table.name, "' cannot be used: it says that device ",
+              device, " ", problem, "; its `device_properties` has to be corrected");
+  bool replaced = clean(p.name);
+  replaced = clean(p.vendor) || replaced;
+  replaced = clean(p.driver_version) || replaced;
+  if (replaced) {
+    TORCH_WARN("driver '", table.name, "' gives device ", device,
+               " a name, vendor or version that is not UTF-8; it appears as '", p.name, "', '",
+               p.vendor, "', '", p.driver_version, "'");
+  }
+  return p;
+}
+
 struct Devices {
   c10::DeviceIndex count = 0;
-  std::string why_none;  // the driver's words, if there is no device
+  std::string why_none;  // the driver's message if there is no device
   std::array<ob_device_properties, kMaxDevices> properties = {};
 };
 
@@ -59,6 +172,14 @@ const Devices& devices() {
               "' found no device", why.empty() ? "" : ": ", why,
               "; `python -m torch_outboard doctor` says more",
               name == "host" ? "" : ", and OUTBOARD_DRIVER=host works without hardware");
+}
+
+// Errors of the time before a reset are dropped. A lost device refuses to be waited for.
+void wait_and_forget(c10::DeviceIndex device) {
+  try {
+    synchronize_device(device);
+  } catch (const c10::Error&) {
+  }
 }
 
 }  // namespace
@@ -111,16 +232,46 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
 }
 
 bool shares_host_memory(c10::DeviceIndex device) {
+  // Unlike device_properties, without a look at the process: hot in CPU kernels.
   const Devices* known = g_devices.load(std::memory_order_acquire);
-  if (C10_UNLIKELY(known == nullptr || device < 0 || device >= known->count)) {
-    return device_properties(device).host_access == OB_HOST_ACCESS_COHERENT;
-  }
-  return known->properties[device].host_access == OB_HOST_ACCESS_COHERENT;
+  const bool valid = known != nullptr && device >= 0 && device < known->count;
+  const auto& properties =
+      C10_LIKELY(valid) ? known->properties[device] : device_properties(device);
+  return properties.host_access == OB_HOST_ACCESS_COHERENT;
 }
 
 bool adopts_host_memory(c10::DeviceIndex device) {
   return shares_host_memory(device) &&
          (device_properties(device).features & OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY) != 0;
+}
+
+void reset_device(c10::DeviceIndex device) {
+  check_fork();
+  check_device_index(device);
+  const ob_driver& table = driver();
+  TORCH_CHECK_NOT_IMPLEMENTED(table.device_reset != nullptr, "driver '", table.name,
+                              "' cannot reset its devices; restart the process instead");
+  const int graphs = live_graphs(device);
+  TORCH_CHECK(graphs == 0, device_of(device), " cannot be reset while ", graphs,
+              " captured graphs use it; let go of them and call again");
+  wait_and_forget(device);
+  release_unused_adopted_memory(/*wait=*/true);
+  const auto [used, reserved] = caching_allocator()->release_all(device);
+  TORCH_CHECK(used == 0 && reserved == 0, device_of(device), " cannot be reset while tensors hold ",
+              c10::CachingAllocator::format_size(used == 0 ? reserved : used),
+              " of its memory; let go of them and call again");
+  release_assert_flags(device);
+  release_programs(table, device);
+  ob_status status = OB_OK;
+  {
+    const WaitScope scope("device_reset");
+    status = table.device_reset(table.context, device);
+  }
+  check_status(status, "device_reset");
+  forget_work(device);
+  forget_event_times(device);
+  take_deferred_failure();
+  renew_assert_flags(device);
 }
 
 }  // namespace outboard

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/driver/utf8.h"
+#include "runtime/programs/device_assert.h"
 
 namespace outboard {
 namespace {
@@ -42,6 +42,23 @@ std::string status_message(ob_status status, const char* call, const char* when)
                   when, ": ", driver_message(*table), advice);
 }
 
+// Bytes of the UTF-8 character at `text`; 0 if it is none. `room`: bytes of the text from there.
+size_t character_bytes(const char* text, size_t room) noexcept {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || room < length) return 0;
+  // Excludes overlong forms, surrogates and code points past the last.
+  const unsigned char least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned char most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < least || byte(1) > most) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
 }  // namespace
 
 const char* status_name(ob_status status) noexcept {
@@ -61,6 +78,19 @@ const char* status_name(ob_status status) noexcept {
     default:
       return "error";
   }
+}
+
+bool replace_invalid_utf8(char* text, size_t bytes) noexcept {
+  bool any = false;
+  for (size_t i = 0; i < bytes;) {
+    const size_t length = character_bytes(text + i, bytes - i);
+    if (length == 0) {
+      text[i] = '?';
+      any = true;
+    }
+    i += length == 0 ? 1 : length;
+  }
+  return any;
 }
 
 std::string driver_message(const ob_driver& table) {
@@ -121,6 +151,11 @@ std::exception_ptr take_deferred_failure() noexcept {
   std::lock_guard<std::mutex> lock(all.mutex);
   g_failed.store(false, std::memory_order_release);
   return std::exchange(all.failure, nullptr);
+}
+
+void raise_deferred() {
+  if (std::exception_ptr failure = take_deferred_failure()) std::rethrow_exception(failure);
+  raise_asserts();
 }
 
 }  // namespace outboard

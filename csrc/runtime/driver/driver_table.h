@@ -11,37 +11,38 @@
 
 namespace outboard {
 
-// Where the driver comes from. Called from Python before first use; calling again before first use
-// replaces the choice, after it raises. `name` is the PrivateUse1 name, for messages.
+// Choice of the driver, before its first use. A later choice replaces an earlier one; after the
+// first use it raises RuntimeError. `name`: the name of PrivateUse1, for messages.
 OUTBOARD_API void use_driver_library(const std::string& name, const std::string& path);
 OUTBOARD_API void use_driver_table(const std::string& name, const ob_driver* table);
-// Kept as the error of the first use: why there is no driver.
+// No driver: the first use raises `reason`.
 OUTBOARD_API void use_no_driver(const std::string& name, const std::string& reason);
-// For a driver that only others can find: `find` is called at the first use, with no lock held and
-// possibly by several threads, and makes the choice with one of the functions above.
+// A choice at the first use: `find` makes it by one of the functions above. It is called without a
+// lock, possibly by several threads.
 OUTBOARD_API void use_driver_finder(const std::string& name, void (*find)());
-// Calls `function` when the driver has been initialized, before anybody gets it. The function must
-// not ask for the driver; what it raises becomes a warning. One function.
+// `function` is called once the driver is initialized, before any caller gets its table. It must
+// not ask for the driver; exceptions become warnings. One function.
 OUTBOARD_API void at_first_use(void (*function)());
-// Wraps the driver, and layers that were added before, in a library that exports
-// OB_LAYER_ENTRY_POINT. Before first use; adding a layer again makes it the
-// outermost.
+// Wraps the driver, and layers added before, in a library that exports OB_LAYER_ENTRY_POINT. A
+// layer that is added again becomes the outermost. Before the first use.
 OUTBOARD_API void add_driver_layer(const std::string& path);
 
-// The table; loads and initializes at the first call. Every optional transfer, query and host
-// function is filled with its default, so those can be called without looking; the groups code,
-// library calls and graphs keep NULL, and so does what was added since 2.1. Throws c10::Error with
-// the reason on every call if there is no usable driver, and in a forked child of a process that
-// had initialized it.
+// The table; the first call loads and initializes the driver. Optional transfer, query and host
+// functions have defaults and can be called unchecked; functions for code, library calls and graphs
+// and those added since 2.1 may be NULL. Raises the reason at every call if there is no usable
+// driver, and in a forked child of a process that had initialized it.
 OUTBOARD_API const ob_driver& driver();
 
 // The table if driver() has succeeded in this process, else nullptr. Never loads anything.
 OUTBOARD_API const ob_driver* loaded_driver() noexcept;
+// The same, but nullptr where the driver must not be called: in a forked child, and once
+// finalize_driver() began.
+OUTBOARD_API const ob_driver* usable_driver() noexcept;
 inline bool driver_initialized() noexcept { return loaded_driver() != nullptr; }
 
-// Ends the driver in an orderly exit: synchronizes, then calls finalize. Later frees are ignored.
+// At exit: synchronizes all devices, then finalizes the driver. Later frees are ignored.
 OUTBOARD_API void finalize_driver() noexcept;
-// True from the start of finalize_driver on: nothing may call the driver any more.
+// True from the start of finalize_driver on: the driver must not be called.
 OUTBOARD_API bool driver_finalized() noexcept;
 
 // Calls a function of the driver's table with the driver's context.
@@ -51,9 +52,31 @@ ob_status ask_driver(Function ob_driver::* function, Arguments&&... arguments) {
   return (table.*function)(table.context, std::forward<Arguments>(arguments)...);
 }
 
+// Functions that take their request in a struct. `flags` are OB_ALLOCATION_* and OB_EVENT_*.
+ob_status allocate_memory(const ob_driver& table, int32_t device, uint64_t bytes,
+                          ob_address* address, uint32_t flags = 0);
+ob_status allocate_host_memory(const ob_driver& table, uint64_t bytes, void** pointer);
+ob_status create_queue(const ob_driver& table, int32_t device, int32_t priority, ob_queue* queue);
+ob_status create_event(const ob_driver& table, int32_t device, uint32_t flags, ob_event* event);
+
+// A queue for a few calls. It replaces the current stream, which may capture a graph.
+class TemporaryQueue {
+ public:
+  explicit TemporaryQueue(int32_t device);
+  ~TemporaryQueue();
+  TemporaryQueue(const TemporaryQueue&) = delete;
+  TemporaryQueue& operator=(const TemporaryQueue&) = delete;
+
+  ob_queue get() const noexcept { return queue_; }
+
+ private:
+  const ob_driver& table_;
+  ob_queue queue_ = nullptr;
+};
+
 }  // namespace outboard
 
-// OB_ASK(copy_host_to_device, queue, destination, source, bytes): calls and gives the status.
+// OB_ASK(copy_host_to_device, queue, destination, source, bytes): calls and returns the status.
 // OB_CALL checks it, too.
 #define OB_ASK(function, ...) ::outboard::ask_driver(&ob_driver::function, ##__VA_ARGS__)
 #define OB_CALL(function, ...) ::outboard::check_status(OB_ASK(function, ##__VA_ARGS__), #function)

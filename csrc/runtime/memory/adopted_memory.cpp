@@ -7,28 +7,28 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/streams/stream_marker.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/process.h"
+#include "runtime/streams/event.h"
 
 namespace outboard {
 namespace {
 
-// What a device pointer to adopted memory owns.
+// The context of a device pointer to adopted memory.
 struct Adopted {
   c10::Storage owner;
   c10::DeviceIndex device;
   size_t bytes;
   std::vector<StreamState*> users;  // under the mutex
 
-  bool holds(const void* pointer) const noexcept {
+  bool contains(const void* pointer) const noexcept {
     return static_cast<const char*>(pointer) >= static_cast<const char*>(owner.data()) &&
            static_cast<const char*>(pointer) < static_cast<const char*>(owner.data()) + bytes;
   }
 };
 
-// Memory whose device pointer is gone, and what streams still have to do with it.
+// A storage whose device pointer is freed, and the end of the work that uses it.
 struct Release {
   c10::Storage owner;
   std::vector<StreamMarker> markers;
@@ -40,7 +40,7 @@ struct AdoptedMemory {
   std::list<Release> releases;
 };
 
-// Leaked: tensors die at exit, too.
+// Leaked: tensors are freed at exit, too.
 AdoptedMemory& adopted_memory() {
   static auto* instance = new AdoptedMemory;
   return *instance;
@@ -48,8 +48,7 @@ AdoptedMemory& adopted_memory() {
 
 void release(void* context) noexcept {
   auto* adopted = static_cast<Adopted*>(context);
-  // Where the driver is gone, so is the work that used the memory. In a forked child the mutex may
-  // be held for ever.
+  // In a forked child another thread's lock of the mutex is never released.
   if (in_bad_fork()) {
     delete adopted;
     return;
@@ -61,7 +60,7 @@ void release(void* context) noexcept {
     memory.all.erase(adopted);
     users = std::move(adopted->users);
   }
-  if (driver_finalized()) {
+  if (driver_finalized()) {  // with it, all work that used the memory has ended
     delete adopted;
     return;
   }
@@ -112,7 +111,7 @@ void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream) {
     return;
   }
   for (Adopted* adopted : memory.all) {
-    if (adopted->holds(pointer.get())) add_user(*adopted, stream);
+    if (adopted->contains(pointer.get())) add_user(*adopted, stream);
   }
 }
 
@@ -124,7 +123,7 @@ void release_unused_adopted_memory(bool wait) {
     if (memory.releases.empty()) return;
     pending.swap(memory.releases);
   }
-  // Neither the driver nor owners of memory are called under the lock.
+  // The driver and the deleters of storages are called without the lock.
   std::list<Release> used;
   for (auto it = pending.begin(); it != pending.end();) {
     const auto next = std::next(it);

@@ -1,10 +1,9 @@
-// Memory of a device that does not come from its cache: host memory that the device uses as its
-// own, and memory that other processes use, too.
+// Adopted memory: memory of a device that its cache did not allocate. It is host memory that the
+// device uses, or memory shared with other processes.
 //
-// The cache cannot keep such memory until the streams that use it are done: its owner here does. It
-// keeps the storage that it was adopted from until the stream on which it was adopted, and those
-// that were announced since, have done what they had to do when the device's last reference went
-// away.
+// A device pointer to adopted memory keeps the storage that owns it. When the pointer is freed, the
+// storage is kept until the work is done that was then enqueued on the stream of the adoption and
+// on the streams announced since.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -14,18 +13,18 @@
 
 namespace outboard {
 
-// A device pointer to the memory of a storage, which is not empty and which it keeps alive. Counted
-// in the statistics of the stream's device.
+// A device pointer to the memory of `owner`, which is not empty. Counted in the statistics of the
+// stream's device.
 c10::DataPtr adopt_memory(const c10::Storage& owner, StreamState& stream);
 
-// The storage under such a pointer; nullptr for other pointers.
+// The storage behind a device pointer to adopted memory; nullptr for other pointers.
 const c10::Storage* adopted_storage(const c10::DataPtr& pointer) noexcept;
 
-// Announces that `stream` uses the adopted memory in which `pointer` lies, also where another owner
-// stands around it. Does nothing for other memory.
+// Announces that `stream` uses the adopted memory that contains `pointer`, whose owner may be
+// another one that wraps the device pointer. Does nothing for other memory.
 void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream);
 
-// Lets go of what no stream uses any more; with `wait` of all whose pointers are gone.
+// Releases storages that no stream uses any more; with `wait`, all whose pointers are freed.
 void release_unused_adopted_memory(bool wait = false);
 
 }  // namespace outboard

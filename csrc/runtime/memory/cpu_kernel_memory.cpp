@@ -9,26 +9,26 @@
 namespace outboard {
 namespace {
 
-// The stream of the innermost scope of this thread. Read by every CPU allocation of the process,
-// hence the cheapest kind of thread-local variable.
+// The stream of this thread's innermost scope. Every CPU allocation of the process reads it, hence
+// the cheapest kind of thread-local variable.
 __attribute__((tls_model("initial-exec"))) thread_local StreamState* t_stream = nullptr;
 
 std::atomic<c10::Allocator*> g_wrapped{nullptr};
 
-// The CPU allocator that PyTorch had; before that is known, the one that it starts with.
+// The CPU allocator that is wrapped; before the first scope, PyTorch's default one.
 c10::Allocator& wrapped() noexcept {
   c10::Allocator* allocator = g_wrapped.load(std::memory_order_acquire);
   return allocator != nullptr ? *allocator : *c10::GetDefaultCPUAllocator();
 }
 
-// For memory of a scope and for memory of the wrapped allocator alike: the raw interface of
-// c10::Allocator has one deleter for both.
+// Frees memory of a scope and of the wrapped allocator: the raw interface of c10::Allocator has one
+// deleter for both.
 void delete_either(void* pointer) {
   if (pointer == nullptr || caching_allocator()->free_addressed(pointer)) return;
   wrapped().raw_deallocate(pointer);
 }
 
-// What a CPU DataPtr of ours holds is its own context, so raw_allocate works inside a scope.
+// The context of our CPU DataPtrs is their address, so raw_allocate works inside a scope.
 class CpuKernelAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -36,8 +36,8 @@ class CpuKernelAllocator final : public c10::Allocator {
     if (C10_LIKELY(stream == nullptr) || bytes == 0) return wrapped().allocate(bytes);
     void* memory = caching_allocator()->allocate_addressed(*stream, bytes);
     c10::DataPtr pointer(memory, memory, &delete_either, c10::Device(c10::DeviceType::CPU));
-    // A thread that shares the stream may have given work to it since this scope began, and then
-    // freed the memory which that work uses.
+    // Another thread may have enqueued work on the stream since this scope began, and then freed
+    // the memory that this work uses.
     synchronize_stream(*stream);
     return pointer;
   }
@@ -55,9 +55,9 @@ class CpuKernelAllocator final : public c10::Allocator {
   }
 };
 
-// PyTorch keeps its allocators in plain pointers that all threads read. So the object is made when
-// the library is loaded, before any thread can be told of it: whoever reads the new pointer finds
-// it complete, and whoever still reads the old one finds what it always found.
+// PyTorch stores its allocators in plain pointers that all threads read. The object is therefore
+// constructed when the library is loaded: a thread that reads the new pointer finds it complete,
+// and the old pointer stays valid.
 CpuKernelAllocator& cpu_kernel_allocator() {
   static auto* instance = new CpuKernelAllocator();
   return *instance;
@@ -66,7 +66,7 @@ CpuKernelAllocator& cpu_kernel_allocator() {
 
 void wrap_cpu_allocator() {
   g_wrapped.store(c10::GetAllocator(c10::DeviceType::CPU), std::memory_order_release);
-  // The highest priority: whatever was set before is what we wrap.
+  // The highest priority: it replaces the allocator that is wrapped.
   c10::SetAllocator(c10::DeviceType::CPU, &cpu_kernel_allocator(), UINT8_MAX);
 }
 

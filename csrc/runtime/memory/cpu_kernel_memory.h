@@ -1,10 +1,10 @@
-// Lets host kernels allocate from the device's caching allocator.
+// Lets CPU kernels allocate from the device's caching allocator.
 //
-// A CPU kernel allocates its results and temporaries through PyTorch's CPU allocator: fresh pages
-// each time for anything large, and memory that the device's statistics never see. On a device
-// that shares memory with the host, the CPU allocator is wrapped at first use: while a
-// CpuKernelMemory scope is alive in a thread, that thread's CPU allocations come from the device's
-// cache; all others go where they went before, at the price of one thread-local load.
+// A CPU kernel allocates results and temporaries through PyTorch's CPU allocator: fresh pages for
+// every large one, and memory that the device's statistics do not count. On a device that shares
+// memory with the host, the CPU allocator is wrapped at first use: while a CpuKernelMemory scope is
+// alive in a thread, CPU allocations of that thread come from the device's cache. All others go to
+// the wrapped allocator, at the cost of one thread-local load.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -26,8 +26,8 @@ class OUTBOARD_API CpuKernelMemory {
   StreamState* previous_;
 };
 
-// Whether `pointer` (from a CPU DataPtr) is memory of the device's cache handed out by a scope: the
-// CPU DataPtr can become a device DataPtr with its deleter unchanged.
+// Whether a CPU DataPtr holds memory of a scope or of the wrapped allocator's raw interface: its
+// deleter serves a device DataPtr, too.
 OUTBOARD_API bool is_cpu_kernel_memory(const c10::DataPtr& pointer) noexcept;
 
 }  // namespace outboard

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "runtime/fork.h"
+#include "runtime/process.h"
 
 namespace outboard {
 
@@ -22,7 +22,7 @@ struct History {
   std::string metadata;
 };
 
-// Leaked: memory is given back while the process exits.
+// Leaked: memory is freed until the process exits.
 History& history() {
   static auto* instance = new History;
   return *instance;
@@ -33,7 +33,7 @@ int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
-// What has to be known of stacks for an event.
+// The setting from which on an event has a stack.
 RecordContext needed(MemoryAction action) {
   switch (action) {
     case MemoryAction::kAlloc:
@@ -50,7 +50,7 @@ RecordContext needed(MemoryAction action) {
 
 void start_memory_history(const MemoryHistorySettings& settings, bool clear) {
   History& all = history();
-  std::deque<MemoryEvent> forgotten;  // stacks are given back without the lock
+  std::deque<MemoryEvent> forgotten;  // stacks are destroyed without the lock
   std::lock_guard<std::mutex> lock(all.mutex);
   all.settings = settings;
   if (clear) forgotten.swap(all.events);
@@ -89,7 +89,7 @@ MemoryContext gather_memory_context(MemoryAction action) noexcept {
   try {
     return gather();
   } catch (const std::exception&) {
-    return nullptr;  // a program does not fail because it is watched
+    return nullptr;  // recording must not make a program fail
   }
 }
 
@@ -105,7 +105,7 @@ void note_memory_event(MemoryAction action, c10::DeviceIndex device, ob_address 
       settings.skipped[static_cast<size_t>(action)]) {
     return;
   }
-  // Stacks of allocations that are wanted for blocks alone do not stay in the events.
+  // With the setting "state", blocks have stacks and events have none.
   if (settings.contexts < RecordContext::ALLOC) context.reset();
   if (all.events.size() >= settings.most_events) {
     oldest = std::move(all.events.front());

@@ -1,7 +1,7 @@
-// What the caching allocator did, and where it was asked to: for PyTorch's viewer of memory.
+// The history of the caching allocator's events with their stacks, for PyTorch's memory viewer.
 //
-// Off, it costs a load for each allocation and each free. Stacks are gathered by a function of
-// whoever turns it on, before any lock of the allocator is taken.
+// Off, it costs a load per allocation and per free. The function that gathers stacks comes with the
+// settings and is called before any lock of the allocator is taken.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -21,16 +21,16 @@ namespace outboard {
 
 enum class MemoryAction : uint8_t {
   kAlloc,
-  kFreeRequested,  // a tensor gave its block back
-  kFreeCompleted,  // other streams are done with it, too
-  kSegmentAlloc,   // taken from the driver
+  kFreeRequested,  // a tensor freed its block
+  kFreeCompleted,  // no stream uses the block any more
+  kSegmentAlloc,   // allocated by the driver
   kSegmentFree,
-  kSegmentMap,  // memory came behind addresses of a segment that grows
+  kSegmentMap,  // memory of a growing segment
   kSegmentUnmap,
   kOutOfMemory,
   kSnapshot,
 };
-// As PyTorch's viewer calls them, in the order of the enum.
+// Their names in PyTorch's viewer, in the order of the enum.
 constexpr const char* kMemoryActionNames[] = {
     "alloc",        "free_requested", "free_completed", "segment_alloc",
     "segment_free", "segment_map",    "segment_unmap",  "oom",
@@ -42,7 +42,7 @@ using MemoryContext = std::shared_ptr<c10::GatheredContext>;
 struct MemoryEvent {
   MemoryAction action;
   c10::DeviceIndex device;
-  ob_address address;  // of kOutOfMemory: the bytes that the device has free
+  ob_address address;  // of kOutOfMemory: the free bytes of the device
   size_t size;         // bytes
   ob_queue queue;
   c10::MempoolId_t pool;
@@ -56,14 +56,14 @@ struct MemoryHistorySettings {
   MemoryContext (*gather)() = nullptr;
   c10::CachingDeviceAllocator::RecordContext contexts =
       c10::CachingDeviceAllocator::RecordContext::NEVER;
-  // Whether events are kept; otherwise only blocks in use know where they come from.
+  // Whether events are recorded; else only the stacks of blocks in use.
   bool events = true;
-  size_t most_events = SIZE_MAX;  // the oldest go first
+  size_t most_events = SIZE_MAX;  // the oldest are dropped
   std::array<bool, kMemoryActions> skipped = {};
 };
 
 extern std::atomic<bool> g_memory_history;
-inline bool keeps_memory_history() noexcept {
+inline bool records_memory_history() noexcept {
   return __builtin_expect(g_memory_history.load(std::memory_order_relaxed), 0);
 }
 
@@ -71,14 +71,14 @@ OUTBOARD_API void start_memory_history(const MemoryHistorySettings& settings, bo
 // Events stay until the next start with `clear`.
 OUTBOARD_API void stop_memory_history() noexcept;
 OUTBOARD_API std::vector<MemoryEvent> memory_events();
-// Goes with all later events; empty for none.
+// A string in all later events; empty for none.
 OUTBOARD_API void set_memory_metadata(std::string metadata);
 OUTBOARD_API std::string memory_metadata();
 
-// The stack for an event of this kind, nullptr if none is wanted. Takes no lock of the allocator,
-// and must not be called under one: it may wait for the interpreter's lock.
+// The stack for an event, nullptr if none is wanted. Do not call it under a lock of the allocator:
+// it may wait for the interpreter lock.
 MemoryContext gather_memory_context(MemoryAction action) noexcept;
-// Fills in time and metadata. May be called under the lock of a cache.
+// Adds an event, with time and metadata. May be called under the lock of a cache.
 void note_memory_event(MemoryAction action, c10::DeviceIndex device, ob_address address,
                        size_t size, ob_queue queue, c10::MempoolId_t pool,
                        MemoryContext context = nullptr) noexcept;

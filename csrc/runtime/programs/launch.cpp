@@ -1,13 +1,21 @@
 #include "runtime/programs/launch.h"
 
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 #include "runtime/recording/recorded_call.h"
 
 namespace outboard {
+namespace {
 
-void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
-            const LaunchArguments& arguments) {
+ob_launch describe(const Grid& grid, const LaunchArguments& arguments) noexcept {
   ob_launch description;
   description.struct_size = sizeof(description);
   description.start = description.end = nullptr;
@@ -19,6 +27,69 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   description.arguments = arguments.data();
   description.argument_count = arguments.size();
   description.argument_bytes = sizeof(ob_argument);
+  return description;
+}
+
+// The sizes of a work-group, 20 bits each.
+uint64_t local_size(const Grid& grid) noexcept {
+  return grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40;
+}
+
+// ---- The test launch ----
+
+constexpr const char* kProbeSource = R"(
+__kernel void outboard_probe(uint count) {
+  volatile uint i = get_global_id(0);
+  if (i < count) i = count;
+}
+)";
+
+std::array<std::atomic<bool>, kMaxDevices> g_fails = {};
+
+// Name, vendor and driver version of a device.
+using Compiler = std::tuple<std::string, std::string, std::string>;
+
+// Leaked: devices are used until the process exits.
+struct Failures {
+  std::mutex mutex;  // no driver call is made under it
+  std::map<Compiler, std::optional<std::string>> by_compiler;
+};
+
+Failures& failures() {
+  static Failures* instance = new Failures;
+  return *instance;
+}
+
+void run_probe(c10::DeviceIndex device) {
+  Kernel& kernel = find_kernel(device, kProbeSource, "outboard_probe");
+  LaunchArguments arguments;
+  arguments.value(uint32_t{1});
+  const Grid grid;
+  ob_launch description = describe(grid, arguments);
+  const TemporaryQueue queue(device);
+  const Kernel::Use use(kernel);
+  description.kernel = use.handle();
+  OB_CALL(launch, queue.get(), &description);
+  OB_CALL(queue_synchronize, queue.get());
+  kernel.note_launch(local_size(grid));
+}
+
+std::optional<std::string> try_kernel(c10::DeviceIndex device) {
+  try {
+    run_probe(device);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
+            const LaunchArguments& arguments) {
+  ob_launch description = describe(grid, arguments);
   const ob_driver& table = driver();
   RecordedWork record(stream, ActivityKind::kKernel, "launch");
   if (record) record.describe(kernel.name(), description, arguments.local_bytes());
@@ -31,7 +102,32 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   stream.mark_submitted();
   record.enqueued();
   if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) synchronize_stream(stream);
-  kernel.note_launch(grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40);
+  kernel.note_launch(local_size(grid));
+}
+
+std::optional<std::string> compiler_failure(c10::DeviceIndex device) {
+  const ob_device_properties& properties = device_properties(device);
+  const Compiler compiler(properties.name, properties.vendor, properties.driver_version);
+  Failures& all = failures();
+  std::optional<std::string> failure;
+  bool known = false;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.by_compiler.find(compiler);
+    known = found != all.by_compiler.end();
+    if (known) failure = found->second;
+  }
+  if (!known) {
+    failure = try_kernel(device);
+    std::lock_guard<std::mutex> lock(all.mutex);
+    failure = all.by_compiler.emplace(compiler, std::move(failure)).first->second;
+  }
+  g_fails[static_cast<size_t>(device)].store(failure.has_value());
+  return failure;
+}
+
+bool compiler_is_known_to_fail(c10::DeviceIndex device) noexcept {
+  return g_fails[static_cast<size_t>(device)].load(std::memory_order_relaxed);
 }
 
 }  // namespace outboard

@@ -1,4 +1,5 @@
-// Launching kernels: a grid, arguments without allocation, and the mark on the stream.
+// Launching kernels: the grid, the arguments (without heap allocation), and the test launch that
+// tells whether a device's compiler works.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -7,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <type_traits>
 
 #include "runtime/export.h"
@@ -15,7 +18,7 @@
 
 namespace outboard {
 
-// Work items of a launch. `global` is rounded up to a multiple of `local`, so kernels check bounds.
+// Work-items of a launch. `global` is rounded up to a multiple of `local`, so kernels check bounds.
 struct Grid {
   uint32_t dimensions = 1;
   uint64_t global[3] = {1, 1, 1};
@@ -37,7 +40,7 @@ struct Grid {
 // The arguments of a launch, in the order of the kernel's parameters.
 class LaunchArguments {
  public:
-  // For a parameter OB_POINTER(type, name): an address in memory of the device.
+  // For a parameter OB_POINTER(type, name): an address in device memory.
   LaunchArguments& address(ob_address address) {
     ob_argument& argument = next(OB_ARGUMENT_ADDRESS, 0);
     argument.address = address;
@@ -73,7 +76,7 @@ class LaunchArguments {
 
   const ob_argument* data() const noexcept { return arguments_.data(); }
   uint32_t size() const noexcept { return count_; }
-  // Of local memory, in all.
+  // Total local memory.
   uint64_t local_bytes() const noexcept { return local_bytes_; }
 
  private:
@@ -96,8 +99,16 @@ class LaunchArguments {
 };
 
 // Enqueues `kernel` on `stream`, a stream of the kernel's device. Does not wait. Raises ValueError
-// for a work group or local memory larger than the kernel can have there.
+// for a work-group or local memory larger than the kernel can have there.
 OUTBOARD_API void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
                          const LaunchArguments& arguments);
+
+// Why the compiler of a device does not work, or nothing: one may refuse everything because it does
+// not know the processor. The first call for a compiler builds and runs a kernel that does nothing,
+// in milliseconds if it is on disk; devices with the same name, vendor and driver version have the
+// same compiler. Call it without a lock, for a device that runs code.
+OUTBOARD_API std::optional<std::string> compiler_failure(c10::DeviceIndex device);
+// Whether compiler_failure was called and found an error.
+OUTBOARD_API bool compiler_is_known_to_fail(c10::DeviceIndex device) noexcept;
 
 }  // namespace outboard

@@ -17,7 +17,7 @@
 namespace outboard {
 namespace {
 
-// A file of a cache is far smaller; reading one that is not would fill the memory.
+// Bytes, far more than any entry: reading a larger file could fill the memory.
 constexpr uint64_t kLargestFile = uint64_t{1} << 30;
 
 class Descriptor {
@@ -57,7 +57,7 @@ bool write_all(int file, const std::string& data) {
   return true;
 }
 
-// Of this process, and in no other at the same time.
+// A name that no other process uses at the same time.
 std::string temporary_name(const std::string& name) {
   static std::atomic<uint64_t> number{0};
   timespec now = {};
@@ -74,7 +74,7 @@ std::string temporary_name(const std::string& name) {
 PrivateFolder::PrivateFolder(const std::string& path, bool shared, bool create)
     : path_(path.substr(0, std::max<size_t>(path.find_last_not_of('/') + 1, 1))), shared_(shared) {
   if (create) {
-    std::error_code ignored;  // opening says what is wrong
+    std::error_code ignored;  // opening the folder reports the error
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
     mkdir(path_.c_str(), shared ? 0777 : 0700);
   }
@@ -100,7 +100,7 @@ PrivateFolder::~PrivateFolder() {
   if (folder_ >= 0) close(folder_);
 }
 
-// "" or why what was opened is refused.
+// "" or why an opened object is refused.
 std::string PrivateFolder::mistrusted(const struct stat& status) const {
   if (shared_) return "";
   if (status.st_uid != geteuid() && status.st_uid != 0) {
@@ -118,7 +118,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
                                                std::string& problem) const {
   problem.clear();
   if (!usable()) return std::nullopt;
-  // Not waiting: the name may be that of a FIFO.
+  // Without blocking: the file may be a FIFO.
   const Descriptor file(
       openat(folder_, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   const std::string path = path_ + "/" + name;
@@ -148,7 +148,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
     problem = path + " cannot be read to its end";
     return std::nullopt;
   }
-  futimens(file.get(), nullptr);  // refused on files of others, which then look older
+  futimens(file.get(), nullptr);  // fails on other users' files, which then look older
   return data;
 }
 
@@ -177,7 +177,7 @@ bool PrivateFolder::remove(const std::string& name) const {
 std::vector<FolderEntry> PrivateFolder::list() const {
   std::vector<FolderEntry> entries;
   if (!usable()) return entries;
-  // Opened anew: the descriptor is taken over, and has a position.
+  // A second descriptor: fdopendir takes it over, and it has a position.
   const int again = openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (again < 0) return entries;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(again), &closedir);
@@ -209,7 +209,7 @@ uint64_t PrivateFolder::bytes_in_folders() const {
 }
 
 bool PrivateFolder::try_lock() const {
-  // Some network file systems lock no folders; then several may do the same work.
+  // Some network file systems lock no folders; several processes may then do the same work.
   return usable() && (flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
 }
 

@@ -1,11 +1,10 @@
-// Files that only this user can have written: whoever can write a cache of machine code runs code
-// in this process.
+// Files that only this user can have written: write access to a cache of machine code means code
+// execution in this process.
 //
-// A folder and a file in it are taken if they belong to this user or to root, and no other user may
-// write to them; a group counts as another user. It is the opened object that is looked at, and
-// names are only ever resolved within the opened folder, so the folders above do not matter:
-// whoever can rename those can bring in nothing but what the user has written. Where `shared` is
-// true, others are trusted.
+// A folder and its files are accepted if they belong to this user or to root and no other user may
+// write to them; a group counts as another user. The opened objects are checked, and names are
+// resolved within the opened folder, so the folders above do not matter: renaming them brings in
+// nothing but files that this user wrote. With `shared`, other users are trusted.
 #pragma once
 
 #include <sys/stat.h>
@@ -22,35 +21,35 @@ namespace outboard {
 
 struct FolderEntry {
   std::string name;
-  uint64_t bytes = 0;  // on disk
-  timespec used = {};  // when it was written or read
+  uint64_t bytes = 0;
+  timespec used = {};  // time of the last write or read
 };
 
 class OUTBOARD_API PrivateFolder {
  public:
-  // Opens a folder; with `create` it is made if there is none, for this user alone unless `shared`.
+  // Opens a folder. `create`: creates a missing one, for this user alone unless `shared`.
   PrivateFolder(const std::string& path, bool shared, bool create = false);
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
 
-  // Whether there is one that can be used. If not, `problem` says why as a sentence; it is "" if
-  // the folder does not exist.
+  // Whether the folder exists and is accepted. `problem` says why it is refused; it is "" for a
+  // folder that does not exist.
   bool usable() const noexcept { return folder_ >= 0; }
   const std::string& problem() const noexcept { return problem_; }
 
-  // The content of a file, which is marked as used; nothing if it does not exist or is refused:
-  // then `problem` gets the sentence.
+  // The content of a file, which is marked as used; nothing if it does not exist, or if it is
+  // refused and `problem` says why.
   std::optional<std::string> read(const std::string& name, std::string& problem) const;
-  // Replaces a file as a whole; readers see the old one or the new one. False if that failed.
+  // Replaces a file atomically. False on failure.
   bool write(const std::string& name, const std::string& data) const;
   bool remove(const std::string& name) const;
   // Regular files only.
   std::vector<FolderEntry> list() const;
-  // Of the files in all folders below, where compilers of drivers keep what they make.
+  // Bytes of the files in all folders below, which are caches of compilers of drivers.
   uint64_t bytes_in_folders() const;
 
-  // Holds off other processes that ask for the same; false if one has it.
+  // Locks the folder against other processes; false if one has the lock.
   bool try_lock() const;
 
  private:

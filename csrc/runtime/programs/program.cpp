@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -13,29 +14,29 @@
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/programs/compile_notice.h"
+#include "runtime/process.h"
 #include "runtime/programs/program_disk_cache.h"
 #include "runtime/recording/recorded_call.h"
+#include "runtime/settings.h"
 
 namespace outboard {
 
 using ProgramName = std::tuple<c10::DeviceIndex, std::string, std::string>;  // source, options
 
-// A compiled program. Never dies.
+// A compiled program. Never destroyed.
 class Program {
  public:
-  // `name` lives as long.
+  // `name` outlives the program.
   Program(const ProgramName& name, std::string key, ob_program handle)
       : name_(name), key_(std::move(key)), handle_(handle) {}
 
   c10::DeviceIndex device() const noexcept { return std::get<0>(name_); }
   const std::string& key() const noexcept { return key_; }
-  // Makes the program again if it was released.
+  // Loads or builds the program again if it was released.
   ob_program handle();
   // nullptr if it was released.
   ob_program loaded_handle() const noexcept { return handle_.load(std::memory_order_acquire); }
-  // For the caller to release; nullptr if that has been done.
+  // The caller releases it; nullptr if it was released.
   ob_program take_handle() noexcept { return handle_.exchange(nullptr); }
 
   Kernel& kernel(const std::string& name) {
@@ -61,7 +62,7 @@ class Program {
 
 namespace {
 
-// Leaked: kernels are launched while the process exits.
+// Leaked: kernels are launched until the process exits.
 struct Programs {
   std::mutex mutex;
   std::map<ProgramName, std::unique_ptr<Program>> by_name;
@@ -93,7 +94,7 @@ constexpr const char* kFloat64 = R"(
 #define OB_HAS_FLOAT64
 )";
 
-// Whether two lines are the same but for blanks at both ends.
+// Whether two lines are equal except for blanks at both ends.
 bool is_same_line(std::string_view one, std::string_view other) {
   const auto without_blanks = [](std::string_view line) {
     const size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
@@ -103,8 +104,8 @@ bool is_same_line(std::string_view one, std::string_view other) {
 }
 
 // The lines of the source that a compiler's log names as "<anything>:<line>:<column>". Compilers
-// that know nothing of #line count the `before` lines in front of it, too; they show a line below
-// its name.
+// without support for #line also count the `before` lines of the preludes; they quote the line
+// below its number, which tells the two apart.
 std::string lines_in_log(const std::string& source, size_t before, const std::string& log) {
   std::vector<std::string> lines;
   std::istringstream stream(source);
@@ -143,10 +144,50 @@ std::string lines_in_log(const std::string& source, size_t before, const std::st
   return shown;
 }
 
-// Lines of the whole text that precede the source.
+// Number of lines of `text` before the source.
 size_t lines_before(const std::string& text, const std::string& source) {
   const size_t begin = text.size() - std::min(text.size(), source.size());
   return static_cast<size_t>(std::count(text.begin(), text.begin() + begin, '\n'));
+}
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// Builds with a shorter gap follow one another.
+constexpr Seconds kBuildGap(1);
+
+// Call after each build of a program. After OUTBOARD_COMPILE_NOTICE seconds (default 3; 0: never)
+// of builds that follow one another, first launches between them included, it prints one line on
+// the standard error stream, once per process: this is why the process waits.
+void note_build(Clock::time_point begin) noexcept {
+  static std::mutex mutex;
+  static Seconds total(0);
+  static Clock::time_point last;
+  static int programs = 0;
+  static bool printed = false;
+  double seconds = 0;
+  int count = 0;
+  try {
+    std::lock_guard<std::mutex> lock(mutex);
+    const Clock::time_point now = Clock::now();
+    total += programs > 0 && begin - last < kBuildGap ? now - last : now - begin;
+    last = now;
+    count = ++programs;
+    if (printed) return;
+    static const double patience = number_setting(kCompileNotice);
+    seconds = total.count();
+    if (patience == 0 || seconds < patience) return;
+    printed = true;
+  } catch (const std::exception&) {
+    return;  // a notice does not make a program fail
+  }
+  const char* next = disk_cache_is_on()
+                         ? "they are kept on disk, where the next run finds them"
+                         : "nothing keeps them for the next run (see OUTBOARD_CACHE_DIR)";
+  std::fprintf(stderr,
+               "torch_outboard: %.0f s went into compiling kernels so far (%d programs); %s. "
+               "OUTBOARD_COMPILE_NOTICE=0 keeps this quiet.\n",
+               seconds, count, next);
 }
 
 ob_program build(c10::DeviceIndex device, const std::string& text, const std::string& source,
@@ -183,14 +224,14 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
                                   .bytes = binary.size()};
   const RecordedHostCall record("program_load");
   if (table.program_load(table.context, &image, &program) != OB_OK) {
-    disk_cache_remove(key);  // of another version of the compiler, say: it is built again
+    disk_cache_remove(key);  // it is built again; perhaps the compiler has another version
     return nullptr;
   }
   g_loaded.fetch_add(1, std::memory_order_relaxed);
   return program;
 }
 
-// With the key under which it lies on disk.
+// The program and its key in the disk cache.
 std::pair<ob_program, std::string> load_or_build(const ProgramName& name) {
   const auto& [device, source, options] = name;
   const std::string text = source_prelude(device) + "#line 1\n" + source;
@@ -200,8 +241,8 @@ std::pair<ob_program, std::string> load_or_build(const ProgramName& name) {
   return {handle, std::move(key)};
 }
 
-// Several threads may build the same program at once, and the first wins: holding a lock meanwhile
-// could wait for ever on a driver that takes the interpreter lock.
+// Several threads may build the same program at once; the first one's is used. A lock meanwhile
+// could deadlock with a driver that takes the interpreter lock.
 Program& make_program(const ProgramName& name) {
   auto [handle, key] = load_or_build(name);
   Programs& all = programs();
@@ -287,7 +328,7 @@ void Kernel::release(ob_kernel handle) noexcept {
 
 void Kernel::note_launch(uint64_t local_size) noexcept {
   if (C10_LIKELY(last_local_size_.load(std::memory_order_relaxed) == local_size)) return;
-  // A reset or the exit of the process may release the program during a launch of another thread.
+  // A reset or the exit of the process may release the program while other threads launch.
   const ob_program program = program_.loaded_handle();
   if (program == nullptr) return;
   last_local_size_.store(local_size, std::memory_order_relaxed);
@@ -329,9 +370,10 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
 }
 
 void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept {
-  // While binaries can be asked for. What a lost device does not give is compiled again.
+  // While the driver can still give binaries. Those that a lost device does not give are compiled
+  // again.
   if (device >= 0) flush_disk_cache();
-  // The driver is called when no lock is held: it may take the interpreter lock.
+  // The driver is called without a lock: it may take the interpreter lock.
   std::vector<ob_kernel> kernels;
   std::vector<ob_program> handles;
   {

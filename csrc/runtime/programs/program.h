@@ -1,7 +1,7 @@
-// Programs and kernels: source text in OpenCL C becomes kernels of a device, compiled once.
+// Programs and kernels: a source in OpenCL C, compiled once per device.
 //
-// Before every source stand the driver's own prelude and the kit's, which holds what makes one text
-// serve devices that pass pointers and devices that pass (handle, offset):
+// Every source is preceded by the driver's prelude and the kit's. The macros of the kit's let one
+// source serve devices that pass pointers and devices that pass (handle, offset):
 //
 //   __kernel void scale(OB_POINTER(float, x), float factor, uint count) {
 //     OB_BIND(float, x)
@@ -27,7 +27,7 @@ namespace outboard {
 
 class Program;
 
-// A kernel of a program on one device. Never dies; any number of threads may launch it.
+// A kernel of a program on one device. Never destroyed; any number of threads may launch it.
 class OUTBOARD_API Kernel {
  public:
   Kernel(Program& program, std::string name) : program_(program), name_(std::move(name)) {}
@@ -37,8 +37,8 @@ class OUTBOARD_API Kernel {
   const std::string& name() const noexcept { return name_; }
   c10::DeviceIndex device() const noexcept;
 
-  // The driver's object, which one thread may use at a time. Threads that meet here get objects of
-  // their own, so there is no wait: a driver may take the interpreter lock in `launch`.
+  // Exclusive use of a driver's kernel object. Concurrent threads get different objects instead of
+  // waiting: a driver may take the interpreter lock in `launch`.
   class Use {
    public:
     explicit Use(Kernel& kernel) : kernel_(kernel), handle_(kernel.acquire()) {}
@@ -52,8 +52,8 @@ class OUTBOARD_API Kernel {
     ob_kernel handle_;
   };
 
-  // Raises ValueError for a launch with larger work groups (work items) or more local memory in its
-  // arguments (bytes) than this kernel can have. To be called while it is in use.
+  // Raises ValueError for a launch with a larger work-group (work-items) or more local memory in
+  // its arguments (bytes) than this kernel can have. Call it during a Use.
   void check_limits(uint64_t work_group, uint64_t local_bytes) const {
     if (__builtin_expect(work_group > largest_group_.load(std::memory_order_relaxed) ||
                              local_bytes > local_bytes_.load(std::memory_order_relaxed),
@@ -62,8 +62,8 @@ class OUTBOARD_API Kernel {
     }
   }
 
-  // To be called after a launch with this work-group size: some drivers generate machine code only
-  // then, and it belongs on disk.
+  // Call after a launch with this work-group size: some drivers generate machine code only then,
+  // and the disk cache stores it.
   void note_launch(uint64_t local_size) noexcept;
 
  private:
@@ -80,7 +80,7 @@ class OUTBOARD_API Kernel {
   std::mutex mutex_;  // of spares_; no driver call is made under it
   std::vector<ob_kernel> spares_;
   std::atomic<uint64_t> last_local_size_{0};
-  // Known once there is a handle.
+  // Set with the first handle.
   std::atomic<uint64_t> largest_group_{0};
   std::atomic<uint64_t> local_bytes_{0};
 };
@@ -88,18 +88,19 @@ class OUTBOARD_API Kernel {
 // Whether the driver can compile and launch code on `device`.
 OUTBOARD_API bool runs_code(c10::DeviceIndex device);
 
-// The kernel `name` of the program that `source` makes with the compiler's `options` on `device`.
-// The first call for a program loads it from disk or compiles it (seconds); later ones look it up
-// by the text, so a caller in a hurry keeps the reference. Raises NotImplementedError if the device
-// runs no code, RuntimeError with the compiler's log and the lines it names if the source is wrong.
+// The kernel `name` of the program made of `source` with the compiler's `options` on `device`. The
+// first call for a program loads it from disk or compiles it (seconds). Later ones look it up by
+// its source, so callers on a hot path cache the reference. Raises NotImplementedError if the
+// device runs no code, RuntimeError with the compiler's log and the lines it names if the source is
+// wrong.
 OUTBOARD_API Kernel& find_kernel(c10::DeviceIndex device, const std::string& source,
                                  const std::string& name, const std::string& options = "");
 
-// What stands before every source on `device`.
+// The preludes before every source on `device`.
 OUTBOARD_API std::string source_prelude(c10::DeviceIndex device);
 
-// Releases unused programs and their kernels: of a device that is reset, where they are
-// made again when they are needed, or with -1 all, for the end of the driver.
+// Releases programs and their kernels that are not in use: of a device before its reset, where they
+// are loaded again on demand, or of all devices with -1, before the driver is finalized.
 void release_programs(const ob_driver& table, c10::DeviceIndex device = -1) noexcept;
 
 struct ProgramCounts {

@@ -17,17 +17,17 @@
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/programs/private_folder.h"
 
 namespace outboard {
 namespace {
 
-// Changes when entries of older versions can no longer be read or used.
+// The version of entries. Entries of other versions are not read.
 constexpr const char* kMagic = "torch_outboard program 2";
 constexpr auto kQuietTime = std::chrono::seconds(2);
 constexpr size_t kKeyLength = 40;  // of SHA-1 in hexadecimal digits
-// Seconds after which a temporary file is what an interrupted write left behind.
+// Seconds after which a temporary file is a rest of an interrupted write.
 constexpr time_t kAbandoned = 3600;
 constexpr uint64_t kLargestBinary = uint64_t{1} << 29;
 
@@ -35,12 +35,12 @@ struct Entry {
   ob_program program = nullptr;
   std::set<std::string> launches;  // "kernel local_size"
   bool changed = false;
-  bool when_asked = false;  // the compiler has it on disk, and its binary takes long to make
+  bool when_asked = false;  // the compiler has its own cache, and binaries take long to make
 };
 
-// Leaked: kernels are launched while the process exits.
+// Leaked: kernels are launched until the process exits.
 struct Cache {
-  std::mutex mutex;  // of the fields; no driver call and no file is touched under it
+  std::mutex mutex;  // of the fields; neither the driver nor files are accessed under it
   DiskCacheSettings settings;
   std::map<std::string, Entry> entries;
   bool writer_runs = false;
@@ -66,8 +66,8 @@ std::string file_of(const std::string& key) { return key + ".bin"; }
 
 std::string checksum(const std::string& data) { return c10::sha1(data).str(); }
 
-// An entry: a line each for the version, the checksum of what follows, the key, the number of
-// launches and each launch; then the binary.
+// An entry: lines with the version, the checksum of the rest, the key, the number of launches and
+// each launch; then the binary.
 std::string encode(const std::string& key, const std::set<std::string>& launches,
                    const std::string& binary) {
   std::ostringstream body;
@@ -78,7 +78,7 @@ std::string encode(const std::string& key, const std::set<std::string>& launches
   return std::string(kMagic) + '\n' + checksum(text) + '\n' + text;
 }
 
-// False if it is damaged, or the entry of another key.
+// False for a damaged entry and for the entry of another key.
 bool decode(const std::string& key, const std::string& data, std::set<std::string>& launches,
             std::string& binary) {
   std::istringstream stream(data);
@@ -97,8 +97,7 @@ bool decode(const std::string& key, const std::string& data, std::set<std::strin
   return true;
 }
 
-// A driver that has no binary to give, or a full disk, costs time in the next process and nothing
-// else: no failure is reported.
+// Errors are not reported: without the entry the next process compiles.
 void write_entry(const PrivateFolder& folder, const std::string& key, const Entry& entry) {
   const ob_driver& table = driver();
   uint64_t bytes = 0;
@@ -119,14 +118,14 @@ bool earlier(const timespec& a, const timespec& b) {
   return std::pair(a.tv_sec, a.tv_nsec) < std::pair(b.tv_sec, b.tv_nsec);
 }
 
-// Of the limit, what is left by the compilers of drivers, which keep to half of it.
+// The part of the limit that compilers of drivers leave; they use half of it at most.
 uint64_t limit_of_entries(const PrivateFolder& folder, uint64_t bytes, uint64_t limit) {
-  if (bytes <= limit / 2) return limit;  // whatever they have
+  if (bytes <= limit / 2) return limit;  // without a look at the folders
   return std::max(limit / 2, limit - std::min(limit, folder.bytes_in_folders()));
 }
 
-// Removes what was not used for the longest time until the rest is a tenth below the limit, so that
-// the next entry does not begin that anew.
+// Removes the least recently used entries until the rest is a tenth below the limit, so that the
+// next entry removes none.
 void evict(const PrivateFolder& folder, uint64_t limit) {
   std::vector<FolderEntry> entries;
   uint64_t bytes = 0;
@@ -177,7 +176,8 @@ void write_changes(bool asked) {
   evict(folder, settings.limit);
 }
 
-// Waits until nothing has changed for a while, writes, and ends when there is nothing left.
+// The writer's thread: waits until nothing changed for kQuietTime, writes, and ends without
+// changes.
 void run_writer() noexcept {
   Cache& all = cache();
   while (true) {
@@ -189,7 +189,7 @@ void run_writer() noexcept {
     try {
       write_changes(/*asked=*/false);
     } catch (const std::exception&) {
-      // What is not written is compiled again.
+      // The next process compiles.
     }
     std::lock_guard<std::mutex> lock(all.mutex);
     bool more = false;
@@ -217,7 +217,7 @@ std::string configure_disk_cache(DiskCacheSettings settings) {
   return problem;
 }
 
-bool disk_cache_keeps() noexcept {
+bool disk_cache_is_on() noexcept {
   Cache& all = cache();
   std::lock_guard<std::mutex> lock(all.mutex);
   return !all.settings.folder.empty();
@@ -230,14 +230,14 @@ bool is_disk_cache_file(const std::string& name) noexcept {
          (name.size() == kKeyLength + 4 || name[kKeyLength + 4] == '.');
 }
 
-std::string disk_cache_key(c10::DeviceIndex device, const std::string& text,
+std::string disk_cache_key(c10::DeviceIndex device, const std::string& source,
                            const std::string& options) {
   const ob_device_properties& properties = device_properties(device);
   const char separator = '\0';
   std::string all = kMagic;
   for (const std::string& part :
        {std::string(driver().name), std::string(properties.name), std::string(properties.vendor),
-        std::string(properties.driver_version), options, text}) {
+        std::string(properties.driver_version), options, source}) {
     all += separator;
     all += part;
   }
@@ -254,7 +254,7 @@ std::string disk_cache_read(const std::string& key) {
     const PrivateFolder folder(settings.folder, settings.shared);
     const std::optional<std::string> content = folder.read(file_of(key), problem);
     if (!problem.empty()) {
-      // It is compiled again, and what is written then takes its place.
+      // The program is compiled again, and its new entry replaces the file.
       TORCH_WARN("a compiled kernel is not used, because ", problem);
     }
     if (!content.has_value()) return "";
@@ -262,7 +262,7 @@ std::string disk_cache_read(const std::string& key) {
     try {
       sound = decode(key, *content, launches, binary);
     } catch (const std::exception&) {
-      // A number that is none, an offset past the end.
+      // Not a number, or an offset past the end.
     }
     if (!sound) {
       folder.remove(file_of(key));
@@ -304,7 +304,7 @@ void disk_cache_note_launch(c10::DeviceIndex device, const std::string& key, ob_
     std::thread(&run_writer).detach();
     all.writer_runs = true;
   } catch (const std::exception&) {
-    // No memory or no thread: the program is compiled again next time.
+    // No memory or no thread: the next process compiles.
   }
 }
 
@@ -321,7 +321,7 @@ void flush_disk_cache(bool asked) noexcept {
   try {
     write_changes(asked);
   } catch (const std::exception&) {
-    // As above.
+    // The next process compiles.
   }
 }
 

@@ -12,7 +12,7 @@ struct RecordedWork::Work {
   StreamState& stream;
   Activity activity;
   TimingEvents events;
-  bool by_launch = false;  // the driver records the events with the work
+  bool by_launch = false;  // the driver records the events itself
 };
 
 namespace {
@@ -50,7 +50,7 @@ void RecordedWork::begin(StreamState& stream, ActivityKind kind, const char* cal
   activity.bytes = bytes;
   work_->by_launch = kind == ActivityKind::kKernel &&
                      (device_properties(stream.device).features & OB_FEATURE_LAUNCH_EVENTS) != 0;
-  // What is recorded into a graph has no time now.
+  // Work that is captured into a graph does not run now.
   if (!stream.capturing.load(std::memory_order_acquire) &&
       work_->events.create(table, stream.device) && !work_->by_launch &&
       !record(stream, work_->events.begin())) {

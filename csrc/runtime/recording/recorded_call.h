@@ -1,4 +1,4 @@
-// Scopes around driver calls. Without a recording they cost a load.
+// Scopes that record driver calls. Without a recording they cost a load.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace outboard {
 
-// A call in which the host waits or prepares, from construction to destruction.
+// A call in which the host waits or prepares: the lifetime of the object.
 class RecordedHostCall {
  public:
   // `call` is a literal.
@@ -28,8 +28,8 @@ class RecordedHostCall {
   uint64_t begin_ = 0;
 };
 
-// A call that gives work to a stream: construct, describe, call, say that it was enqueued. What was
-// not is not recorded. Never throws for want of a time: a profiler must not make a program fail.
+// A call that enqueues work: construct, describe, call, enqueued(). A call without enqueued() is
+// not recorded. Errors of events leave the times unknown: a profiler must not make a program fail.
 class RecordedWork {
  public:
   // `call` is a literal.
@@ -43,9 +43,9 @@ class RecordedWork {
   RecordedWork(const RecordedWork&) = delete;
   RecordedWork& operator=(const RecordedWork&) = delete;
 
-  // Whether anybody wants to know; only then the rest may be called.
+  // Whether the call is recorded. Only then describe() may be called.
   explicit operator bool() const noexcept { return work_ != nullptr; }
-  // Names the kernel, and gives the launch the events if it records them itself.
+  // Describes a launch, and passes the events to a driver that records events of launches.
   OUTBOARD_API void describe(const std::string& kernel, ob_launch& launch, uint64_t local_memory);
   void enqueued() noexcept {
     if (__builtin_expect(work_ != nullptr, 0)) finish();
@@ -60,6 +60,27 @@ class RecordedWork {
   OUTBOARD_API void discard() noexcept;
 
   Work* work_ = nullptr;
+};
+
+// A copy on `stream`, under the names that trace tools know. Device -1 is the host.
+class RecordedCopy : public RecordedWork {
+ public:
+  RecordedCopy(StreamState& stream, c10::DeviceIndex destination, c10::DeviceIndex source,
+               uint64_t bytes)
+      : RecordedWork(stream, ActivityKind::kCopy, call(destination, source),
+                     name(destination, source), bytes) {}
+
+ private:
+  static const char* call(c10::DeviceIndex destination, c10::DeviceIndex source) noexcept {
+    if (source < 0) return "copy_host_to_device";
+    if (destination < 0) return "copy_device_to_host";
+    return destination == source ? "copy_device_to_device" : "copy_peer";
+  }
+  static const char* name(c10::DeviceIndex destination, c10::DeviceIndex source) noexcept {
+    if (source < 0) return "Memcpy HtoD";
+    if (destination < 0) return "Memcpy DtoH";
+    return destination == source ? "Memcpy DtoD" : "Memcpy PtoP";
+  }
 };
 
 }  // namespace outboard

@@ -5,16 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <utility>
 
-#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/streams/event.h"
+#include "runtime/process.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
@@ -23,12 +20,8 @@ std::atomic<bool> g_recording{false};
 
 namespace {
 
-// So many activities are looked at together for events that have happened.
+// Activities whose events are read together.
 constexpr uint64_t kBatch = 1024;
-
-bool driver_can_be_asked() noexcept {
-  return driver_initialized() && !driver_finalized() && !in_bad_fork();
-}
 
 struct Entry {
   Activity activity;
@@ -37,13 +30,13 @@ struct Entry {
 
 }  // namespace
 
-// Everything under the mutex, which is never held while the driver is called: a driver may be
-// written in Python, and its functions then wait for the interpreter's lock.
+// The mutex guards everything and is never held while the driver is called: functions of a driver
+// in Python wait for the interpreter lock.
 struct ActivityLog {
   std::mutex mutex;
   std::deque<Entry> entries;
-  uint64_t first = 0;       // the place of entries.front()
-  uint64_t next_batch = 0;  // where events are read next
+  uint64_t first = 0;       // position of entries.front()
+  uint64_t next_batch = 0;  // position at which events are read next
   bool reading = false;     // a thread has taken events out and reads them
   std::condition_variable read;
   std::vector<Recording*> readers;
@@ -66,24 +59,24 @@ struct ActivityLog {
     g_recording.store(any, std::memory_order_relaxed);
   }
 
-  // The events of `count` entries from `place` on. They are given back with put_back.
-  std::vector<Entry> take_events(uint64_t place, uint64_t count) {
+  // Takes the events of `count` entries from position `start` on; put_back returns them.
+  std::vector<Entry> take_events(uint64_t start, uint64_t count) {
     reading = true;
     std::vector<Entry> taken(count);
     for (uint64_t i = 0; i < count; ++i) {
-      Entry& entry = entries[place + i - first];
+      Entry& entry = entries[start + i - first];
       taken[i].activity.device = entry.activity.device;
       taken[i].events = std::move(entry.events);
     }
     return taken;
   }
 
-  void put_back(uint64_t place, std::vector<Entry>& taken) {
+  void put_back(uint64_t start, std::vector<Entry>& taken) {
     reading = false;
     read.notify_all();
     for (uint64_t i = 0; i < taken.size(); ++i) {
-      if (place + i < first) continue;
-      Entry& entry = entries[place + i - first];
+      if (start + i < first) continue;
+      Entry& entry = entries[start + i - first];
       entry.events = std::move(taken[i].events);
       if (!taken[i].activity.has_times()) continue;
       entry.activity.begin = taken[i].activity.begin;
@@ -91,7 +84,8 @@ struct ActivityLog {
     }
   }
 
-  // What no reader can still read. Given out, because events go back to the driver.
+  // Removes the entries that no reader can still read. The caller destroys them without the lock:
+  // their events go back to the driver.
   std::vector<Entry> drop_unread() {
     uint64_t from = end();
     for (const Recording* reader : readers) {
@@ -110,14 +104,34 @@ struct ActivityLog {
 
 namespace {
 
+std::atomic<uint64_t> g_profile{0};
+
+struct CorrelationStacks {
+  uint64_t profile = 0;
+  std::vector<uint64_t> operations;
+  std::shared_ptr<const UserRange> ranges;
+};
+
+// Stacks of the calling thread, empty at the start of each profile.
+CorrelationStacks& correlation_stacks() {
+  thread_local CorrelationStacks mine;
+  const uint64_t profile = g_profile.load(std::memory_order_relaxed);
+  if (mine.profile != profile) {
+    mine.profile = profile;
+    mine.operations.clear();
+    mine.ranges.reset();
+  }
+  return mine;
+}
+
 // Leaked: kernels are launched while the process exits.
 ActivityLog& activity_log() {
   static auto* instance = new ActivityLog;
   return *instance;
 }
 
-// Fills in the times of entries whose work is done, or with `wait` of all, and gives their events
-// back. Called without the mutex.
+// Fills in the times of entries whose work is done, or with `wait` of all, and destroys their
+// events. Called without the mutex.
 void read_times(std::vector<Entry>& entries, bool wait) noexcept {
   try {
     const ob_driver& table = driver();
@@ -134,49 +148,45 @@ void read_times(std::vector<Entry>& entries, bool wait) noexcept {
         entry.activity.begin = event_time(device, events.begin());
         entry.activity.end = std::max(entry.activity.begin, event_time(device, events.end()));
       } catch (const c10::Error&) {
-        // The device is lost or does not know; whoever waits for the work is told.
+        // A lost device, or an unknown time. Waiting for the work reports errors.
       }
     }
   } catch (const std::exception&) {
-    // The driver has ended.
+    // The driver is finalized.
   }
 }
 
 }  // namespace
-
-uint64_t host_nanoseconds() noexcept {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 int32_t thread_number() noexcept {
   thread_local const auto number = static_cast<int32_t>(syscall(SYS_gettid));
   return number;
 }
 
-// ---- Events ----
+// ---- Correlation ----
 
-TimingEvents::~TimingEvents() {
-  if (!driver_can_be_asked()) return;
-  for (ob_event event : {begin_, end_}) {
-    if (event != nullptr) defer_status(OB_ASK(event_destroy, event), "event_destroy");
-  }
+Correlation current_correlation() {
+  const CorrelationStacks& mine = correlation_stacks();
+  return {mine.operations.empty() ? 0 : mine.operations.back(), mine.ranges};
 }
 
-TimingEvents::TimingEvents(TimingEvents&& other) noexcept
-    : begin_(std::exchange(other.begin_, nullptr)), end_(std::exchange(other.end_, nullptr)) {}
+void begin_correlation() noexcept { g_profile.fetch_add(1, std::memory_order_relaxed); }
 
-TimingEvents& TimingEvents::operator=(TimingEvents&& other) noexcept {
-  std::swap(begin_, other.begin_);
-  std::swap(end_, other.end_);
-  return *this;
+void push_operation(uint64_t id) { correlation_stacks().operations.push_back(id); }
+
+void pop_operation() noexcept {
+  auto& operations = correlation_stacks().operations;
+  if (!operations.empty()) operations.pop_back();
 }
 
-bool TimingEvents::create(const ob_driver& table, c10::DeviceIndex device) noexcept {
-  if (create_event(table, device, OB_EVENT_TIMING, &begin_) != OB_OK) begin_ = nullptr;
-  if (begin_ == nullptr) return false;
-  if (create_event(table, device, OB_EVENT_TIMING, &end_) != OB_OK) end_ = nullptr;
-  return end_ != nullptr;
+void push_user_range(uint64_t id) {
+  auto& ranges = correlation_stacks().ranges;
+  ranges = std::make_shared<const UserRange>(UserRange{id, std::move(ranges)});
+}
+
+void pop_user_range() noexcept {
+  auto& ranges = correlation_stacks().ranges;
+  if (ranges != nullptr) ranges = ranges->outer;
 }
 
 // ---- Recordings ----
@@ -188,20 +198,20 @@ void log_activity(Activity activity, TimingEvents events) noexcept {
 }
 
 void read_finished_work() noexcept {
-  if (!driver_can_be_asked()) return;
+  if (usable_driver() == nullptr) return;
   ActivityLog& log = activity_log();
-  uint64_t place = 0;
+  uint64_t start = 0;
   std::vector<Entry> batch;
   {
     std::lock_guard<std::mutex> lock(log.mutex);
     if (log.reading || log.end() < log.next_batch + 2 * kBatch) return;
-    place = log.next_batch;
+    start = log.next_batch;
     log.next_batch += kBatch;
-    batch = log.take_events(place, kBatch);
+    batch = log.take_events(start, kBatch);
   }
   read_times(batch, /*wait=*/false);
   std::lock_guard<std::mutex> lock(log.mutex);
-  log.put_back(place, batch);
+  log.put_back(start, batch);
 }
 
 void Recording::start() {
@@ -232,7 +242,7 @@ std::vector<Activity> Recording::take() {
   const uint64_t end = stopped_ ? end_ : log.end();
   std::vector<Entry> events = log.take_events(next_, end - next_);
   lock.unlock();
-  if (driver_can_be_asked()) read_times(events, /*wait=*/true);
+  if (usable_driver() != nullptr) read_times(events, /*wait=*/true);
   lock.lock();
   log.put_back(next_, events);
   std::vector<Activity> activities;

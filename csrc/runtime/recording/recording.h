@@ -1,26 +1,96 @@
 // Records calls of the driver while a profiler or tracer is active.
 //
-// The work of all threads goes into one log. Each recording reads a part of it, from where it
-// began; what no recording can still read is dropped. Events tell when work ran. Those that have
-// happened are read and given back now and then, so that a long recording holds few.
+// The work of all threads goes into one log. Each recording reads a part of it, from its start on;
+// entries that no recording can still read are dropped. Events tell when work ran. Events that have
+// happened are read and destroyed now and then, so a long recording holds few.
 #pragma once
 
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 #include <outboard/driver.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/export.h"
-#include "runtime/recording/activity.h"
+#include "runtime/recording/event_time.h"
 
 namespace outboard {
 
+// ---- Correlation: the operation and the user's ranges of a thread, by ids of a profiler
+
+// A range of the user's, and the ranges around it.
+struct UserRange {
+  uint64_t id;
+  std::shared_ptr<const UserRange> outer;
+};
+
+struct Correlation {
+  uint64_t operation = 0;  // the innermost one; 0: none
+  std::shared_ptr<const UserRange> ranges;
+};
+
+// The calling thread's, since begin_correlation(). Every recorded call has it.
+Correlation current_correlation();
+// Starts a profile: drops the operations and ranges of all threads.
+OUTBOARD_API void begin_correlation() noexcept;
+
+// For the calling thread. A pop without a push does nothing: a profile may begin in an operation.
+OUTBOARD_API void push_operation(uint64_t id);
+OUTBOARD_API void pop_operation() noexcept;
+OUTBOARD_API void push_user_range(uint64_t id);
+OUTBOARD_API void pop_user_range() noexcept;
+
+// ---- Activities: single driver calls
+
+enum class ActivityKind : uint8_t {
+  kHostCall,  // the host waits or prepares; nothing is enqueued
+  kKernel,
+  kLibraryCall,
+  kCopy,
+  kFill,
+  kGraph,  // a replay
+  kWait,   // of a queue for an event of another one
+};
+
+// Times are nanoseconds of the host's CLOCK_MONOTONIC.
+struct Activity {
+  ActivityKind kind = ActivityKind::kHostCall;
+  const char* call = "";  // the driver's function; static
+  int32_t thread = 0;     // thread_number() of the caller
+  uint64_t call_begin = 0;
+  uint64_t call_end = 0;
+  Correlation correlation;
+
+  // The rest describes the enqueued work.
+  std::string name;
+  c10::DeviceIndex device = -1;
+  c10::StreamId stream = 0;
+  // When the work ran. A driver that records events of launches tells when a kernel began; else
+  // `begin` is the end of earlier work on the queue. Both are 0 if unknown: for captured work, and
+  // after errors of the driver.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t bytes = 0;  // of copies and fills
+  // Work-items of kernels, in all and per work-group.
+  std::array<uint64_t, 3> global = {};
+  std::array<uint64_t, 3> local = {};
+  uint64_t local_memory = 0;  // bytes per work-group
+
+  bool has_times() const noexcept { return end != 0; }
+};
+
+// ---- Recordings
+
 extern OUTBOARD_API std::atomic<bool> g_recording;
-// Whether anybody wants to know. A load.
+// Whether any recording runs. A load.
 inline bool recording() noexcept { return g_recording.load(std::memory_order_relaxed); }
 
-// Reads what happens from start() to stop(). Used by one thread at a time.
+// The activities from start() to stop(). Used by one thread at a time.
 class OUTBOARD_API Recording {
  public:
   Recording() = default;
@@ -30,9 +100,9 @@ class OUTBOARD_API Recording {
 
   void start();
   void stop() noexcept;
-  // Waits for the work of what was recorded since start() or the last call, and gives it all in the
-  // order in which the calls returned. The interpreter's lock must not be held. Where the driver
-  // cannot be asked any more, times are left out.
+  // Waits for the work recorded since start() or the last take(), and returns it in the order in
+  // which the calls returned. Times are unknown if the driver cannot be called any more. The
+  // interpreter lock must not be held.
   std::vector<Activity> take();
 
  private:
@@ -40,40 +110,16 @@ class OUTBOARD_API Recording {
 
   bool active_ = false;  // is in the log's list of readers
   bool stopped_ = true;
-  uint64_t next_ = 0;  // places in the log
+  uint64_t next_ = 0;  // positions in the log
   uint64_t end_ = 0;
 };
 
-// Nanoseconds of CLOCK_MONOTONIC.
-OUTBOARD_API uint64_t host_nanoseconds() noexcept;
-// The system's number of the calling thread.
+// The system's id of the calling thread.
 int32_t thread_number() noexcept;
-
-// Two events of one device around work on it. Given back to the driver with the object.
-class TimingEvents {
- public:
-  TimingEvents() = default;
-  ~TimingEvents();
-  TimingEvents(TimingEvents&& other) noexcept;
-  TimingEvents& operator=(TimingEvents&& other) noexcept;
-  TimingEvents(const TimingEvents&) = delete;
-  TimingEvents& operator=(const TimingEvents&) = delete;
-
-  // Whether the driver made both.
-  bool create(const ob_driver& table, c10::DeviceIndex device) noexcept;
-  explicit operator bool() const noexcept { return end_ != nullptr; }
-  ob_event begin() const noexcept { return begin_; }
-  ob_event end() const noexcept { return end_; }
-
- private:
-  ob_event begin_ = nullptr;
-  ob_event end_ = nullptr;
-};
-
-// Adds to the log, unless recording has ended. Calls no function of the driver.
+// Adds to the log if a recording runs. Does not call the driver.
 void log_activity(Activity activity, TimingEvents events) noexcept;
-// Now and then reads events that have happened. Not for threads whose last driver call failed:
-// what it said of that would be gone.
+// Now and then reads events that have happened. Not for threads whose last driver call failed: it
+// would overwrite the driver's message.
 void read_finished_work() noexcept;
 
 }  // namespace outboard

@@ -2,97 +2,21 @@
 
 #include <c10/util/Exception.h>
 
-#include <array>
-#include <atomic>
-#include <cmath>
 #include <utility>
 
-#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/recording/event_time.h"
 #include "runtime/recording/recorded_call.h"
-#include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
-namespace {
 
-void destroy(ob_event event) noexcept {
-  if (event == nullptr || in_bad_fork() || driver_finalized() || !driver_initialized()) return;
-  defer_status(OB_ASK(event_destroy, event), "event_destroy");
+void destroy_event(ob_event event) noexcept {
+  const ob_driver* table = event != nullptr ? usable_driver() : nullptr;
+  if (table != nullptr) defer_status(table->event_destroy(table->context, event), "event_destroy");
 }
 
-// An event and when it happened.
-struct Anchor {
-  ob_event event = nullptr;
-  uint64_t time = 0;
-};
-
-// The shorter the time between the host's two looks at its clock, the better the result.
-ob_status try_anchor(const ob_driver& table, ob_queue queue, Anchor& anchor) {
-  constexpr int kTries = 100;
-  constexpr uint64_t kGood = 20'000;
-  ob_status status = OB_OK;
-  for (int i = 0; i < kTries && status == OB_OK; ++i) {
-    const uint64_t before = host_nanoseconds();
-    status = table.event_record(table.context, anchor.event, queue);
-    if (status == OB_OK) status = wait_for_event(table, anchor.event);
-    const uint64_t after = host_nanoseconds();
-    anchor.time = before + (after - before) / 2;
-    if (after - before < kGood) break;
-  }
-  return status;
-}
-
-std::atomic<const Anchor*>& known_anchor(c10::DeviceIndex device) {
-  static auto* anchors = new std::array<std::atomic<const Anchor*>, kMaxDevices>{};
-  return (*anchors)[device];
-}
-
-const Anchor& anchor_of(c10::DeviceIndex device) {
-  std::atomic<const Anchor*>& known = known_anchor(device);
-  if (const Anchor* anchor = known.load(std::memory_order_acquire)) return *anchor;
-  const ob_driver& table = driver();
-  Anchor made;
-  ob_queue queue = nullptr;
-  check_status(create_queue(table, device, 0, &queue), "queue_create");
-  ob_status status = create_event(table, device, OB_EVENT_TIMING, &made.event);
-  if (status == OB_OK) status = try_anchor(table, queue, made);
-  defer_status(OB_ASK(queue_destroy, queue), "queue_destroy");
-  if (status != OB_OK) destroy(made.event);
-  check_wait(status, "event_synchronize");
-  // Threads that meet here: the first one's stays.
-  auto* anchor = new Anchor(made);
-  const Anchor* expected = nullptr;
-  if (known.compare_exchange_strong(expected, anchor)) return *anchor;
-  destroy(anchor->event);
-  delete anchor;
-  return *expected;
-}
-
-}  // namespace
-
-uint64_t event_time(c10::DeviceIndex device, ob_event event) {
-  uint64_t nanoseconds = 0;
-  if (driver().event_time != nullptr) {
-    OB_CALL(event_time, event, &nanoseconds);
-    return nanoseconds;
-  }
-  const Anchor& anchor = anchor_of(device);
-  double milliseconds = 0;
-  OB_CALL(event_elapsed, anchor.event, event, &milliseconds);
-  return anchor.time + static_cast<uint64_t>(std::llround(milliseconds * 1e6));
-}
-
-void forget_event_times(c10::DeviceIndex device) noexcept {
-  const Anchor* anchor = known_anchor(device).exchange(nullptr);
-  if (anchor == nullptr) return;
-  destroy(anchor->event);
-  delete anchor;
-}
-
-Event::~Event() { destroy(event_); }
+// ---- Event ----
 
 Event::Event(Event&& other) noexcept
     : timing_(other.timing_),
@@ -101,7 +25,7 @@ Event::Event(Event&& other) noexcept
 
 Event& Event::operator=(Event&& other) noexcept {
   if (this != &other) {
-    destroy(event_);
+    destroy_event(event_);
     timing_ = other.timing_;
     device_ = other.device_;
     event_ = std::exchange(other.event_, nullptr);
@@ -164,6 +88,60 @@ uint64_t Event::time() const {
               "an event has a time if it was made with enable_timing=True, recorded, and has "
               "happened; synchronize first");
   return event_time(device_, event_);
+}
+
+// ---- StreamMarker ----
+
+StreamMarker::StreamMarker(StreamState& stream) noexcept : stream_(&stream) {
+  const ob_driver* table = usable_driver();
+  if (table == nullptr) return;
+  ob_status status = create_event(*table, stream.device, 0, &event_);
+  if (status != OB_OK) {
+    defer_status(status, "event_create");
+    event_ = nullptr;
+    return;
+  }
+  status = table->event_record(table->context, event_, stream.queue);
+  if (status != OB_OK) {
+    defer_status(status, "event_record");
+    destroy_event(std::exchange(event_, nullptr));
+  }
+}
+
+StreamMarker::StreamMarker(StreamMarker&& other) noexcept
+    : stream_(other.stream_), event_(std::exchange(other.event_, nullptr)) {}
+
+StreamMarker& StreamMarker::operator=(StreamMarker&& other) noexcept {
+  if (this != &other) {
+    destroy_event(event_);
+    stream_ = other.stream_;
+    event_ = std::exchange(other.event_, nullptr);
+  }
+  return *this;
+}
+
+bool StreamMarker::has_passed() const noexcept {
+  const ob_driver* table = usable_driver();
+  if (table == nullptr) return false;
+  const ob_status status = event_ != nullptr ? table->event_query(table->context, event_)
+                                             : table->queue_query(table->context, stream_->queue);
+  defer_status(status, event_ != nullptr ? "event_query" : "queue_query");
+  // After a failed query the work may still run; only a wait tells.
+  return status == OB_OK;
+}
+
+bool StreamMarker::wait() const noexcept {
+  const ob_driver* table = usable_driver();
+  if (table == nullptr) return false;
+  if (event_ != nullptr) {
+    const ob_status status = wait_for_event(*table, event_);
+    if (status == OB_OK || status == OB_NOT_READY) return status == OB_OK;
+    defer_status(status, "event_synchronize");
+  }
+  // An error of the work: the wait has ended all the same.
+  const ob_status status = wait_for_queue(*table, stream_->queue);
+  defer_status(status, "queue_synchronize");
+  return status != OB_NOT_READY;
 }
 
 }  // namespace outboard

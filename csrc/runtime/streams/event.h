@@ -1,19 +1,22 @@
-// Events: thin owners of driver events, with the device they belong to.
+// Events: owners of driver events. `Event` serves users and PyTorch, `StreamMarker` allocators.
 #pragma once
 
 #include <c10/core/Stream.h>
 #include <outboard/driver.h>
 
 #include "runtime/export.h"
+#include "runtime/streams/stream.h"
 
 namespace outboard {
 
-// Created at the first record, on the device of the recorded stream.
+// Destroys a driver's event where that is still possible; nullptr is ignored. An error is deferred.
+void destroy_event(ob_event event) noexcept;
+
+// Its driver event is created at the first record, on the device of the recorded stream.
 class OUTBOARD_API Event {
  public:
   explicit Event(bool timing = false) noexcept : timing_(timing) {}
-  // Never throws: a failure is kept and raised at the next synchronization.
-  ~Event();
+  ~Event() { destroy_event(event_); }
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
   Event(const Event&) = delete;
@@ -22,14 +25,14 @@ class OUTBOARD_API Event {
   bool created() const noexcept { return event_ != nullptr; }
   c10::DeviceIndex device() const noexcept { return device_; }
 
-  // Raises if the event already belongs to another device.
+  // Raises RuntimeError if the event belongs to another device.
   void record(const c10::Stream& stream);
   void block(const c10::Stream& stream) const;
   bool query() const;
   void synchronize() const;
   // Milliseconds. Raises unless both were recorded with timing and have happened.
   double elapsed_time(const Event& end) const;
-  // Nanoseconds of the host's CLOCK_MONOTONIC. Likewise.
+  // Nanoseconds of the host's CLOCK_MONOTONIC. Raises likewise.
   uint64_t time() const;
 
  private:
@@ -38,10 +41,26 @@ class OUTBOARD_API Event {
   ob_event event_ = nullptr;
 };
 
-// The same of a driver's event, which has OB_EVENT_TIMING and has happened. Where the driver cannot
-// tell, the time since an event of ours whose time is known; clocks that go apart are not followed.
-OUTBOARD_API uint64_t event_time(c10::DeviceIndex device, ob_event event);
-// After the device was reset, and its clock perhaps.
-void forget_event_times(c10::DeviceIndex device) noexcept;
+// The end of all work that `stream` has so far. No function throws: errors are deferred. If the
+// driver makes no event, the marker has passed when the whole stream is idle.
+class StreamMarker {
+ public:
+  explicit StreamMarker(StreamState& stream) noexcept;
+  ~StreamMarker() { destroy_event(event_); }
+  StreamMarker(StreamMarker&& other) noexcept;
+  StreamMarker& operator=(StreamMarker&& other) noexcept;
+  StreamMarker(const StreamMarker&) = delete;
+  StreamMarker& operator=(const StreamMarker&) = delete;
+
+  // Does not wait.
+  bool has_passed() const noexcept;
+  // Waits; whether the marker has passed then: false in a forked child, at exit, and if a limited
+  // wait was given up (wait.h).
+  bool wait() const noexcept;
+
+ private:
+  StreamState* stream_;
+  ob_event event_ = nullptr;
+};
 
 }  // namespace outboard

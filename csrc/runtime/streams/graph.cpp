@@ -1,4 +1,4 @@
-#include "runtime/streams/graph.h"
+#include "runtime/hooks.h"
 
 #include <array>
 #include <atomic>
@@ -27,8 +27,8 @@ int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device]
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/process.h"
+#include "runtime/programs/device_assert.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 
@@ -97,7 +97,7 @@ class Graph final : public at::GraphImplInterface {
     if (std::find(replayed_on_.begin(), replayed_on_.end(), &stream) == replayed_on_.end()) {
       replayed_on_.push_back(&stream);
     }
-    expect_faults(stream, faults_);
+    expect_asserts(stream, asserts_);
   }
 
   void reset() override {
@@ -127,7 +127,7 @@ class Graph final : public at::GraphImplInterface {
   ob_status stop_capturing() {
     StreamState& stream = *std::exchange(capturing_, nullptr);
     const ob_status status = OB_ASK(graph_end, stream.queue, &graph_);
-    faults_ = take_captured_faults(stream);
+    asserts_ = take_captured_asserts(stream);
     stream.end_capture();
     caching_allocator()->end_allocate_to_pool(device_, pool_);
     return status;
@@ -148,7 +148,7 @@ class Graph final : public at::GraphImplInterface {
       status = OB_ASK(graph_release, std::exchange(graph_, nullptr));
     }
     replayed_on_.clear();
-    faults_.clear();
+    asserts_.clear();
     release_pool();
     if (failure != nullptr) std::rethrow_exception(failure);
     check_status(status, "graph_release");
@@ -163,8 +163,8 @@ class Graph final : public at::GraphImplInterface {
   ob_graph graph_ = nullptr;
   StreamState* capturing_ = nullptr;
   std::vector<StreamState*> replayed_on_;
-  std::vector<KernelFault*> faults_;  // that the captured kernels may write into
-  c10::DeviceIndex device_ = -1;      // of the pool that is held
+  std::vector<DeviceAssert*> asserts_;  // that the captured kernels may write into
+  c10::DeviceIndex device_ = -1;        // of the pool that is held
   at::MempoolId_t pool_ = {0, 0};
 };
 

@@ -5,16 +5,36 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
+#include <utility>
 
-#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/process.h"
+#include "runtime/settings.h"
+#include "runtime/streams/event.h"
 #include "runtime/streams/wait.h"
-#include "runtime/streams/work_limit.h"
 
 namespace outboard {
+
+// The limit of the work in flight on one stream. A program that only enqueues would otherwise fill
+// the host's memory with work, wait for minutes at its end, and hear late of errors. With a limit
+// of n driver calls, every n/2 calls record a marker and wait for the previous one: at most n calls
+// are in flight, and the queue never runs dry.
+struct WorkLimit {
+  std::mutex mutex;
+  std::optional<StreamMarker> marker;
+};
+
 namespace {
+
+// Driver calls between two markers; 0: no limit.
+uint64_t calls_between_markers() {
+  static const uint64_t calls = [] {
+    const double allowed = number_setting(kWorkInFlight);
+    return allowed < 1 ? uint64_t{0} : std::max<uint64_t>(1, static_cast<uint64_t>(allowed / 2));
+  }();
+  return calls;
+}
 
 constexpr int kStreamsPerPool = 32;
 constexpr int kPriorities = 4;
@@ -29,7 +49,7 @@ struct StreamTable {
   std::array<std::atomic<uint32_t>, kPriorities> next = {};
 };
 
-// Leaked on purpose: streams are used by deleters that run at exit.
+// Leaked: deleters that run at exit use streams.
 StreamTable& stream_table(c10::DeviceIndex device) {
   static auto* tables = new std::array<StreamTable, kMaxDevices>;
   return (*tables)[device];
@@ -37,7 +57,7 @@ StreamTable& stream_table(c10::DeviceIndex device) {
 
 thread_local std::array<StreamState*, kMaxDevices> t_current_streams = {};
 
-// Caller holds the table's mutex.
+// The caller holds the table's mutex.
 StreamState* add_stream(StreamTable& table, c10::DeviceIndex device, ob_queue queue,
                         int32_t priority, bool external) {
   TORCH_CHECK(table.count < kMaxStreams, "device ", device_of(device), " has ", kMaxStreams,
@@ -48,9 +68,20 @@ StreamState* add_stream(StreamTable& table, c10::DeviceIndex device, ob_queue qu
   state->priority = priority;
   state->queue = queue;
   state->external = external;
-  WorkLimit::apply_to(*state);
+  // OUTBOARD_WORK_IN_FLIGHT=0 sets no limit.
+  if (calls_between_markers() != 0) {
+    state->limit = new WorkLimit;
+    state->next_check.store(calls_between_markers(), std::memory_order_relaxed);
+  }
   table.streams[table.count++].store(state, std::memory_order_release);
   return state;
+}
+
+// A stream with a new queue. The caller holds the table's mutex.
+StreamState* make_stream(StreamTable& table, c10::DeviceIndex device, int32_t priority) {
+  ob_queue queue = nullptr;
+  check_status(create_queue(driver(), device, priority, &queue), "queue_create");
+  return add_stream(table, device, queue, priority, /*external=*/false);
 }
 
 // The caller has checked the index.
@@ -61,12 +92,10 @@ StreamState& default_state(c10::DeviceIndex device) {
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
   const ob_device_properties& properties = device_properties(device);
   const int32_t priority = std::clamp(0, properties.greatest_priority, properties.least_priority);
-  ob_queue queue = nullptr;
-  check_status(create_queue(driver(), device, priority, &queue), "queue_create");
-  return *add_stream(table, device, queue, priority, false);
+  return *make_stream(table, device, priority);
 }
 
-void mark_drained(StreamState& state, uint64_t count) noexcept {
+void mark_completed(StreamState& state, uint64_t count) noexcept {
   if (state.capturing.load(std::memory_order_acquire)) return;
   uint64_t completed = state.completed.load(std::memory_order_relaxed);
   while (completed < count &&
@@ -75,6 +104,28 @@ void mark_drained(StreamState& state, uint64_t count) noexcept {
 }
 
 }  // namespace
+
+void limit_work_in_flight(StreamState& stream, uint64_t count) noexcept {
+  WorkLimit& limit = *stream.limit;
+  const uint64_t calls = calls_between_markers();
+  std::optional<StreamMarker> earlier;
+  {
+    std::lock_guard<std::mutex> lock(limit.mutex);
+    if (count < stream.next_check.load(std::memory_order_relaxed)) return;
+    stream.next_check.store(count + calls, std::memory_order_relaxed);
+    // Captured work runs at its replay, which counts as one call.
+    if (stream.capturing.load(std::memory_order_acquire)) return;
+    const uint64_t completed = stream.completed.load(std::memory_order_acquire);
+    if (completed + calls > count && !stream.external) {
+      // A program that synchronizes often enough needs no markers.
+      stream.next_check.store(std::max(completed + calls, count + 1), std::memory_order_relaxed);
+      limit.marker.reset();
+      return;
+    }
+    earlier = std::exchange(limit.marker, StreamMarker(stream));
+  }
+  if (earlier.has_value()) earlier->wait();
+}
 
 StreamState& stream_state(const c10::Stream& stream) {
   TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "a stream of ", stream.device(),
@@ -111,7 +162,7 @@ c10::Stream current_stream(c10::DeviceIndex device) {
   if (device >= 0 && device < kMaxDevices) {
     if (StreamState* state = t_current_streams[device]) return state->stream();
   }
-  // Guards ask for the current stream of unused devices: no queue is made for that.
+  // No queue is made: guards ask for the current stream of unused devices.
   return c10::Stream(c10::Stream::DEFAULT, device_of(device));
 }
 
@@ -130,11 +181,7 @@ c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority) {
   const uint32_t slot = table.next[level].fetch_add(1) % kStreamsPerPool;
   std::lock_guard<std::mutex> lock(table.mutex);
   StreamState*& state = table.pools[level][slot];
-  if (state == nullptr) {
-    ob_queue queue = nullptr;
-    check_status(create_queue(driver(), device, priority, &queue), "queue_create");
-    state = add_stream(table, device, queue, priority, false);
-  }
+  if (state == nullptr) state = make_stream(table, device, priority);
   return state->stream();
 }
 
@@ -142,9 +189,7 @@ c10::Stream new_stream(c10::DeviceIndex device, int32_t priority) {
   default_state(device);  // takes slot 0
   StreamTable& table = stream_table(device);
   std::lock_guard<std::mutex> lock(table.mutex);
-  ob_queue queue = nullptr;
-  check_status(create_queue(driver(), device, priority, &queue), "queue_create");
-  return add_stream(table, device, queue, priority, false)->stream();
+  return make_stream(table, device, priority)->stream();
 }
 
 c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
@@ -157,7 +202,7 @@ c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
     StreamState* state = table.streams[i].load(std::memory_order_acquire);
     if (state->queue == queue) return state->stream();
   }
-  return add_stream(table, device, queue, 0, true)->stream();
+  return add_stream(table, device, queue, 0, /*external=*/true)->stream();
 }
 
 void throw_capturing(const StreamState& state) {
@@ -172,7 +217,7 @@ void synchronize_stream(StreamState& state) {
   check_not_capturing(state);
   const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
   check_wait(wait_for_queue(driver(), state.queue), "queue_synchronize");
-  mark_drained(state, submitted);
+  mark_completed(state, submitted);
 }
 
 bool query_stream(const c10::Stream& stream) {
@@ -183,7 +228,7 @@ bool query_stream(const c10::Stream& stream) {
   const ob_status status = OB_ASK(queue_query, state.queue);
   if (status == OB_NOT_READY) return false;
   check_status(status, "queue_query");
-  mark_drained(state, submitted);
+  mark_completed(state, submitted);
   return true;
 }
 
@@ -197,7 +242,7 @@ void synchronize_device(c10::DeviceIndex device) {
   check_fork();
   check_device_index(device);
   StreamTable& table = stream_table(device);
-  // Queue by queue where waits can be given up: the driver's own function cannot.
+  // The driver's own function cannot be given up.
   if (driver().device_synchronize == nullptr || waits_end_early()) {
     for (auto& slot : table.streams) {
       StreamState* state = slot.load(std::memory_order_acquire);
@@ -205,7 +250,7 @@ void synchronize_device(c10::DeviceIndex device) {
       synchronize_stream(*state);
     }
   }
-  // It knows of queues that are no streams.
+  // The driver also knows queues without a stream.
   if (driver().device_synchronize != nullptr && !waits_are_limited()) {
     std::array<uint64_t, kMaxStreams> submitted;
     int count = 0;
@@ -218,7 +263,7 @@ void synchronize_device(c10::DeviceIndex device) {
       const WaitScope scope("device_synchronize");
       OB_CALL(device_synchronize, device);
     }
-    for (int i = 0; i < count; ++i) mark_drained(*table.streams[i].load(), submitted[i]);
+    for (int i = 0; i < count; ++i) mark_completed(*table.streams[i].load(), submitted[i]);
   }
   raise_deferred();
 }

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/settings.h"
 
 namespace outboard {
@@ -41,11 +41,11 @@ std::atomic<bool (*)()> g_handle_signals{nullptr};
 std::atomic<void (*)()> g_raise_of_handler{nullptr};
 std::atomic<bool> g_gave_up{false};
 
-// Of this thread: the queue that it gave up waiting for, and whether a signal handler made it.
+// Of this thread's last wait: the queue that it gave up on, and whether a signal handler raised.
 thread_local ob_queue t_given_up = nullptr;
 thread_local bool t_handler_raised = false;
 
-// Python handles signals there alone.
+// Python handles signals on the main thread alone.
 bool on_main_thread() noexcept {
   thread_local const bool main = static_cast<pid_t>(syscall(SYS_gettid)) == getpid();
   return main;
@@ -53,12 +53,12 @@ bool on_main_thread() noexcept {
 
 bool handles_signals() noexcept { return g_handle_signals.load() != nullptr && on_main_thread(); }
 
-// What one thread waits for. Threads come and go, these stay and are used again.
+// The current wait of one thread. Never destroyed; reused by later threads.
 struct Wait {
-  std::atomic<const char*> call{nullptr};  // null: nothing
+  std::atomic<const char*> call{nullptr};  // null: it does not wait
   std::atomic<Clock::rep> since{0};
   std::atomic<uint64_t> count{0};
-  uint64_t reported = 0;  // of the watchdog alone
+  uint64_t reported = 0;  // used by the watchdog alone
   bool taken = true;      // under the mutex
 };
 
@@ -68,7 +68,7 @@ struct Waits {
   bool watched = false;
 };
 
-// Leaked: threads may wait until the process ends.
+// Leaked: threads wait until the process exits.
 Waits& waits() {
   static auto* instance = new Waits;
   return *instance;
@@ -116,14 +116,14 @@ void start_watchdog(Waits& all) noexcept {
   try {
     std::thread(&watch).detach();
   } catch (const std::exception&) {
-    // A process without room for a thread waits without a watchdog.
+    // No thread can be started: waits have no watchdog.
   }
 }
 
-// This thread's place among the waits.
-class Place {
+// A thread's slot in the waits.
+class WaitSlot {
  public:
-  Place() {
+  WaitSlot() {
     Waits& all = waits();
     std::lock_guard<std::mutex> lock(all.mutex);
     start_watchdog(all);
@@ -135,14 +135,14 @@ class Place {
     }
     wait_ = &all.all.emplace_back();
   }
-  ~Place() {
-    // What another thread held at the fork stays locked for ever.
+  ~WaitSlot() {
+    // In a forked child another thread's lock of the mutex is never released.
     if (in_bad_fork()) return;
     std::lock_guard<std::mutex> lock(waits().mutex);
     wait_->taken = false;
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  WaitSlot(const WaitSlot&) = delete;
+  WaitSlot& operator=(const WaitSlot&) = delete;
 
   Wait& wait() noexcept { return *wait_; }
 
@@ -151,19 +151,19 @@ class Place {
 };
 
 Wait& wait_of_this_thread() {
-  thread_local Place place;
-  return place.wait();
+  thread_local WaitSlot slot;
+  return slot.wait();
 }
 
-// A wait of a few launches is over before a thread that sleeps would be woken.
+// Waits for a few launches end before a sleeping thread would wake.
 constexpr auto kShortWait = std::chrono::microseconds(100);
 constexpr auto kLongestPause = std::chrono::milliseconds(1);
 constexpr auto kBetweenSignals = std::chrono::milliseconds(100);
 
-// Asks until the driver says something else than OB_NOT_READY, or the wait is given up. What the
-// pauses add to a wait is a small part of it.
+// Polls until the status is not OB_NOT_READY or the wait is given up. Pauses are a small part of
+// the time waited so far.
 template <class Query>
-ob_status ask_until_ready(const Query& query) noexcept {
+ob_status poll_until_ready(const Query& query) noexcept {
   const auto begin = Clock::now();
   const double limit = time_limit();
   const bool signals = handles_signals();
@@ -207,9 +207,10 @@ WaitScope::~WaitScope() {
 ob_status wait_for_queue(const ob_driver& table, ob_queue queue) noexcept {
   const WaitScope scope("queue_synchronize");
   if (!waits_end_early()) return table.queue_synchronize(table.context, queue);
-  const ob_status status = ask_until_ready([&] { return table.queue_query(table.context, queue); });
+  const ob_status status =
+      poll_until_ready([&] { return table.queue_query(table.context, queue); });
   t_given_up = status == OB_NOT_READY ? queue : nullptr;
-  // What a queue says of work that failed is for queue_synchronize to tell.
+  // queue_synchronize reports errors of the work.
   return status == OB_NOT_READY ? status : table.queue_synchronize(table.context, queue);
 }
 
@@ -223,7 +224,8 @@ ob_status wait_for_queue_once(const ob_driver& table, ob_queue queue) noexcept {
 ob_status wait_for_event(const ob_driver& table, ob_event event) noexcept {
   const WaitScope scope("event_synchronize");
   if (!waits_end_early()) return table.event_synchronize(table.context, event);
-  const ob_status status = ask_until_ready([&] { return table.event_query(table.context, event); });
+  const ob_status status =
+      poll_until_ready([&] { return table.event_query(table.context, event); });
   return status == OB_NOT_READY ? status : table.event_synchronize(table.context, event);
 }
 

@@ -1,11 +1,9 @@
-// Waiting for the driver, with an eye on the clock: work that never ends is told about, not kept
-// silent about.
+// Waits for the driver, with a watchdog and a time limit: work that never ends is reported.
 //
-// A wait that takes long is reported once by a thread that does nothing else: the driver has the
-// waiting thread, and only it can give it back. Waits that can be given up ask the driver again and
-// again instead of calling its blocking functions: with OUTBOARD_WAIT_TIMEOUT (seconds, more than
-// 0) in the environment all of them, after that time; and those of the main thread of a program in
-// Python when a signal handler raises, as Ctrl-C makes it.
+// A watchdog thread reports a long wait once; the waiting thread is in a blocking driver call,
+// which cannot be interrupted. Waits that can be given up poll the driver instead: all of them with
+// OUTBOARD_WAIT_TIMEOUT (seconds, more than 0) in the environment, and those of the main thread of
+// a Python program, when a signal handler raises (Ctrl-C).
 #pragma once
 
 #include <outboard/driver.h>
@@ -16,7 +14,7 @@
 
 namespace outboard {
 
-// For a driver call that may block: in the scope, the watchdog knows of it. `call` is a literal.
+// The scope of a driver call that may block, for the watchdog. `call` is a literal.
 class WaitScope {
  public:
   explicit WaitScope(const char* call) noexcept;
@@ -29,30 +27,30 @@ class WaitScope {
   RecordedHostCall record_;
 };
 
-// What the driver answers; OB_NOT_READY if the wait was given up. Allowed while the driver ends.
+// The driver's status; OB_NOT_READY if the wait was given up. Allowed in finalize_driver().
 OUTBOARD_API ob_status wait_for_queue(const ob_driver& table, ob_queue queue) noexcept;
 OUTBOARD_API ob_status wait_for_event(const ob_driver& table, ob_event event) noexcept;
-// For what unwinds: does not wait again if this thread has just given up waiting for the queue.
+// For stack unwinding: does not wait again if this thread's last wait gave up on the queue.
 OUTBOARD_API ob_status wait_for_queue_once(const ob_driver& table, ob_queue queue) noexcept;
 
-// Raises for anything but OB_OK; RuntimeError with what to do where time ran out, and the error of
-// the signal handler where that gave the wait up.
+// Raises for anything but OB_OK: after the time limit RuntimeError with the next step, after a
+// signal handler its error.
 OUTBOARD_API void check_wait(ob_status status, const char* call);
 
-// Whether waits give up after some time.
+// Whether waits have a time limit.
 bool waits_are_limited() noexcept;
-// Whether those of this thread can be given up.
+// Whether waits of this thread can be given up.
 bool waits_end_early() noexcept;
-// Whether one has been given up so far, in any thread.
+// Whether a wait was given up so far, in any thread.
 bool gave_up_waiting() noexcept;
-// Whether work on a device's streams has not ended. Does not wait; allowed while the driver ends.
+// Whether work is under way on a device's streams. Does not wait; allowed in finalize_driver().
 bool is_busy(const ob_driver& table, c10::DeviceIndex device) noexcept;
 
-// `handle` is called in long waits of the main thread: it runs what waits for signals, and says
-// whether the wait is to be given up. `raise` then throws. Both may take the interpreter lock.
+// `handle` is called in long waits of the main thread. It runs pending signal handlers and returns
+// whether to give up the wait; `raise` then throws. Both may take the interpreter lock.
 OUTBOARD_API void set_signal_handling(bool (*handle)(), void (*raise)()) noexcept;
 
-// Threads that wait for the driver at the moment.
+// Number of threads that wait for the driver.
 int waiting_threads() noexcept;
 
 }  // namespace outboard

@@ -46,8 +46,7 @@ void change(StatArray& stat, bool small, int64_t amount) {
 
 bool is_oversize(size_t bytes) { return bytes >= AcceleratorAllocatorConfig::max_split_size(); }
 
-// Not every version of PyTorch keeps statistics of private pools. nullptr if this one does not, or
-// if `pool` is the default one.
+// nullptr if `pool` is the default one, or this version of PyTorch has no statistics of pools.
 template <typename Stats>
 StatArray* private_pool_bytes(Stats& stats, const c10::MempoolId_t& pool) {
   if constexpr (requires { stats.reserved_bytes_by_private_pools; }) {
@@ -105,22 +104,16 @@ void AllocatorStatistics::change_inactive_split(bool small, int64_t blocks, int6
 }
 
 void AllocatorStatistics::add_segment(bool small, size_t bytes, c10::MempoolId_t pool) {
-  ++stats_.num_device_alloc;
-  increase(stats_.segment, small, 1);
-  increase(stats_.reserved_bytes, small, bytes);
+  map_memory(small, bytes, pool, /*first=*/true);
   if (is_oversize(bytes)) stats_.oversize_segments.increase(1);
-  if (StatArray* stat = private_pool_bytes(stats_, pool)) increase(*stat, small, bytes);
 }
 
 void AllocatorStatistics::remove_segment(bool small, size_t bytes, c10::MempoolId_t pool) {
-  ++stats_.num_device_free;
-  decrease(stats_.segment, small, 1);
-  decrease(stats_.reserved_bytes, small, bytes);
-  // The limit may have been changed while the segment lived.
+  unmap_memory(small, bytes, pool, /*last=*/true);
+  // The limit may have changed since the allocation.
   if (is_oversize(bytes) && stats_.oversize_segments.current > 0) {
     stats_.oversize_segments.decrease(1);
   }
-  if (StatArray* stat = private_pool_bytes(stats_, pool)) decrease(*stat, small, bytes);
 }
 
 void AllocatorStatistics::map_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool first) {

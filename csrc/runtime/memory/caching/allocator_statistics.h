@@ -1,4 +1,4 @@
-// What memory_stats() of a device reports. Guarded by the lock of the device's cache.
+// The statistics behind memory_stats() of a device. Guarded by the lock of the device's cache.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -9,20 +9,21 @@ namespace outboard {
 
 class AllocatorStatistics {
  public:
-  // A tensor got a block of `bytes`, of which it asked for `requested`.
+  // A tensor of `requested` bytes got a block of `bytes`.
   void add_allocation(bool small, size_t bytes, size_t requested);
-  // A tensor gave its block back.
+  // A tensor freed its block.
   void remove_allocation(bool small, size_t bytes);
-  // Nothing uses the block any more.
+  // No stream uses the block any more.
   void remove_active(bool small, size_t bytes, size_t requested);
-  // Free parts of split segments came or went.
+  // Changes of the free parts of split segments.
   void change_inactive_split(bool small, int64_t blocks, int64_t bytes);
   void add_segment(bool small, size_t bytes, c10::MempoolId_t pool);
   void remove_segment(bool small, size_t bytes, c10::MempoolId_t pool);
-  // A growing segment got or lost memory; its first makes it count, its last ends that.
+  // Memory of a growing segment, which counts as a segment from its first memory to its last.
   void map_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool first);
   void unmap_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool last);
-  // Memory that did not come from the driver: at once a segment, a block and an allocation.
+  // Adopted memory, which the driver did not allocate: a segment, a block and an allocation at
+  // once.
   void add_adopted(size_t bytes);
   void remove_adopted(size_t bytes);
   void count_retry() { ++stats_.num_alloc_retries; }

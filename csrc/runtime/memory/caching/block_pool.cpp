@@ -9,9 +9,27 @@
 namespace outboard {
 namespace {
 
+using c10::CachingAllocator::AcceleratorAllocatorConfig;
+using c10::CachingAllocator::kMinLargeAlloc;
+using c10::CachingAllocator::kRoundLarge;
+using c10::CachingAllocator::kSmallBuffer;
+using c10::CachingAllocator::kSmallSize;
+
+static_assert(kBlockGranularity == c10::CachingAllocator::kMinBlockSize);
+
+// Versions of PyTorch without the setting have its default as a constant.
+template <typename Config>
+size_t large_segment_size() {
+  if constexpr (requires { Config::large_segment_size(); }) {
+    return Config::large_segment_size();
+  } else {
+    return 20 << 20;
+  }
+}
+
 constexpr size_t kWordBits = 64;
 constexpr size_t kBins = kWordBits * kWordBits;
-static_assert(kBins == c10::CachingAllocator::kSmallBuffer / kBlockGranularity,
+static_assert(kBins == kSmallBuffer / kBlockGranularity,
               "there is a bin for each size of small blocks");
 
 uint64_t bit(size_t index) { return uint64_t{1} << (index % kWordBits); }
@@ -38,7 +56,7 @@ Block* Segment::addressed_block(ob_address start) const {
 
 void Segment::set_addressed(Block* block, bool addressed) {
   if (addressed_blocks == nullptr) {
-    // calloc, because the pages of a large table that are never used cost nothing.
+    // calloc: unused pages of a large table take no memory.
     void* table = std::calloc(size / kBlockGranularity, sizeof(Block*));
     if (table == nullptr) throw std::bad_alloc();
     addressed_blocks = {static_cast<Block**>(table), std::free};
@@ -51,9 +69,9 @@ BlockPool::BlockPool(PoolSet& owner, StreamState& stream, bool small)
     : owner_(owner), stream_(stream), small_(small), bins_(kBins) {}
 
 size_t BlockPool::bin_of(size_t size) const {
-  // Larger ones are free parts of a growing segment: all serve whatever is asked of small blocks.
+  // Larger blocks are free parts of a growing segment: all are large enough for any small block.
   if (small_) return std::min(size / kBlockGranularity, kBins) - 1;
-  // The power of two, and the six bits after its own.
+  // The power of two, and the six bits after it.
   const size_t power = power_of(size);
   return power * kWordBits + ((size >> (power - 6)) & (kWordBits - 1));
 }
@@ -106,6 +124,43 @@ size_t BlockPool::largest() const {
     size = std::max(size, block->size);
   }
   return size;
+}
+
+// ---- Sizes ----
+
+size_t block_size(size_t bytes) {
+  if (bytes <= kBlockGranularity) return kBlockGranularity;
+  const size_t divisions = AcceleratorAllocatorConfig::roundup_power2_divisions(bytes);
+  if (divisions > 1 && bytes > kBlockGranularity * divisions) {
+    const size_t power = size_t{1} << (63 - __builtin_clzll(bytes));
+    bytes = round_up(bytes, power / divisions);
+  }
+  return round_up(bytes, kBlockGranularity);
+}
+
+bool is_small(size_t block_bytes) { return block_bytes <= kSmallSize; }
+
+size_t segment_size(size_t block_bytes, size_t max_allocation) {
+  size_t bytes = round_up(block_bytes, kRoundLarge);
+  if (is_small(block_bytes)) {
+    bytes = kSmallBuffer;
+  } else if (block_bytes < kMinLargeAlloc) {
+    bytes = std::max(bytes, large_segment_size<AcceleratorAllocatorConfig>());
+  }
+  return bytes > max_allocation ? block_bytes : bytes;
+}
+
+bool may_use(const Block& block, size_t bytes, bool small) {
+  if (small) return true;
+  const size_t limit = AcceleratorAllocatorConfig::max_split_size();
+  if (bytes < limit) return block.size < limit;
+  return block.size < bytes + AcceleratorAllocatorConfig::max_non_split_rounding_size();
+}
+
+bool should_split(const Block& block, size_t bytes, bool small) {
+  const size_t rest = block.size - bytes;
+  if (small || block.segment->grows) return rest >= kBlockGranularity;
+  return bytes < AcceleratorAllocatorConfig::max_split_size() && rest > kSmallSize;
 }
 
 }  // namespace outboard

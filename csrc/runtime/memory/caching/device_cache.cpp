@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/memory/caching/allocation_sizes.h"
+#include "runtime/memory/caching/block_pool.h"
 #include "runtime/driver/driver_table.h"
 
 namespace outboard {
@@ -28,10 +28,10 @@ DeviceCache::DeviceCache(c10::DeviceIndex device, const ob_driver& driver)
       max_allocation_(device_properties(device).max_allocation),
       mapping_granularity_(device_properties(device).mapping_granularity) {}
 
-// ---- Allocating and giving back ----
+// ---- Allocation and free ----
 
 Block* DeviceCache::allocate(StreamState& stream, size_t bytes, bool addressed) {
-  // More than any device has, and safe to round up.
+  // Beyond any device, and safe to round up.
   constexpr size_t kMost = size_t{1} << 60;
   Lock lock(mutex_);
   if (bytes > kMost) throw_out_of_memory(lock, bytes);
@@ -87,21 +87,11 @@ Block* DeviceCache::find_block(const Segment& segment, ob_address address) {
   return block;
 }
 
-void DeviceCache::make_addressed(Block* block) {
-  Lock lock(mutex_);
-  block->segment->set_addressed(block, true);
-}
-
-Block* DeviceCache::find_addressed(const Segment& segment, ob_address address) {
-  Lock lock(mutex_);
-  return segment.addressed_block(address);
-}
-
 // ---- History ----
 
 void DeviceCache::note_memory(MemoryAction action, const BlockPool& pool, ob_address address,
                               size_t bytes, MemoryContext context) noexcept {
-  if (!keeps_memory_history()) return;
+  if (!records_memory_history()) return;
   note_memory_event(action, device_, address, bytes, pool.stream().queue, pool.owner().id,
                     std::move(context));
 }
@@ -116,7 +106,7 @@ void DeviceCache::note_free(const Block& block) noexcept {
               gather_memory_context(MemoryAction::kFreeRequested));
 }
 
-// The earlier context goes without the lock.
+// `context` destroys the earlier context after the lock.
 void DeviceCache::set_context(Block& block, MemoryContext context) noexcept {
   Lock lock(mutex_);
   block.context.swap(context);
@@ -156,14 +146,14 @@ Block* DeviceCache::take(BlockPool& pool, size_t bytes) {
   return block;
 }
 
-// Makes what `block` has beyond `bytes` a free block of its own.
+// Makes the part of `block` beyond `bytes` a free block.
 void DeviceCache::split(Block* block, size_t bytes) {
   Block* rest = cut(block, bytes);
   rest->state = Block::State::kFree;
   block->segment->pool->insert(rest);
 }
 
-// Makes what `block` has beyond `bytes` a block of its own, in the same state, and returns that.
+// Makes the part of `block` beyond `bytes` another block in the same state, and returns it.
 Block* DeviceCache::cut(Block* block, size_t bytes) {
   Block* rest = new_block();
   rest->segment = block->segment;
@@ -179,7 +169,7 @@ Block* DeviceCache::cut(Block* block, size_t bytes) {
   return rest;
 }
 
-// Joins `block` with the free `neighbour`, which is taken out of its pool.
+// Joins `block` with a free neighbour, which leaves its pool.
 void DeviceCache::absorb(Block* block, Block* neighbour) {
   block->segment->pool->erase(neighbour);
   join(block, neighbour);
@@ -203,17 +193,17 @@ void DeviceCache::join(Block* block, Block* neighbour) {
   discard(neighbour);
 }
 
-// Nothing uses `block` any more.
+// Frees a block without users.
 void DeviceCache::put_back(Block* block) {
   set_aside(block);
   merge_last();
 }
 
-// The same, but nothing is merged yet. No other block is set aside.
+// The same, but the block becomes the one-entry cache instead of being merged.
 void DeviceCache::set_aside(Block* block) {
   merge_last();
   statistics_.remove_active(block->segment->pool->small(), block->size, block->requested);
-  if (C10_UNLIKELY(keeps_memory_history())) {
+  if (C10_UNLIKELY(records_memory_history())) {
     note_memory(MemoryAction::kFreeCompleted, *block->segment->pool, block->address, block->size);
   }
   block->requested = 0;
@@ -225,7 +215,7 @@ void DeviceCache::merge_last() {
   if (set_aside_ != nullptr) merge(std::exchange(set_aside_, nullptr));
 }
 
-// Makes `block` a free one, joined with free neighbours.
+// Joins `block` with its free neighbours into a free block.
 void DeviceCache::merge(Block* block) {
   BlockPool& pool = *block->segment->pool;
   int64_t inactive_blocks = 0;
@@ -249,10 +239,10 @@ void DeviceCache::merge(Block* block) {
 
 // ---- Uses by other streams ----
 
-// The block is free once what its users have to do by now is done. Takes the lock away and back.
+// The block is freed once its users have done their present work. Releases the lock meanwhile.
 void DeviceCache::mark_uses(Lock& lock, Block* block) {
   std::vector<StreamState*> users = std::exchange(block->users, {});
-  // One more while this thread is at it, so that no other thread puts the block back.
+  // One more use during this function, so that no other thread frees the block.
   block->pending_uses = 1;
   for (StreamState* user : users) {
     if (user->idle()) continue;
@@ -272,10 +262,10 @@ void DeviceCache::mark_uses(Lock& lock, Block* block) {
   if (--block->pending_uses == 0) put_back(block);
 }
 
-// Puts blocks back whose uses have passed; with `wait` all of them. Takes the lock away and back.
+// Frees pending blocks whose uses have passed, or with `wait` all. Releases the lock meanwhile.
 void DeviceCache::reclaim(Lock& lock, bool wait) {
   ++in_flight_;
-  // By index: other threads may add streams while the lock is away.
+  // By index: other threads may add streams while the lock is released.
   for (size_t i = 0; i < pending_.size(); ++i) {
     while (!pending_[i].uses.empty()) {
       std::optional<PendingUse> use = std::move(pending_[i].uses.front());
@@ -368,16 +358,6 @@ void DeviceCache::set_fraction(double fraction) {
                            : static_cast<size_t>(fraction * static_cast<double>(total_memory_));
 }
 
-double DeviceCache::fraction() {
-  Lock lock(mutex_);
-  return fraction_;
-}
-
-size_t DeviceCache::reserved() {
-  Lock lock(mutex_);
-  return reserved_;
-}
-
 void DeviceCache::account_adopted(int64_t bytes) {
   Lock lock(mutex_);
   if (bytes > 0) statistics_.add_adopted(static_cast<size_t>(bytes));
@@ -388,16 +368,6 @@ c10::CachingDeviceAllocator::DeviceStats DeviceCache::statistics() {
   Lock lock(mutex_);
   merge_last();
   return statistics_.get();
-}
-
-void DeviceCache::reset_accumulated_statistics() {
-  Lock lock(mutex_);
-  statistics_.reset_accumulated();
-}
-
-void DeviceCache::reset_peak_statistics() {
-  Lock lock(mutex_);
-  statistics_.reset_peak();
 }
 
 std::pair<size_t, size_t> DeviceCache::totals() {

@@ -1,12 +1,13 @@
 // The cached memory of one device.
 //
-// A block belongs to the stream it was allocated on and is reused at once by later allocations on
-// that stream: work on a stream is in order. A block that other streams used waits until events
-// recorded on them have happened.
+// A block belongs to the stream of its allocation, and later allocations on that stream reuse it at
+// once: work on a stream is in order. A block that other streams used is free when events recorded
+// on them have happened.
 //
-// The mutex guards everything here and is never held while the driver is called: a method that
-// needs the driver takes what it needs out of the structures, unlocks, calls, locks, and puts the
-// outcome back. `in_flight_` counts threads that do so with memory that may come back.
+// The mutex guards all fields and is never held while the driver is called: a method takes what it
+// needs out of the structures, unlocks, calls, locks, and stores the outcome. Such methods say
+// "releases the lock meanwhile". `in_flight_` counts threads that do so with memory that may become
+// free.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -22,7 +23,7 @@
 #include "runtime/memory/memory_history.h"
 #include "runtime/memory/caching/allocator_statistics.h"
 #include "runtime/memory/caching/block_pool.h"
-#include "runtime/streams/stream_marker.h"
+#include "runtime/streams/event.h"
 
 namespace outboard {
 
@@ -37,52 +38,74 @@ struct PoolSet {
   BlockPool& pool(StreamState& stream, bool small);
 
   const c10::MempoolId_t id;
-  // By the stream's id, as small integers; nullptr for streams that never allocated.
+  // By the stream's id; nullptr for streams without allocations.
   std::vector<std::unique_ptr<OfStream>> streams;
-  // Of private pools: begin_allocate_to_pool calls without a release_pool.
+  // Private pools: calls of begin_allocate_to_pool without their release_pool.
   int uses = 0;
   size_t segments = 0;
-  // Threads that allocate here with the lock away or between begin and end.
+  // Threads that allocate here with the lock released, or between begin and end.
   int holds = 0;
 };
 
 class DeviceCache {
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
  public:
   DeviceCache(c10::DeviceIndex device, const ob_driver& driver);
 
   // A block of at least `bytes` > 0 for use on `stream`. Raises torch.OutOfMemoryError. `addressed`
-  // blocks can be given back by their address.
+  // blocks can be freed by their address.
   Block* allocate(StreamState& stream, size_t bytes, bool addressed);
   // Never waits and never throws.
   void free(Block* block) noexcept;
   void record_stream(Block* block, StreamState& stream);
-  // For the history of memory, of a block that the caller has.
+  // For the history of memory. The caller owns the block.
   void note_allocation(const Block& block, MemoryContext context) noexcept;
   void note_free(const Block& block) noexcept;
   void set_context(Block& block, MemoryContext context) noexcept;
-  // The allocated block that holds `address`, which lies in `segment`; nullptr if that is free.
+  // The allocated block that contains `address`, which lies in `segment`; nullptr if it is free.
   Block* find_block(const Segment& segment, ob_address address);
-  // From now on find_addressed finds this allocated block.
-  void make_addressed(Block* block);
-  Block* find_addressed(const Segment& segment, ob_address address);
+  // Lets find_addressed find an allocated block.
+  void make_addressed(Block* block) {
+    const Lock lock(mutex_);
+    block->segment->set_addressed(block, true);
+  }
+  Block* find_addressed(const Segment& segment, ob_address address) {
+    const Lock lock(mutex_);
+    return segment.addressed_block(address);
+  }
 
-  // Gives all memory back that nothing uses: of one private pool, or of all others with {0, 0}.
+  // Frees all unused memory: of one private pool; or with {0, 0} of the default pools and of
+  // private pools without users.
   void empty(c10::MempoolId_t pool);
 
   void begin_allocate_to_pool(c10::MempoolId_t pool);
   void end_allocate_to_pool(c10::MempoolId_t pool);
   void release_pool(c10::MempoolId_t pool);
 
-  // Of the device's memory, what this process may take from the driver.
+  // The fraction of the device's memory that this process may allocate.
   void set_fraction(double fraction);
-  double fraction();
-  size_t reserved();
+  double fraction() {
+    const Lock lock(mutex_);
+    return fraction_;
+  }
+  size_t reserved() {
+    const Lock lock(mutex_);
+    return reserved_;
+  }
 
   void account_adopted(int64_t bytes);
   c10::CachingDeviceAllocator::DeviceStats statistics();
-  void reset_accumulated_statistics();
-  void reset_peak_statistics();
-  // Bytes in use by tensors, and bytes taken from the driver.
+  void reset_accumulated_statistics() {
+    const Lock lock(mutex_);
+    statistics_.reset_accumulated();
+  }
+  void reset_peak_statistics() {
+    const Lock lock(mutex_);
+    statistics_.reset_peak();
+  }
+  // Bytes in use by tensors, and bytes of all segments.
   std::pair<size_t, size_t> totals();
   void append_snapshot(c10::MempoolId_t pool,
                        std::vector<c10::CachingDeviceAllocator::SegmentInfo>& segments);
@@ -90,15 +113,13 @@ class DeviceCache {
   c10::DeviceIndex device() const { return device_; }
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
-
   struct PendingUse {
     Block* block;
     StreamMarker marker;
   };
   struct PendingStream {
     StreamState* stream;
-    // In the order of the stream's work.
+    // In stream order.
     std::deque<PendingUse> uses;
   };
   struct Capture {
@@ -109,7 +130,7 @@ class DeviceCache {
   PoolSet& pools_of_this_thread();
   PoolSet* private_pools(c10::MempoolId_t pool);
 
-  // For the history of memory, if there is one.
+  // For the history of memory, if it is recorded.
   void note_memory(MemoryAction action, const BlockPool& pool, ob_address address, size_t bytes,
                    MemoryContext context = nullptr) noexcept;
 
@@ -142,8 +163,8 @@ class DeviceCache {
 
   // Segments that grow.
   struct Mapping {
-    Block* block;   // the addresses that get memory
-    Block* before;  // free blocks beside them, or nullptr
+    Block* block;   // addresses to map
+    Block* before;  // free neighbours, or nullptr
     Block* after;
   };
   bool grows_segments() const;
@@ -167,19 +188,18 @@ class DeviceCache {
   PoolSet default_pools_{{0, 0}};
   std::map<c10::MempoolId_t, std::unique_ptr<PoolSet>> private_pools_;
   std::vector<Capture> captures_;
-  // Given back while a private pool was in use: their streams are marked after it.
+  // Freed while a private pool was in use: their streams are marked after it.
   std::vector<Block*> blocks_to_mark_;
   std::deque<PendingStream> pending_;
   size_t pending_uses_ = 0;
-  // Given back last and not yet among the free blocks: programs tend to ask for the same size
-  // again, and then nothing has to be split and merged. Whoever looks at free blocks calls
-  // merge_last first.
+  // One-entry cache of the last freed block, not merged yet: programs often allocate the same size
+  // next, without a split and a merge. Call merge_last() before reading the free blocks.
   Block* set_aside_ = nullptr;
   Block* spare_blocks_ = nullptr;
-  // Bytes taken from the driver, also by calls under way.
+  // Bytes of all segments, calls under way included.
   size_t reserved_ = 0;
   double fraction_ = 1.0;
-  // Bytes; no limit but the driver's with a fraction of 1.
+  // Limit of reserved_, in bytes. With a fraction of 1 the driver alone limits.
   size_t limit_ = SIZE_MAX;
   uint64_t clock_ = 0;
   int in_flight_ = 0;

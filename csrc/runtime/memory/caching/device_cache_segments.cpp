@@ -1,4 +1,4 @@
-// How a device's cache takes memory from the driver and gives it back.
+// Segments of a device's cache: their allocation, and when they are freed.
 #include <c10/core/AllocatorConfig.h>
 
 #include <algorithm>
@@ -6,11 +6,10 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/memory/caching/allocation_sizes.h"
+#include "runtime/memory/caching/block_pool.h"
 #include "runtime/memory/caching/device_cache.h"
-#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/memory/caching/segment_registry.h"
+#include "runtime/memory/address_registry.h"
 
 namespace outboard {
 namespace {
@@ -20,7 +19,7 @@ using c10::CachingAllocator::format_size;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-// Keeps a set of pools alive while the lock is away.
+// Keeps a set of pools alive while the lock is released.
 class Hold {
  public:
   Hold(std::unique_lock<std::mutex>& lock, PoolSet& pools) : lock_(lock), pools_(pools) {
@@ -40,9 +39,9 @@ class Hold {
 
 }  // namespace
 
-// ---- Taking ----
+// ---- Allocation ----
 
-// No cached block fits: a new segment, if need be after giving cached memory back.
+// A block from a new segment when no cached block fits, after freeing cached memory if need be.
 Block* DeviceCache::grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested) {
   driver();  // raises when the process is exiting
   const Hold hold(lock, pool.owner());
@@ -61,7 +60,7 @@ Block* DeviceCache::grow(Lock& lock, BlockPool& pool, size_t bytes, size_t reque
   block = take(pool, bytes);
   if (block != nullptr) return block;
   release_unused(lock, {0, 0});
-  // Other threads may be giving memory back as well; bounded, as they may begin anew all the time.
+  // Other threads may free memory at the same time. Bounded: they may begin again and again.
   settled_.wait_for(lock, std::chrono::seconds(1), [this] { return in_flight_ == 0; });
   block = take(pool, bytes);
   if (block == nullptr) block = try_segment(lock, pool, wanted, bytes);
@@ -70,8 +69,8 @@ Block* DeviceCache::grow(Lock& lock, BlockPool& pool, size_t bytes, size_t reque
   return block;
 }
 
-// A block of `block_bytes` from a new segment of `bytes`, or from one that grows; nullptr if there
-// is not enough memory. Takes the lock away and back.
+// A block of `block_bytes` from a new segment of `bytes`, or from a growing one; nullptr if there
+// is not enough memory. Releases the lock meanwhile.
 Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_t block_bytes) {
   if (grows_segments()) {
     if (Block* block = extend(lock, pool, block_bytes)) return block;
@@ -88,11 +87,12 @@ Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_
     segment->size = bytes;
     segment->cache = this;
     segment->pool = &pool;
-    if (keeps_memory_history()) {
+    if (records_memory_history()) {
       segment->context = gather_memory_context(MemoryAction::kSegmentAlloc);
       note_memory(MemoryAction::kSegmentAlloc, pool, address, bytes, segment->context);
     }
-    register_segment(segment, device_);
+    add_allocation(AddressSpace::kDevice,
+                   {.address = address, .bytes = bytes, .device = device_, .segment = segment});
   } else if (status != OB_OUT_OF_MEMORY) {
     lock.lock();
     reserved_ -= bytes;
@@ -139,7 +139,7 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
   uint64_t total_bytes = total_memory_;
   defer_status(driver_.memory_info(driver_.context, device_, &free_bytes, &total_bytes),
                "memory_info");
-  if (keeps_memory_history()) {
+  if (records_memory_history()) {
     note_memory_event(MemoryAction::kOutOfMemory, device_, free_bytes, bytes, nullptr, {0, 0},
                       gather_memory_context(MemoryAction::kOutOfMemory));
   }
@@ -150,7 +150,7 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
     limited =
         " This process is limited to " + format_size(limit) + " of it by its memory fraction.";
   }
-  // What is asked for may be there and still be too much for a device to give in one piece.
+  // Devices limit the size of one allocation, however much memory is free.
   const uint64_t most = device_properties(device_).max_allocation;
   std::string too_large;
   if (bytes > most) {
@@ -169,10 +169,10 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
       "can help.");
 }
 
-// ---- Giving back ----
+// ---- Release ----
 
-// Whether memory of a free block can go back: it fills its segment, or whole pieces of one that
-// grows.
+// Whether memory of a free block can be released: it fills its segment, or contains whole pieces of
+// a growing one.
 bool DeviceCache::is_releasable(const Block* block) const {
   if (!block->segment->grows) return !block->is_split();
   const size_t start = block->address - block->segment->address;
@@ -180,7 +180,7 @@ bool DeviceCache::is_releasable(const Block* block) const {
   return (start + block->size) / mapping_granularity_ > whole;
 }
 
-// Gives memory of free blocks back, each of which is releasable. Takes the lock away and back.
+// Releases the memory of releasable blocks. Releases the lock meanwhile.
 void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   if (blocks.empty()) return;
   ++in_flight_;
@@ -206,7 +206,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
     }
   }
   lock.unlock();
-  // A free block may still be used by earlier work on its stream.
+  // Earlier work on the stream may still use a free block.
   std::exception_ptr failure;
   for (StreamState* stream : streams) {
     try {
@@ -217,7 +217,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   }
   size_t bytes = 0;
   for (Segment* segment : segments) {
-    unregister_segment(segment);
+    remove_allocation(AddressSpace::kDevice, segment->address);
     defer_status(driver_.deallocate(driver_.context, device_, segment->address), "deallocate");
     bytes += segment->size;
     delete segment;
@@ -255,7 +255,8 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-// Of one private pool, or with {0, 0} of the default pools and of private pools without users.
+// Releases the unused memory of one private pool, or with {0, 0} of the default pools and of
+// private pools without users.
 void DeviceCache::release_unused(Lock& lock, c10::MempoolId_t pool) {
   merge_last();
   std::vector<Block*> blocks;
@@ -288,8 +289,8 @@ void DeviceCache::empty(c10::MempoolId_t pool) {
   release_unused(lock, pool);
 }
 
-// Where the setting keeps large blocks whole, they are the first to go: the largest, until `bytes`
-// are free. Returns whether anything was given back.
+// Releases oversize blocks, which the setting max_split_size never splits, largest first, until
+// `bytes` are free. Whether anything was released.
 bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   const size_t oversize = AcceleratorAllocatorConfig::max_split_size();
   if (pool.small() || oversize == SIZE_MAX) return false;
@@ -309,8 +310,8 @@ bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   return any;
 }
 
-// With a garbage collection threshold set, gives the longest unused large blocks back before the
-// process takes more than that part of its memory.
+// Releases the large blocks that are unused for the longest time, before the process exceeds the
+// garbage collection threshold, a fraction of its memory.
 void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   const double threshold = AcceleratorAllocatorConfig::garbage_collection_threshold();
   if (threshold <= 0.0) return;
@@ -335,7 +336,7 @@ void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   release(lock, std::move(blocks));
 }
 
-// ---- Looking ----
+// ---- Snapshot ----
 
 void DeviceCache::append_snapshot(c10::MempoolId_t pool, std::vector<SegmentInfo>& segments) {
   Lock lock(mutex_);
@@ -346,7 +347,7 @@ void DeviceCache::append_snapshot(c10::MempoolId_t pool, std::vector<SegmentInfo
     if (pool != c10::MempoolId_t{0, 0} && pool != owner.id) continue;
     bool begins = true;
     for (const Block* block = segment.first; block != nullptr; block = block->next) {
-      // Of a growing segment every piece that has memory is one for those who look.
+      // Each mapped piece of a growing segment appears as a segment.
       if (block->state == Block::State::kUnmapped) {
         begins = true;
         continue;

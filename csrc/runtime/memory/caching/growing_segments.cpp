@@ -1,28 +1,28 @@
-// Segments that grow: one for each pool, if the setting `expandable_segments` asks for it and the
-// driver maps memory. Memory comes behind the addresses where it is wanted and goes from where
-// nothing is, in multiples of the driver's granularity, so what a program frees in one size serves
-// it in another. The idea is that of PyTorch's allocator for CUDA.
+// Growing segments: one per pool, if the setting `expandable_segments` is on and the driver maps
+// memory. A segment reserves addresses; memory is mapped where it is needed and unmapped where it
+// is unused, in multiples of the driver's granularity. So memory freed in one size serves another.
+// The idea is that of PyTorch's allocator for CUDA.
 //
-// The blocks of such a segment cover all of its addresses. Those without memory are of the state
-// kUnmapped, are in no pool, and no two of them are neighbours.
+// The blocks of such a segment cover all of its addresses. Blocks without memory have the state
+// kUnmapped, are in no pool, and are never neighbours of each other.
 #include <c10/core/AllocatorConfig.h>
 
 #include <algorithm>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/memory/caching/allocation_sizes.h"
+#include "runtime/memory/caching/block_pool.h"
 #include "runtime/memory/caching/device_cache.h"
-#include "runtime/memory/caching/segment_registry.h"
+#include "runtime/memory/address_registry.h"
 
 namespace outboard {
 namespace {
 
 using c10::CachingAllocator::AcceleratorAllocatorConfig;
 
-// How many bytes are mapped at once, at least.
+// Minimum of bytes mapped at once.
 constexpr size_t kLeastMapping = 2 << 20;
 
-// Not every version of PyTorch has the setting.
+// Some supported versions of PyTorch lack the setting.
 template <typename Config>
 bool is_asked_for() {
   if constexpr (requires { Config::use_expandable_segments(); }) {
@@ -44,10 +44,10 @@ bool DeviceCache::grows_segments() const {
   return driver_.memory_map != nullptr && is_asked_for<AcceleratorAllocatorConfig>();
 }
 
-// The growing segment of a pool, without memory if it is new; nullptr if there are no addresses.
-// Takes the lock away and back.
+// The growing segment of a pool, unmapped if it is new; nullptr if there are no addresses. Releases
+// the lock meanwhile.
 Segment* DeviceCache::reserve_addresses(Lock& lock, BlockPool& pool) {
-  // More than there is memory: holes between tensors that stay may be too small for others.
+  // More addresses than memory: holes between living tensors may be too small for others.
   const size_t bytes = round_up(total_memory_ + total_memory_ / 8, mapping_granularity_);
   lock.unlock();
   ob_address address = 0;
@@ -63,7 +63,8 @@ Segment* DeviceCache::reserve_addresses(Lock& lock, BlockPool& pool) {
   segment->grows = true;
   segment->cache = this;
   segment->pool = &pool;
-  register_segment(segment, device_);
+  add_allocation(AddressSpace::kDevice,
+                 {.address = address, .bytes = bytes, .device = device_, .segment = segment});
   lock.lock();
   segment->first = new_block();
   segment->first->segment = segment;
@@ -73,7 +74,7 @@ Segment* DeviceCache::reserve_addresses(Lock& lock, BlockPool& pool) {
   segments_.emplace(address, segment);
   ++pool.owner().segments;
   if (pool.growing() != nullptr) {
-    // Another thread was faster.
+    // Another thread reserved addresses meanwhile.
     drop_addresses(lock, {segment});
   } else {
     pool.set_growing(segment);
@@ -81,7 +82,7 @@ Segment* DeviceCache::reserve_addresses(Lock& lock, BlockPool& pool) {
   return pool.growing();
 }
 
-// Looks for the first place where `bytes` would lie together once memory came behind addresses.
+// Finds the first addresses where `bytes` are contiguous after mapping.
 bool DeviceCache::find_room(Segment& segment, size_t bytes, Mapping& found) {
   for (Block* block = segment.first; block != nullptr; block = block->next) {
     if (!is_unmapped(block)) continue;
@@ -100,8 +101,8 @@ bool DeviceCache::find_room(Segment& segment, size_t bytes, Mapping& found) {
   return false;
 }
 
-// A block of `bytes` in the growing segment of a pool, which gets the memory it lacks; nullptr if
-// there is not enough memory, or no room. Takes the lock away and back.
+// A block of `bytes` in the growing segment of a pool, mapped as far as necessary; nullptr if there
+// is not enough memory or no room. Releases the lock meanwhile.
 Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
   Segment* segment = pool.growing();
   if (segment == nullptr) segment = reserve_addresses(lock, pool);
@@ -115,7 +116,7 @@ Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
     make_unmapped(block);
     return nullptr;
   }
-  // No other thread takes these while the lock is released.
+  // Pending blocks are not taken by other threads while the lock is released.
   block->state = Block::State::kPending;
   for (Block* beside : {mapping.before, mapping.after}) {
     if (beside == nullptr) continue;
@@ -147,7 +148,7 @@ Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
   return block;
 }
 
-// The part of a free block whose memory can go back, out of the pool; what remains at its ends
+// The part of a free block whose memory can be unmapped, out of the pool. The rest at its ends
 // stays free.
 Block* DeviceCache::releasable_part(Block* block) {
   const ob_address base = block->segment->address;
@@ -170,7 +171,7 @@ Block* DeviceCache::releasable_part(Block* block) {
   return part;
 }
 
-// Its addresses have no memory (any more), and nothing uses it.
+// Marks an unused block without memory, joined with unmapped neighbours.
 void DeviceCache::make_unmapped(Block* block) {
   block->state = Block::State::kUnmapped;
   block->requested = 0;
@@ -179,7 +180,7 @@ void DeviceCache::make_unmapped(Block* block) {
   }
 }
 
-// Takes the lock away and back.
+// Releases the addresses of unmapped segments. Releases the lock meanwhile.
 void DeviceCache::drop_addresses(Lock& lock, const std::vector<Segment*>& segments) {
   for (Segment* segment : segments) {
     BlockPool& pool = *segment->pool;
@@ -190,7 +191,7 @@ void DeviceCache::drop_addresses(Lock& lock, const std::vector<Segment*>& segmen
   }
   lock.unlock();
   for (Segment* segment : segments) {
-    unregister_segment(segment);
+    remove_allocation(AddressSpace::kDevice, segment->address);
     defer_status(driver_.address_release(driver_.context, device_, segment->address, segment->size),
                  "address_release");
     delete segment;

@@ -1,33 +1,28 @@
-#include "runtime/memory/pinned_allocator.h"
+#include "runtime/memory/pinned_memory.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
 
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <shared_mutex>
+#include <utility>
 #include <vector>
 
-#include "runtime/driver/driver_requests.h"
+#include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
-#include "runtime/memory/registered_memory.h"
+#include "runtime/memory/address_registry.h"
+#include "runtime/process.h"
+#include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
-#include "runtime/streams/stream_marker.h"
 
 namespace outboard {
 namespace {
 
 using PinnedBlock = at::HostBlock<c10::Stream>;
 
-// Where pinned memory lies. Apart from the allocator, so that is_pinned needs only this.
-struct PinnedRanges {
-  std::shared_mutex mutex;
-  std::map<uintptr_t, size_t> sizes;
-};
-
-PinnedRanges& pinned_ranges() {
-  static auto* ranges = new PinnedRanges();
-  return *ranges;
+ob_address as_host_address(const void* pointer) noexcept {
+  return static_cast<ob_address>(reinterpret_cast<uintptr_t>(pointer));
 }
 
 int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
@@ -36,8 +31,8 @@ int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-// PyTorch's template keeps blocks in pools by size and asks for the functions at the end. It calls
-// free_block while it holds locks: the driver gets the memory back after that.
+// PyTorch's template caches blocks in pools by size and calls the virtual functions at the end. It
+// calls free_block with locks held: free_released frees the memory afterwards.
 class PinnedCache final
     : public at::CachingHostAllocatorImpl<c10::Stream, StreamMarker, PinnedBlock> {
  public:
@@ -50,7 +45,7 @@ class PinnedCache final
   void free(void* context) override {
     if (in_bad_fork() || driver_finalized()) return;
     CachingHostAllocatorImpl::free(context);
-    give_back();
+    free_released();
   }
 
   bool record_event(void* pointer, void* context, c10::Stream stream) override {
@@ -61,7 +56,7 @@ class PinnedCache final
   void empty_cache() override {
     check_fork();
     CachingHostAllocatorImpl::empty_cache();
-    give_back();
+    free_released();
   }
 
   void copy_data(void* destination, const void* source, std::size_t bytes) const override {
@@ -77,11 +72,7 @@ class PinnedCache final
       status = outboard::allocate_host_memory(driver(), bytes, pointer);
     }
     check_status(status, "host_allocate");
-    {
-      PinnedRanges& ranges = pinned_ranges();
-      std::unique_lock<std::shared_mutex> lock(ranges.mutex);
-      ranges.sizes[reinterpret_cast<uintptr_t>(*pointer)] = bytes;
-    }
+    add_allocation(AddressSpace::kHost, {.address = as_host_address(*pointer), .bytes = bytes});
     std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
     stats_.host_alloc_time.increase(microseconds_since(start));
   }
@@ -91,18 +82,14 @@ class PinnedCache final
     released_.push_back(block->ptr_);
   }
 
-  void give_back() {
+  void free_released() {
     std::vector<void*> pointers;
     {
       std::lock_guard<std::mutex> lock(released_mutex_);
       pointers.swap(released_);
     }
     for (void* pointer : pointers) {
-      {
-        PinnedRanges& ranges = pinned_ranges();
-        std::unique_lock<std::shared_mutex> lock(ranges.mutex);
-        ranges.sizes.erase(reinterpret_cast<uintptr_t>(pointer));
-      }
+      remove_allocation(AddressSpace::kHost, as_host_address(pointer));
       const auto start = std::chrono::steady_clock::now();
       defer_status(OB_ASK(host_deallocate, pointer), "host_deallocate");
       std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
@@ -117,7 +104,7 @@ class PinnedCache final
 
   bool query_event(StreamMarker& marker) override { return marker.has_passed(); }
 
-  // Not in the template of every supported version, hence not marked as overriding.
+  // Without `override`: not every supported version of PyTorch has them.
   virtual c10::Stream get_current_stream() const { return current_stream(current_device()); }
   virtual bool stream_is_capturing(c10::Stream stream) const { return false; }
 
@@ -143,14 +130,44 @@ REGISTER_HOST_ALLOCATOR(at::DeviceType::PrivateUse1, instance());
 at::HostAllocator* pinned_allocator() { return instance(); }
 
 bool is_pinned(const void* pointer) {
+  return !in_bad_fork() && find_allocation(AddressSpace::kHost, as_host_address(pointer));
+}
+
+bool register_host_memory(const c10::Storage& storage) {
+  check_fork();
+  TORCH_CHECK_VALUE(storage.device_type() == c10::DeviceType::CPU,
+                    "memory of the host can be registered, not memory of ", storage.device());
+  TORCH_CHECK_VALUE(storage.nbytes() > 0, "an empty tensor has no memory to be registered");
+  TORCH_CHECK_VALUE(!is_pinned(storage.data()), "this memory is pinned or registered already");
+  const ob_driver& table = driver();
+  if (table.host_register == nullptr) return false;
+  // PyTorch asks for pinned memory only after this.
+  at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
+  void* pointer = storage.mutable_data();
+  const bool added = add_allocation(
+      AddressSpace::kHost,
+      {.address = as_host_address(pointer), .bytes = storage.nbytes(), .storage = storage});
+  TORCH_CHECK_VALUE(added, "this memory is registered already");
+  const ob_status status = table.host_register(table.context, pointer, storage.nbytes());
+  if (status != OB_OK) remove_allocation(AddressSpace::kHost, as_host_address(pointer));
+  if (status == OB_UNSUPPORTED) return false;
+  check_status(status, "host_register");
+  return true;
+}
+
+void unregister_host_memory(const c10::Storage& storage) {
+  check_fork();
+  TORCH_CHECK_VALUE(is_registered(storage.data()), "this memory was not registered");
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) synchronize_device(device);
+  const auto removed = remove_allocation(AddressSpace::kHost, as_host_address(storage.data()));
+  TORCH_CHECK_VALUE(removed.has_value(), "this memory was not registered");
+  OB_CALL(host_unregister, removed->storage.mutable_data());
+}
+
+bool is_registered(const void* pointer) noexcept {
   if (in_bad_fork()) return false;
-  PinnedRanges& ranges = pinned_ranges();
-  std::shared_lock<std::shared_mutex> lock(ranges.mutex);
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  auto after = ranges.sizes.upper_bound(address);
-  if (after == ranges.sizes.begin()) return is_registered(pointer);
-  --after;
-  return address - after->first < after->second || is_registered(pointer);
+  const auto found = find_allocation(AddressSpace::kHost, as_host_address(pointer));
+  return found.has_value() && found->storage;
 }
 
 }  // namespace outboard

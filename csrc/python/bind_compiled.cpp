@@ -1,7 +1,9 @@
-// Kernels of compiled graphs: a program for all kernels of a graph, and calls of them from the code
-// that torch.compile generates; and the memory that such code needs.
+// Compiled graphs: calls of their device kernels from the code that torch.compile generates, memory
+// for that code, and calls of graphs compiled for the CPU with tensors of a device.
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/COW.h>
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Dtype.h>
@@ -11,46 +13,41 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cpu_kernels/call/change_device.h"
+#include "cpu_kernels/call/cpu_call.h"
+#include "cpu_kernels/compiled/calls_on_device.h"
+#include "cpu_kernels/compiled/packaged_models.h"
 #include "python/bindings.h"
+#include "random/graphs/graph_draws.h"
 #include "runtime/driver/device.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "tensors/empty.h"
+#include "tensors/host_view.h"
 
 namespace py = pybind11;
 
 namespace outboard {
 namespace {
 
-// What kernels of compiled graphs find wrong on a device: a wrong index, or an assertion with this
-// message. Leaked, as the words are.
-KernelFault& graph_fault(c10::DeviceIndex device, std::optional<std::string> assertion = {}) {
-  struct Faults {
-    std::mutex mutex;
-    std::map<std::pair<c10::DeviceIndex, std::optional<std::string>>, KernelFault*> all;
-  };
-  static auto* faults = new Faults;
-  std::lock_guard<std::mutex> lock(faults->mutex);
-  KernelFault*& fault = faults->all[{device, assertion}];
-  if (fault != nullptr) return *fault;
-  if (!assertion.has_value()) {
-    fault = &KernelFault::make(device, KernelFault::Kind::kIndexError,
-                               "index out of range in a compiled graph");
-  } else {
-    if (assertion->empty()) assertion = "an assertion of a compiled graph failed";
-    fault = &KernelFault::make(device, KernelFault::Kind::kRuntimeError, *std::move(assertion));
-  }
-  return *fault;
+DeviceAssert& index_assert(c10::DeviceIndex device) {
+  return DeviceAssert::interned(device, DeviceAssert::Kind::kIndexError,
+                                "index out of range in a compiled graph");
+}
+
+DeviceAssert& message_assert(c10::DeviceIndex device, const std::string& message) {
+  return DeviceAssert::interned(
+      device, DeviceAssert::Kind::kRuntimeError,
+      message.empty() ? "an assertion of a compiled graph failed" : std::string_view(message));
 }
 
 struct GraphProgram {
@@ -58,42 +55,42 @@ struct GraphProgram {
   std::string options;
 };
 
-// How work becomes work items.
+// How work becomes work-items.
 enum class Cut {
-  kChunks,  // an item takes a run of the work: processors
-  kItems,   // an item for each piece of work
-  kGroups,  // a work-group for each
+  kChunks,  // a work-item per run of pieces: CPUs
+  kItems,   // a work-item per piece
+  kGroups,  // a work-group per piece
 };
 constexpr const char* kCuts[] = {"chunks", "items", "groups"};
 
-// A kernel of a graph's program, on whatever device its first tensor is. Any number of threads may
-// call it.
+// A kernel of a graph's program, on the device of its first tensor. Any number of threads may call
+// it.
 class GraphKernel {
  public:
-  // `parameters`: a letter for each, in order: t a tensor, i an int, l a long, f a float, d a
-  // double, A the word for an assertion, whose message callers pass, F the word for wrong indices,
-  // which callers do not pass. `local`: work items of a group.
-  // `grain`: what a chunk costs at least. `limit`: most chunks.
+  // `parameters`: a letter each, in order: t a tensor, i an int, l a long, f a float, d a double, A
+  // the flag of an assertion, whose message the caller passes, F the flag of wrong indices, which
+  // the caller does not pass. `local`: work-items per work-group. `grain`: minimum cost of a chunk.
+  // `limit`: maximum number of chunks.
   GraphKernel(std::shared_ptr<GraphProgram> program, std::string name, std::string parameters,
               const std::string& cut, uint64_t local, uint64_t grain, uint64_t limit)
       : program_(std::move(program)),
         name_(std::move(name)),
         parameters_(std::move(parameters)),
-        cut_(parse_name<Cut>(cut, kCuts, "way to cut work")),
+        cut_(parse_name<Cut>(cut, kCuts, "cut of work")),
         local_(local),
         grain_(std::max<uint64_t>(grain, 1)),
         limit_(std::max<uint64_t>(limit, 1)) {}
 
-  // Compiles, or loads from disk. Raises RuntimeError with the compiler's words.
+  // Loads the program from disk or compiles it. Raises RuntimeError with the compiler's log.
   void build(c10::DeviceIndex device) { find(device); }
 
-  // Arguments as `parameters` says, then pieces of work, and what all of it costs. Numbers may be
-  // CPU tensors of one element.
+  // Arguments as in `parameters`, then the number of pieces of work and their total cost. Numbers
+  // may be CPU tensors of one element.
   void call(const py::args& given) {
     LaunchArguments arguments;
     c10::DeviceIndex device = -1;
     size_t next = 0;
-    c10::SmallVector<KernelFault*, 2> faults;
+    c10::SmallVector<DeviceAssert*, 2> asserts;
     const size_t count = given.size();
     const auto take = [&]() -> PyObject* {
       if (next >= count) throw py::value_error("a kernel of a graph has too few arguments");
@@ -114,7 +111,7 @@ class GraphKernel {
                       "backend=\"aot_eager\") does without kernels");
           if (device < 0) device = tensor.device().index();
           const void* data = tensor.const_data_ptr();
-          // Of a tensor without elements nothing is read, but the parameter needs some memory.
+          // A tensor without elements is not read, but the parameter needs some memory.
           if (data == nullptr) data = placeholder(tensor.device().index());
           arguments.address(data);
           break;
@@ -132,12 +129,12 @@ class GraphKernel {
           arguments.value(real(take()));
           break;
         case 'F':
-          faults.push_back(&graph_fault(device));
-          arguments.address(faults.back()->address());
+          asserts.push_back(&index_assert(device));
+          arguments.address(asserts.back()->address());
           break;
         case 'A':
-          faults.push_back(&graph_fault(device, py::handle(take()).cast<std::string>()));
-          arguments.address(faults.back()->address());
+          asserts.push_back(&message_assert(device, py::handle(take()).cast<std::string>()));
+          arguments.address(asserts.back()->address());
           break;
         default:
           throw py::value_error("unknown kind of parameter");
@@ -151,7 +148,7 @@ class GraphKernel {
     py::gil_scoped_release no_gil;
     StreamState& stream = current_stream_state(device);
     launch(stream, find(device), grid(work, cost), arguments);
-    expect_faults(stream, faults);
+    expect_asserts(stream, asserts);
   }
 
  private:
@@ -161,7 +158,7 @@ class GraphKernel {
   }
 
   static const void* placeholder(c10::DeviceIndex device) {
-    return reinterpret_cast<const void*>(graph_fault(device).address());
+    return reinterpret_cast<const void*>(index_assert(device).address());
   }
 
   static double real(PyObject* object) {
@@ -193,7 +190,7 @@ class GraphKernel {
     return kernel;
   }
 
-  static constexpr size_t kDevices = 16;  // later ones look the kernel up for every call
+  static constexpr size_t kDevices = 16;  // other devices look the kernel up at every call
 
   const std::shared_ptr<GraphProgram> program_;
   const std::string name_;
@@ -220,8 +217,8 @@ c10::SmallVector<int64_t, 8> checked_integers(PyObject* given) {
   return values;
 }
 
-// torch.empty_strided for code that is generated, as PyTorch has it for its own devices: names,
-// defaults and modes of Python take longer than the memory does.
+// torch.empty_strided for generated code, as PyTorch has it for its own devices: parsing of
+// arguments and Python's modes take longer than the allocation.
 PyObject* empty_strided(PyObject* /*module*/, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(count == 4 && PyLong_Check(given[0]) && THPDtype_Check(given[3]),
@@ -251,6 +248,125 @@ PyMethodDef empty_strided_definition = {
     "empty_strided(arg0: int, arg1: tuple[int, ...], arg2: tuple[int, ...], arg3: torch.dtype) "
     "-> torch.Tensor"};
 
+// ---- Graphs compiled for the CPU ----
+
+std::vector<bool> flags_of(const std::vector<size_t>& indices) {
+  std::vector<bool> flags;
+  for (const size_t index : indices) {
+    if (index >= flags.size()) flags.resize(index + 1);
+    flags[index] = true;
+  }
+  return flags;
+}
+
+bool is_set(const std::vector<bool>& flags, size_t index) {
+  return index < flags.size() && flags[index];
+}
+
+// Calls of one graph.
+class HostGraphCalls {
+ public:
+  // `written`: indices of inputs that the graph writes. `cpu_results`: indices of results that stay
+  // CPU tensors.
+  HostGraphCalls(c10::DeviceIndex device, const std::vector<size_t>& written,
+                 const std::vector<size_t>& cpu_results)
+      : device_(device), written_(flags_of(written)), cpu_results_(flags_of(cpu_results)) {}
+
+  // Empties `inputs`. Returns the results, on the device except for `cpu_results`.
+  py::list call(const py::object& compiled, const py::list& inputs) const;
+
+ private:
+  py::object host_input(const at::Tensor& tensor, Access access, CpuCall& call) const;
+  py::object device_result(PyObject* result, CpuCall& call) const;
+
+  const c10::DeviceIndex device_;
+  const std::vector<bool> written_;
+  const std::vector<bool> cpu_results_;
+};
+
+// Whether the memory of `tensor` can be viewed independently of other inputs. Writing to one input
+// moves the copy-on-write storage of others; CpuCall handles that.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_privateuseone() && tensor.layout() == at::kStrided && !tensor.is_nested() &&
+         !tensor.is_quantized() && tensor.has_storage() &&
+         !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
+}
+
+// A call keeps mapped tensors until its end. A view keeps only the storage, so that a saved result
+// of a forward pass is freed as soon as the graph releases it.
+py::object HostGraphCalls::host_input(const at::Tensor& tensor, Access access,
+                                      CpuCall& call) const {
+  if (call.placement() != Placement::kHost || !is_plain(tensor)) {
+    return py::cast(call.map(tensor, access));
+  }
+  return py::cast(host_tensor(tensor, access));
+}
+
+py::object HostGraphCalls::device_result(PyObject* result, CpuCall& call) const {
+  if (!THPVariable_Check(result)) return py::reinterpret_borrow<py::object>(result);
+  const at::Tensor& host = THPVariable_Unpack(result);
+  if (call.placement() == Placement::kHost && Py_REFCNT(result) == 1 &&
+      THPVariable_CheckExact(result) && turn_into_device(host, device_)) {
+    return py::reinterpret_borrow<py::object>(result);
+  }
+  return py::cast(call.result(host));
+}
+
+py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs) const {
+  const DeviceScope scope(device_);  // for random numbers of the device
+  std::optional<CpuCall> call;
+  {
+    py::gil_scoped_release release;  // it waits for the current stream
+    call.emplace(device_);
+  }
+  const auto count = static_cast<Py_ssize_t>(inputs.size());
+  py::list host(count);
+  std::vector<std::pair<at::Tensor, at::Tensor>> written;  // device and host
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
+    py::object given = py::reinterpret_borrow<py::object>(input);
+    if (THPVariable_Check(input)) {
+      const at::Tensor& tensor = THPVariable_Unpack(input);
+      const bool writes = is_set(written_, i);
+      given = host_input(tensor, writes ? Access::kWrite : Access::kRead, *call);
+      if (writes) written.emplace_back(tensor, THPVariable_Unpack(given.ptr()));
+    }
+    PyList_SET_ITEM(host.ptr(), i, given.release().ptr());
+  }
+  if (PyList_SetSlice(inputs.ptr(), 0, count, nullptr) != 0) throw py::error_already_set();
+  const auto given = py::reinterpret_steal<py::object>(
+      PySequence_Fast(compiled(std::move(host)).ptr(), "a compiled graph returns its results"));
+  if (!given) throw py::error_already_set();
+  const Py_ssize_t results = PySequence_Fast_GET_SIZE(given.ptr());
+  py::list ours(results);
+  for (Py_ssize_t i = 0; i < results; ++i) {
+    PyObject* result = PySequence_Fast_GET_ITEM(given.ptr(), i);
+    py::object object = is_set(cpu_results_, i) ? py::reinterpret_borrow<py::object>(result)
+                                                : device_result(result, *call);
+    PyList_SET_ITEM(ours.ptr(), i, object.release().ptr());
+  }
+  for (const auto& [device, view] : written) call->written(device, view);
+  call->finish();
+  return ours;
+}
+
+void bind_host_graphs(py::module_& m) {
+  py::class_<HostGraphCalls>(m, "HostGraphCalls")
+      .def(py::init<c10::DeviceIndex, const std::vector<size_t>&, const std::vector<size_t>&>(),
+           py::arg("device"), py::arg("written"), py::arg("cpu_results"))
+      .def("__call__", &HostGraphCalls::call);
+  random::register_graph_draws();
+  m.def(
+      "define_call_on_device",
+      [](const std::string& name, const std::string& overload) {
+        return define_call_on_device(
+            c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str()));
+      },
+      py::arg("name"), py::arg("overload") = "",
+      "Defines an operator of CPU tensors that calls another one on the device; its name.");
+  m.def("register_packaged_models", &register_packaged_models);
+}
+
 }  // namespace
 
 void bind_compiled(py::module_& m) {
@@ -269,6 +385,7 @@ void bind_compiled(py::module_& m) {
            py::arg("local"), py::arg("grain"), py::arg("limit"))
       .def("build", &GraphKernel::build, py::call_guard<py::gil_scoped_release>())
       .def("__call__", &GraphKernel::call);
+  bind_host_graphs(m);
 }
 
 }  // namespace outboard

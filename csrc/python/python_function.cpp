@@ -1,4 +1,4 @@
-#include "python/functions/python_function.h"
+#include "python/python_function.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/jit/frontend/tracer.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/fork.h"
+#include "runtime/process.h"
 
 namespace py = pybind11;
 
