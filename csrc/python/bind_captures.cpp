@@ -1,5 +1,5 @@
-// What runs graphs that PyTorch has compiled: tensors of captured graphs, which are copied in
-// before a replay and given out after it.
+// Captured graphs of torch.compile: inputs are copied in before a replay, results are handed out
+// after it.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
@@ -31,7 +31,7 @@ const at::Tensor& tensor_at(const py::list& inputs, size_t index) {
   return THPVariable_Unpack(object);
 }
 
-// All that lies between a tensor's first and its last element, gaps and overlaps included.
+// A flat view from a tensor's first to its last element, gaps included.
 at::Tensor extent_of(const at::Tensor& tensor) {
   int64_t length = tensor.numel() == 0 ? 0 : 1;
   for (int64_t i = 0; length > 0 && i < tensor.dim(); ++i) {
@@ -40,7 +40,7 @@ at::Tensor extent_of(const at::Tensor& tensor) {
   return tensor.as_strided({length}, {1});
 }
 
-// A storage over the memory of another one, which it keeps.
+// A storage over the memory of another one, which it keeps alive.
 at::Storage storage_over(const at::Storage& owner) {
   auto* kept = new at::Storage(owner);
   at::DataPtr pointer(
@@ -51,22 +51,22 @@ at::Storage storage_over(const at::Storage& owner) {
       /*allocator=*/nullptr, /*resizable=*/false));
 }
 
-// One capture. Its results lie in memory of the graph; each replay gives them out as tensors with
-// storages of their own, by which one knows whether they are still referenced. Used by one thread
-// at a time.
+// The inputs and results of one capture. Results lie in memory of the graph. Each replay wraps them
+// in new storages, whose reference counts tell whether a result is in use. Used by one thread at a
+// time.
 class CapturedTensors {
  public:
-  // A capture on the device's current stream, which `run` replays. Whoever uses results of a step
-  // before is told `message`.
+  // A capture on the device's current stream; `run` replays it. Access to a result of an earlier
+  // step raises `message`.
   CapturedTensors(c10::DeviceIndex device, py::object run, std::string message)
       : stream_(current_stream_state(device)), run_(std::move(run)), message_(std::move(message)) {}
 
-  // An input that is no tensor: others need another capture.
+  // An input that is not a tensor. Another value needs another capture.
   void add_number(size_t input, py::object number) {
     numbers_.push_back({input, std::move(number)});
   }
 
-  // An input that the graph reads where it lay. Other addresses need another capture.
+  // An input that the graph reads at its address. Another address needs another capture.
   void add_fixed(size_t input, const at::Tensor& tensor) { fixed_.push_back({input, tensor}); }
 
   // An input that is copied into `buffer` before each replay, and back if `written`.
@@ -74,39 +74,36 @@ class CapturedTensors {
     moving_.push_back({input, Layout(buffer), extent_of(buffer), written});
   }
 
-  // The next result: what is no tensor.
+  // The next result: not a tensor.
   void add_constant(py::object constant) {
     results_.push_back({Kind::kConstant, std::move(constant)});
   }
 
-  // The next result: an input, or a view of it, `offset` elements behind its beginning.
+  // The next result: an input or a view of it, `offset` elements after the input's first one.
   void add_view(size_t input, const at::Tensor& result, int64_t offset) {
     results_.push_back({Kind::kView, py::none(), input, result, offset});
   }
 
   // The next result: in memory of the graph.
   void add_result(const at::Tensor& result) {
-    size_t place = 0;
-    while (place < storages_.size() && !storages_[place].is_alias_of(result.storage())) ++place;
-    if (place == storages_.size()) storages_.push_back(result.storage());
-    results_.push_back({Kind::kResult, py::none(), place, result});
+    size_t index = 0;
+    while (index < storages_.size() && !storages_[index].is_alias_of(result.storage())) ++index;
+    if (index == storages_.size()) storages_.push_back(result.storage());
+    results_.push_back({Kind::kResult, py::none(), index, result});
   }
 
-  // Places of inputs that the graph cannot take because they lie elsewhere.
+  // Indices of fixed inputs with another address or layout.
   std::vector<size_t> misplaced(const py::list& inputs) const {
     std::vector<size_t> result;
     for (const Fixed& one : fixed_) {
-      if (!one.layout.suits(tensor_at(inputs, one.input)) ||
-          tensor_at(inputs, one.input).const_data_ptr() != one.address) {
-        result.push_back(one.input);
-      }
+      if (!one.suits(tensor_at(inputs, one.input))) result.push_back(one.input);
     }
     return result;
   }
 
-  // The results of a replay, which empties `inputs`. None, and nothing is done, if the inputs are
-  // not those of the capture, results that the same step gave out are in use, or the current
-  // stream is another one or captures.
+  // Replays, empties `inputs` and returns the results. Returns None and does nothing if the inputs
+  // do not suit the capture, results of the same step are in use, or the current stream is another
+  // one or captures.
   py::object replay(const py::list& inputs, int64_t step) {
     if ((step == step_ && is_used()) || !takes(inputs)) return py::none();
     const c10::DeviceGuard guard(device_of(stream_.device));
@@ -133,6 +130,9 @@ class CapturedTensors {
   struct Fixed {
     Fixed(size_t input_, const at::Tensor& tensor)
         : input(input_), address(tensor.const_data_ptr()), layout(tensor) {}
+    bool suits(const at::Tensor& tensor) const {
+      return tensor.const_data_ptr() == address && layout.suits(tensor);
+    }
     size_t input;
     const void* address;
     Layout layout;
@@ -147,12 +147,12 @@ class CapturedTensors {
   struct Result {
     Kind kind;
     py::object constant;
-    size_t place = 0;  // of an input, or of a storage
+    size_t index = 0;  // of an input or of a storage
     at::Tensor tensor = {};
     int64_t offset = 0;
   };
 
-  // Whether all inputs have the sizes, strides and places of the capture.
+  // Whether the inputs suit the capture: numbers, layouts, addresses.
   bool takes(const py::list& inputs) const {
     if (&current_stream_state(stream_.device) != &stream_ ||
         stream_.capturing.load(std::memory_order_acquire)) {
@@ -165,13 +165,12 @@ class CapturedTensors {
       if (!one.layout.suits(tensor_at(inputs, one.input))) return false;
     }
     for (const Fixed& one : fixed_) {
-      const at::Tensor& tensor = tensor_at(inputs, one.input);
-      if (tensor.const_data_ptr() != one.address || !one.layout.suits(tensor)) return false;
+      if (!one.suits(tensor_at(inputs, one.input))) return false;
     }
     return true;
   }
 
-  // Whether results of the last replay are still referenced.
+  // Whether results of the last replay are referenced.
   bool is_used() const {
     for (const auto& storage : given_) {
       if (storage.use_count() > 0) return true;
@@ -179,7 +178,7 @@ class CapturedTensors {
     return false;
   }
 
-  // Copies inputs in. Those who have results of the last replay are told so when they use them.
+  // Copies inputs in. Later access to results of the last replay raises the message.
   void begin(const py::list& inputs) {
     if (!moving_.empty()) {
       std::vector<std::pair<at::Tensor, at::Tensor>> copies;
@@ -199,7 +198,7 @@ class CapturedTensors {
     given_.clear();
   }
 
-  // The results after a replay. Empties `inputs`.
+  // Copies written inputs back, and returns the results. Empties `inputs`.
   py::list end(const py::list& inputs) {
     for (const Moving& one : moving_) {
       if (!one.written) continue;
@@ -228,10 +227,10 @@ class CapturedTensors {
       case Kind::kConstant:
         return one.constant;
       case Kind::kView: {
-        const at::Tensor& input = tensor_at(inputs, one.place);
+        const at::Tensor& input = tensor_at(inputs, one.index);
         if (one.offset == 0 && Layout(one.tensor).suits(input)) {
           return py::reinterpret_borrow<py::object>(
-              PyList_GET_ITEM(inputs.ptr(), static_cast<Py_ssize_t>(one.place)));
+              PyList_GET_ITEM(inputs.ptr(), static_cast<Py_ssize_t>(one.index)));
         }
         return py::cast(input.as_strided(one.tensor.sizes(), one.tensor.strides(),
                                          input.storage_offset() + one.offset));
@@ -239,7 +238,7 @@ class CapturedTensors {
       default: {
         auto made = one.tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
             c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true);
-        made->set_storage_keep_dtype(fresh[one.place]);
+        made->set_storage_keep_dtype(fresh[one.index]);
         return py::cast(at::Tensor(std::move(made)));
       }
     }
@@ -253,7 +252,7 @@ class CapturedTensors {
   std::vector<Fixed> fixed_;
   std::vector<Moving> moving_;
   std::vector<Result> results_;
-  std::vector<at::Storage> storages_;  // of results, where the graph writes them
+  std::vector<at::Storage> storages_;  // of results, in memory of the graph
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
 };
 

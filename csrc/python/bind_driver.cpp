@@ -1,6 +1,6 @@
-// Choice of the driver, devices, streams and synchronization.
+// Choice of the driver, devices, streams and waits.
 //
-// Whatever may load the driver, wait or take a lock runs without the interpreter lock.
+// Functions that may load the driver, wait or take a lock run without the interpreter lock.
 #include <pybind11/stl.h>
 
 #include <optional>
@@ -21,7 +21,7 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-// A copy, so that Python may keep it.
+// A copy, which Python may keep.
 struct DeviceProperties {
   explicit DeviceProperties(const ob_device_properties& properties) : fields(properties) {}
   ob_device_properties fields;
@@ -89,7 +89,7 @@ void bind_properties(py::module_& m) {
       });
 }
 
-// The Python function behind use_driver_finder. Leaked: it may be called as long as threads run.
+// The Python function of use_driver_finder. Leaked: called as long as threads run.
 py::object& finder() {
   static auto* function = new py::object;
   return *function;
@@ -104,14 +104,14 @@ void call_finder() {
   }
 }
 
-// What a signal handler raised in a wait, KeyboardInterrupt as a rule. Guarded by the interpreter
-// lock; leaked, as threads may wait until the process ends.
+// The exception of a signal handler in a wait, such as KeyboardInterrupt. Guarded by the
+// interpreter lock. Leaked: threads wait until the process exits.
 std::optional<py::error_already_set>& raised_by_handler() {
   static auto* error = new std::optional<py::error_already_set>;
   return *error;
 }
 
-// For waits that cannot throw: Python raises when it comes to run again.
+// For waits that cannot throw: Python raises when it runs next.
 int raise_in_python(void*) {
   if (!raised_by_handler().has_value()) return 0;
   raised_by_handler()->restore();
@@ -164,7 +164,7 @@ void bind_devices(py::module_& m) {
   m.def(
       "device_properties",
       [](c10::DeviceIndex device) { return DeviceProperties(device_properties(device)); }, NoGil());
-  // What the driver knows, by name.
+  // The values that the driver knows, by name.
   m.def("device_state", [](c10::DeviceIndex device) {
     ob_device_state state = {};
     state.struct_size = sizeof(state);
@@ -215,7 +215,7 @@ void bind_devices(py::module_& m) {
   m.def("adopts_host_memory", &adopts_host_memory, NoGil());
 }
 
-// A stream crosses as its id: Python has a class of its own for it.
+// Streams are passed by their ids.
 void bind_streams(py::module_& m) {
   m.def(
       "current_stream", [](c10::DeviceIndex device) { return current_stream(device).id(); },

@@ -1,4 +1,4 @@
-// Descriptions of kernels, for the Python functions that write their sources.
+// Descriptions of kernels for the Python functions that write their sources.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -42,7 +42,7 @@ class PythonWriter final : public SourceWriter {
   }
 
  private:
-  // Passes structures by address: they live as long as the call.
+  // Passes structs by address: they outlive the call.
   template <class... Arguments>
   std::string call(const char* name, const Arguments&... arguments) const {
     std::string source;

@@ -1,5 +1,5 @@
-// `torch_outboard._C.testing`: what tests and benchmarks ask of the runtime, and the package never
-// does. Addresses are integers, sizes are in bytes.
+// `torch_outboard._C.testing`: functions for tests and benchmarks alone. Addresses are integers,
+// sizes are in bytes.
 #include <c10/core/CPUAllocator.h>
 #include <pybind11/stl.h>
 
@@ -16,7 +16,7 @@
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/pinned_memory.h"
 #include "runtime/recording/recording.h"
 #include "runtime/settings.h"
@@ -48,8 +48,7 @@ double benchmark_allocator(size_t bytes, int64_t iterations) {
   return elapsed.count() / static_cast<double>(iterations);
 }
 
-// While it is entered, CPU memory of this thread comes from a device's cache, as it does while a
-// host kernel runs.
+// A context manager: CPU memory of this thread comes from a device's cache, as in a CPU kernel.
 class CpuKernelScope {
  public:
   explicit CpuKernelScope(c10::DeviceIndex device) : device_(device) {}
@@ -93,13 +92,13 @@ void bind_memory_tests(py::module_& m) {
 
 // ---- Streams and times
 
-// Leaked: kernels are launched while the process exits.
+// Leaked: kernels are launched until the process exits.
 Recording& timed_launches() {
   static auto* recording = new Recording;
   return *recording;
 }
 
-// (name, device, stream's id, start, end) of each launch, in nanoseconds of time.monotonic_ns().
+// Name, device, stream id, start and end of a launch; times are nanoseconds of time.monotonic_ns().
 using LaunchTime = std::tuple<std::string, int, c10::StreamId, uint64_t, uint64_t>;
 
 std::vector<LaunchTime> take_launch_times() {
@@ -128,7 +127,7 @@ void bind_stream_tests(py::module_& m) {
         event.synchronize();
         return event.time();
       },
-      NoGil(), "When an event happened that was recorded on the current stream.");
+      NoGil(), "The time of an event recorded on the current stream.");
   m.def(
       "time_launches", [](bool on) { on ? timed_launches().start() : timed_launches().stop(); },
       NoGil(), "Starts or stops timing launches of kernels; those of graphs are not timed.");
@@ -146,7 +145,7 @@ py::object python_number(const ExpressionNumber& number) {
   return py::cast(number.as_integer());
 }
 
-// The value of a node for values of the names in its graph.
+// The value of a node, for given values of the names in its graph.
 py::object evaluate_expression(const py::list& nodes, int64_t node,
                                const std::map<std::string, Value>& given) {
   const auto graph = expression_graph(nodes);

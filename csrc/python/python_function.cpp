@@ -17,7 +17,7 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-constexpr std::chrono::seconds kExitPatience(5);  // with calls under way at exit
+constexpr std::chrono::seconds kExitPatience(5);  // for calls under way at exit
 
 std::atomic<int> g_calls{0};
 std::atomic<bool> g_stopped{false};
@@ -26,7 +26,7 @@ std::atomic<std::thread::id> g_stopped_by{};
 // A call of the interpreter from a thread that may not have its lock.
 class InterpreterUse {
  public:
-  // Counted first and asked then, so that either we see the end, or it sees us.
+  // Counts before it reads g_stopped: either this call sees the end, or the end sees this call.
   InterpreterUse() noexcept {
     g_calls.fetch_add(1);
     const bool ends = g_stopped.load() && g_stopped_by.load() != std::this_thread::get_id();
@@ -42,14 +42,14 @@ class InterpreterUse {
   bool possible_;
 };
 
-// How torch.compile is told what to look at; leaked.
+// Sets the callback of torch.compile for Python frames. Leaked.
 const py::object& set_eval_frame() {
   static auto* function =
       new py::object(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame"));
   return *function;
 }
 
-// torch.compile looks at every Python function that is called, by a callback of the thread.
+// A scope without torch.compile, whose callback of the thread sees every called Python function.
 class NoCompilation {
  public:
   NoCompilation() : callback_(set(py::none())) {}
@@ -96,7 +96,7 @@ class NoTrace {
   std::function<void()> unpause_;
 };
 
-// nullptr: it declined.
+// A null object: it declined.
 py::object call(const py::function& function, const DecompositionFunction::Arguments& parameters,
                 const torch::jit::Stack& values) {
   std::vector<py::object> arguments;
@@ -142,7 +142,7 @@ std::vector<std::string> parameters_of(const py::function& function) {
 
 PythonFunction hold_function(py::function function) {
   return {new py::function(std::move(function)), [](py::function* held) {
-            // A process that is exiting has no interpreter to give the reference back to.
+            // After the interpreter's end there is no reference to release.
             if (!Py_IsInitialized()) return;
             py::gil_scoped_acquire lock;
             delete held;

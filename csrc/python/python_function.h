@@ -1,4 +1,4 @@
-// Functions in Python that C++ calls on whichever thread needs them.
+// Python functions that C++ calls on any thread.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -11,27 +11,26 @@
 
 namespace outboard {
 
-// A reference that may be given back on any thread, and after the interpreter's end.
+// A reference that may be released on any thread, and after the interpreter's end.
 using PythonFunction = std::shared_ptr<pybind11::function>;
 PythonFunction hold_function(pybind11::function function);
 
-// An argument as Python sees it: a dtype, layout or memory format travels as a number.
+// An argument as a Python object. IValues hold dtypes, layouts and memory formats as integers.
 pybind11::object to_python(const c10::IValue& value, const c10::Argument& argument);
 
-// A function of an operator definition. Its parameters are the names of values; one that is a
-// keyword of Python has an underscore at its end. It declines a call by raising `Declined`, and
-// where its integers need more than 64 bits; other exceptions reach the caller as they are.
-//
-// It runs as a kernel in C++ does: what it calls is seen by no mode of the user (TorchFunctionMode,
-// such as torch.set_default_device), by no torch.jit.trace, and by no torch.compile.
+// A function of an operator definition. Its parameters are names of values; a name that is a Python
+// keyword has a trailing underscore. It declines a call by raising `Declined` or ArithmeticError
+// (an integer of more than 64 bits); the caller gets other exceptions unchanged. It runs like a
+// kernel in C++, see run_in_interpreter.
 Definition::Function make_decomposition(pybind11::function function);
 
-// Runs `work` with the interpreter lock, on any thread, as a kernel in C++ runs: function modes,
-// torch.jit.trace and torch.compile do not see it. Returns false if the interpreter is ending.
+// Runs `work` with the interpreter lock, on any thread, like a kernel in C++: function modes of the
+// user (such as torch.set_default_device), torch.jit.trace and torch.compile do not see its calls.
+// Returns false if the interpreter is ending.
 bool run_in_interpreter(const std::function<void()>& work);
 
-// To be called at exit. Waits for calls under way; later calls of other threads return false.
-// Python would end those threads where they ask for the interpreter lock.
+// Call at exit. Waits for calls under way; later calls of other threads return false, because
+// Python would end those threads when they ask for the interpreter lock.
 void stop_interpreter_calls();
 
 // The exception `Declined`.

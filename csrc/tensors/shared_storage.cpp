@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"

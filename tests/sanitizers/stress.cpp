@@ -22,13 +22,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/streams/event.h"
 #include "runtime/generator.h"
-#include "runtime/memory/cpu_kernel_memory.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/memory/pinned_memory.h"
 #include "runtime/streams/stream.h"

@@ -7,7 +7,7 @@
 
 #include "runtime/driver/device.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/memory/shared_memory.h"
 
 namespace outboard {
 namespace {

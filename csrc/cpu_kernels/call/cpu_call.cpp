@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "cpu_kernels/call/change_device.h"
-#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/recording/recorded_call.h"

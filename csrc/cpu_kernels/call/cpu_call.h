@@ -11,7 +11,7 @@
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
-#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/streams/stream.h"
 #include "tensors/host_view.h"
 

@@ -25,7 +25,7 @@
 
 #include "cpu_kernels/typed/arguments.h"
 #include "cpu_kernels/typed/typed_overload.h"
-#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/streams/stream.h"
 #include "tensors/host_view.h"
 #include "torch_version.h"

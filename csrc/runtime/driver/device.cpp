@@ -12,7 +12,7 @@
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/hooks.h"
-#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/process.h"
 #include "runtime/programs/device_assert.h"

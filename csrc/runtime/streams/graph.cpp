@@ -37,8 +37,8 @@ namespace {
 
 bool usable() noexcept { return !in_bad_fork() && !driver_finalized(); }
 
-// All modes are one: what would have to wait for captured work raises in the thread that asks, and
-// other threads may do whatever they want on other streams.
+// All capture modes behave alike: a call that would wait for captured work raises in its thread,
+// and other threads may use other streams.
 class Graph final : public at::GraphImplInterface {
  public:
   explicit Graph(const at::GraphImplArgs&) {}
@@ -46,9 +46,9 @@ class Graph final : public at::GraphImplInterface {
     if (!usable()) return;
     try {
       if (capturing_ != nullptr) stop_capturing();
-      release();  // failures of replays wait for the next call that can raise
+      release();
     } catch (const std::exception&) {
-      // A device that does not exist any more keeps what it has.
+      // Errors of replays are deferred; a lost device keeps its resources.
     }
   }
 
@@ -61,7 +61,7 @@ class Graph final : public at::GraphImplInterface {
                 "this graph has captured work already; call reset() first, or make another one");
     StreamState& stream = current_stream_state(current_device());
     synchronize_stream(stream);
-    // Now: while the queue captures, nothing can be read by it.
+    // Now, because a capturing queue cannot read assert flags.
     raise_deferred();
     pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
     caching_allocator()->begin_allocate_to_pool(stream.device, pool_);
@@ -137,12 +137,12 @@ class Graph final : public at::GraphImplInterface {
     std::exception_ptr failure;
     ob_status status = OB_OK;
     if (graph_ != nullptr) {
-      // Launches under way use it. A stream that captures was waited for when it began.
+      // Replays under way use the graph. A capturing stream was idle when it began to capture.
       for (StreamState* stream : replayed_on_) {
         try {
           if (!stream->capturing.load(std::memory_order_acquire)) synchronize_stream(*stream);
         } catch (const c10::AcceleratorError&) {
-          failure = std::current_exception();  // has waited all the same, or the device is lost
+          failure = std::current_exception();  // the wait has ended, or the device is lost
         }
       }
       status = OB_ASK(graph_release, std::exchange(graph_, nullptr));
@@ -163,15 +163,15 @@ class Graph final : public at::GraphImplInterface {
   ob_graph graph_ = nullptr;
   StreamState* capturing_ = nullptr;
   std::vector<StreamState*> replayed_on_;
-  std::vector<DeviceAssert*> asserts_;  // that the captured kernels may write into
-  c10::DeviceIndex device_ = -1;        // of the pool that is held
+  std::vector<DeviceAssert*> asserts_;  // of the captured kernels
+  c10::DeviceIndex device_ = -1;        // of the pool
   at::MempoolId_t pool_ = {0, 0};
 };
 
 }  // namespace
 
 void register_graphs() {
-  // Which name the registry asks for depends on what the device is called.
+  // The registry looks graphs up by the device's current name.
   const std::string name = c10::DeviceTypeName(c10::DeviceType::PrivateUse1, /*lower_case=*/false);
   if (at::GraphImplRegistry()->Has(name)) return;
   at::GraphImplRegistry()->Register(
