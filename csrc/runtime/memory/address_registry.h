@@ -1,5 +1,5 @@
 // Addresses of allocations: one registry for segments of device memory and for host memory that
-// transfers can use without a copy. Adopted memory (adopted_memory.h) is not in it: any number of
+// transfers can use without a copy. Adopted memory (shared_memory.h) is not in it: any number of
 // device pointers may lie in the same host memory, and their owners know the rest.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <outboard/driver.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 namespace outboard {

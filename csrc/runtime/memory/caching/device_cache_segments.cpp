@@ -19,6 +19,14 @@ using c10::CachingAllocator::format_size;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
+// Shortens a list of blocks to the first ones that have `bytes` together.
+void keep_first(std::vector<Block*>& blocks, size_t bytes) {
+  size_t sum = 0;
+  size_t count = 0;
+  while (count < blocks.size() && sum < bytes) sum += blocks[count++]->size;
+  blocks.resize(count);
+}
+
 // Keeps a set of pools alive while the lock is released.
 class Hold {
  public:
@@ -301,10 +309,7 @@ bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   });
   std::sort(blocks.begin(), blocks.end(),
             [](const Block* a, const Block* b) { return a->size > b->size; });
-  size_t released = 0;
-  size_t count = 0;
-  while (count < blocks.size() && released < bytes) released += blocks[count++]->size;
-  blocks.resize(count);
+  keep_first(blocks, bytes);
   const bool any = !blocks.empty();
   release(lock, std::move(blocks));
   return any;
@@ -329,10 +334,7 @@ void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   }
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const Block* a, const Block* b) { return a->freed_at < b->freed_at; });
-  size_t released = 0;
-  size_t count = 0;
-  while (count < blocks.size() && released < excess) released += blocks[count++]->size;
-  blocks.resize(count);
+  keep_first(blocks, excess);
   release(lock, std::move(blocks));
 }
 
