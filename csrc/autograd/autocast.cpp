@@ -1,15 +1,20 @@
-// PyTorch's autocast lists of operators and casts, registered for the device.
 #include "autograd/autocast.h"
 
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
+#include "dispatch/registration.h"
 #include "torch_version.h"
 
 namespace outboard {
+
+// ---- PyTorch's lists of operators and casts
+
 namespace {
 
 // Used without a namespace in PyTorch's lists.
@@ -26,31 +31,13 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
               "binary_cross_entropy_with_logits or BCEWithLogitsLoss without the sigmoid layer");
 }
 
-// Replaces torch::Library in PyTorch's macros: registers only missing policies.
-class MissingPolicies {
- public:
-  explicit MissingPolicies(torch::Library& library) : library_(library) {}
-
-  template <class Function>
-  void impl(const char* name, Function&& function) {
-    const std::string full(name);
-    const size_t dot = full.find('.');
-    const auto handle = c10::Dispatcher::singleton().findSchema(
-        {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
-    if (handle.has_value() && handle->hasKernelForDispatchKey(kAutocastKey)) return;
-    library_.impl(name, std::forward<Function>(function));
-  }
-
- private:
-  torch::Library& library_;
-};
-
 #define OUTBOARD_LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define OUTBOARD_FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
 #define OUTBOARD_FLOAT32_RESULT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define OUTBOARD_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-void register_lists(MissingPolicies m) {
+// PyTorch's macros call `m` as if it were a torch::Library.
+void register_lists(YieldingLibrary m) {
   AT_FORALL_LOWER_PRECISION_FP(OUTBOARD_LOWER_PRECISION)
   AT_FORALL_FP32(OUTBOARD_FLOAT32)
 #if OUTBOARD_TORCH_AT_LEAST(14)
@@ -81,8 +68,117 @@ void register_autocast() {
     if (!c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kAutocastKey)) {
       new_library("_").fallback(torch::CppFunction::makeFallthrough());
     }
-    register_lists(MissingPolicies(new_library("aten")));
+    register_lists(YieldingLibrary(new_library("aten"), kAutocastKey));
   });
+}
+
+// ---- Policies of single operators, by name
+
+namespace {
+
+constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
+enum class Policy { kLowerPrecision, kFloat32, kWidest };
+
+// Calls a function for each tensor argument, which may be replaced.
+template <class Function>
+void for_each_tensor(c10::IValue& value, const Function& function) {
+  if (value.isTensor()) {
+    const at::Tensor tensor = value.toTensor();
+    value = function(tensor);
+  } else if (value.isList()) {
+    const c10::List<c10::IValue> list = value.toList();
+    c10::List<c10::IValue> replaced(list.elementType());
+    replaced.reserve(list.size());
+    for (size_t i = 0; i < list.size(); ++i) {
+      c10::IValue element = list.get(i);
+      for_each_tensor(element, function);
+      replaced.push_back(std::move(element));
+    }
+    value = std::move(replaced);
+  }
+}
+
+bool holds_tensors(const c10::Argument& argument) {
+  const std::string type = argument.type()->str();
+  return type.find("Tensor") != std::string::npos;
+}
+
+at::ScalarType target(Policy policy, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  if (policy == Policy::kFloat32) return at::kFloat;
+  at::ScalarType dtype = at::autocast::get_lower_precision_fp_from_device_type(kType);
+  if (policy == Policy::kLowerPrecision) return dtype;
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!holds_tensors(arguments[i])) continue;
+    c10::IValue value = torch::jit::peek(stack, i, arguments.size());
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      if (tensor.defined()) dtype = at::autocast::prioritize(dtype, tensor, kType);
+      return tensor;
+    });
+  }
+  return dtype;
+}
+
+template <Policy policy>
+void call_cast(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
+  const at::ScalarType dtype = target(policy, op, *stack);
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!holds_tensors(arguments[i])) continue;
+    for_each_tensor(torch::jit::peek(*stack, i, arguments.size()), [&](const at::Tensor& tensor) {
+      return at::autocast::cached_cast(dtype, tensor, kType);
+    });
+  }
+  op.callBoxed(stack);
+}
+
+torch::CppFunction kernel_of(const std::string& policy) {
+  if (policy == "lower_precision_fp") {
+    return torch::CppFunction::makeFromBoxedFunction<&call_cast<Policy::kLowerPrecision>>();
+  }
+  if (policy == "fp32") {
+    return torch::CppFunction::makeFromBoxedFunction<&call_cast<Policy::kFloat32>>();
+  }
+  TORCH_CHECK_VALUE(policy == "promote", "there is no autocast policy '", policy,
+                    "'; it is 'lower_precision_fp', 'fp32' or 'promote'");
+  return torch::CppFunction::makeFromBoxedFunction<&call_cast<Policy::kWidest>>();
+}
+
+struct Given {
+  std::mutex mutex;
+  // Destroying a library removes its registration.
+  std::unordered_map<std::string, std::unique_ptr<torch::Library>> libraries;
+};
+
+Given& given() {
+  static auto* instance = new Given;
+  return *instance;
+}
+
+}  // namespace
+
+void set_autocast_policy(const std::string& name, const std::string& policy) {
+  torch::CppFunction kernel = kernel_of(policy);
+  const size_t separator = name.find("::");
+  const auto handle = c10::Dispatcher::singleton().findSchema(operator_name(name));
+  TORCH_CHECK_VALUE(separator != std::string::npos && handle.has_value(), "operator '", name,
+                    "' does not exist; define it first, and write it as 'library::name.overload'");
+  TORCH_CHECK_VALUE(!handle->schema().is_mutable(), "operator '", name,
+                    "' writes to its arguments, and autocast would let it write to copies of them; "
+                    "give a policy to a form that returns its result");
+  register_autocast();
+  std::lock_guard<std::mutex> lock(given().mutex);
+  std::unique_ptr<torch::Library>& library = given().libraries[name];
+  TORCH_CHECK_VALUE(library != nullptr || !handle->hasKernelForDispatchKey(kAutocastKey),
+                    "operator '", name,
+                    "' has an autocast policy already, from PyTorch's lists or from the "
+                    "library that registered it; cast its arguments where you call it");
+  library = nullptr;
+  auto made = std::make_unique<torch::Library>(torch::Library::IMPL, name.substr(0, separator),
+                                               kAutocastKey, __FILE__, __LINE__);
+  made->impl(name.substr(separator + 2).c_str(), std::move(kernel));
+  library = std::move(made);
 }
 
 }  // namespace outboard

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/device_kernel.h"
+#include "dispatch/router.h"
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/definitions/conditions.h"
 #include "device_kernels/definitions/definition.h"

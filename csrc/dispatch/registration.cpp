@@ -11,7 +11,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "dispatch/external/raw_kernels.h"
+#include "dispatch/external_kernels.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
 #include "runtime/driver/driver_table.h"
@@ -58,8 +58,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 struct Registrations {
   std::recursive_mutex mutex;  // who adds a row may register the forms that follow it
   std::set<std::string> names;
-  // What has no entry, since there is one way to do it.
-  std::set<std::string> required = {"aten::_lazy_clone", "aten::_has_compatible_shallow_copy_type"};
+  std::set<std::string> required;  // without an entry: each has one implementation
   // Registrations live as long as the process: a destructor would take operators away while
   // tensors still exist.
   std::vector<torch::Library*> libraries;
@@ -115,9 +114,7 @@ c10::OperatorName parse_name(const std::string& name) {
   const size_t separator = name.find("::");
   TORCH_CHECK_VALUE(separator != std::string::npos && separator != 0 && separator + 2 < name.size(),
                     "'", name, "' is no operator name; write it as 'aten::add.Tensor'");
-  const size_t dot = name.find('.', separator);
-  return dot == std::string::npos ? c10::OperatorName(name, "")
-                                  : c10::OperatorName(name.substr(0, dot), name.substr(dot + 1));
+  return operator_name(name);
 }
 
 // Whether autograd knows this operator only by what it is composed of.
@@ -276,6 +273,8 @@ void register_operators() {
   torch::Library& aten = library("aten");
   YieldingLibrary kernels(aten, kKey);
   register_required_operators(kernels);
+  register_copies(kernels);
+  register_fills();
   all.required.insert(kernels.names().begin(), kernels.names().end());
   std::set<std::string> direct;
   // Typed kernels first: an overload may have a typed one for some arguments and a routed one for

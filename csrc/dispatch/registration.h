@@ -10,8 +10,14 @@
 
 namespace outboard {
 
+// "aten::add.Tensor" in the dispatcher's form.
+inline c10::OperatorName operator_name(const std::string& name) {
+  const size_t dot = name.find('.');
+  return {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)};
+}
+
 // Registers kernels of aten for `key` in `library`, except those that the dispatcher has already:
-// the kit leaves to others what they were first to register.
+// other libraries that registered first win.
 class YieldingLibrary {
  public:
   YieldingLibrary(torch::Library& library, c10::DispatchKey key) : library_(library), key_(key) {}
@@ -24,7 +30,7 @@ class YieldingLibrary {
     return *this;
   }
 
-  // Of all calls of `impl`, in full.
+  // Full names given to `impl`, also of skipped kernels.
   const std::vector<std::string>& names() const noexcept { return names_; }
 
  private:
@@ -32,9 +38,7 @@ class YieldingLibrary {
     return (name.starts_with("aten::") ? "" : "aten::") + std::string(name);
   }
   bool is_taken(const std::string& name) const {
-    const size_t dot = name.find('.');
-    const auto op = c10::Dispatcher::singleton().findSchema(
-        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    const auto op = c10::Dispatcher::singleton().findSchema(operator_name(name));
     return op.has_value() && op->hasKernelForDispatchKey(key_);
   }
 
@@ -45,11 +49,15 @@ class YieldingLibrary {
 
 // ---- Parts of the list that lie in layers above; each runs once, at load
 
-// The operators PyTorch demands of every accelerator: memory, views, copies. They do not go through
-// the router: there is one way to do them, and it is chosen inside. (tensors)
+// The operators that PyTorch requires of every accelerator. They bypass the router: each has one
+// implementation. (tensors: memory and views; transfer: copies)
 void register_required_operators(YieldingLibrary& library);
+void register_copies(YieldingLibrary& library);
+// fill_.Scalar and zero_ by the driver, behind the router, for devices whose memory the host cannot
+// touch. (transfer)
+void register_fills();
 // PyTorch's CPU kernels for nested, quantized and sparse tensors, where no other library was first.
-// `dense` is the kit's library for tensors of the device. (tensors)
+// `dense`: library for dense tensors of the device. (tensors)
 void register_nested_operators(torch::Library& dense);
 void register_quantized_operators();
 void register_sparse_operators();
@@ -65,8 +73,8 @@ void register_lstm_layers(torch::Library& autograd);
 // and none for `key` yet.
 void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library);
 
-// From the first use of the device on, sends operators without a kernel for `key` to the
-// router: those of other libraries, and those that need a sentence.
+// From the first use of the device on, sends operators without a kernel for `key` to the router:
+// those of other libraries, and those for which the router raises the error.
 void register_layout_fallback(c10::DispatchKey key);
 
 }  // namespace outboard

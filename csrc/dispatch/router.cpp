@@ -3,27 +3,153 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
+#include <map>
+#include <mutex>
 #include <optional>
 
-#include "dispatch/borrowed_arguments.h"
+#include "dispatch/call_routed.h"
+#include "dispatch/external_kernels.h"
 #include "dispatch/fallback_policy.h"
-#include "dispatch/external/decline.h"
-#include "dispatch/host_call.h"
-#include "dispatch/report.h"
 #include "dispatch/placement.h"
-#include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/process.h"
+#include "dispatch/registration.h"
+#include "dispatch/report.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
+
+// ---- Entries: which kernels an overload has
+
+std::atomic<int> g_router_watchers{0};
+
 namespace {
 
 using Kernels = std::vector<std::shared_ptr<RoutedKernel>>;
 
-// What a call is about: the device and the dtype by which kernels are chosen.
+// Entries are leaked: kernels may run while the process exits.
+struct Entries {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<Operator>> by_name;
+};
+
+Entries& entries() {
+  static Entries* instance = new Entries;
+  return *instance;
+}
+
+DeviceKernels best_of(const Kernels& kernels) {
+  DeviceKernels best = DeviceKernels::kNone;
+  for (const auto& kernel : kernels) {
+    if (kernel->source != Source::kKit) return DeviceKernels::kExternal;
+    if (kernel->device_kernel != nullptr) best = DeviceKernels::kBuiltIn;
+  }
+  return best;
+}
+
+// Replaces the snapshot. Readers may hold the old one, so it is never freed: some words each, since
+// the code of removed kernels is released.
+void replace_kernels(Operator& entry, Kernels kernels) {
+  std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
+    if (a->source != b->source) return static_cast<int>(a->source) > static_cast<int>(b->source);
+    return a->follows < b->follows;
+  });
+  // Stored first: a thread that sees the new kernel also sees that there is one.
+  entry.device_kernels.store(best_of(kernels), std::memory_order_release);
+  entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
+}
+
+Kernels kernels_of(const Operator& entry) {
+  const Kernels* kernels = entry.kernels.load(std::memory_order_acquire);
+  return kernels != nullptr ? *kernels : Kernels();
+}
+
+// Ends a use of an external kernel; the last one releases its code.
+void end_use(RoutedKernel& kernel) noexcept {
+  if (kernel.uses->users.fetch_sub(1) != 1) return;
+  kernel.kernel = c10::KernelFunction();
+  kernel.device_kernel.reset();
+}
+
+// Kernels for the other forms, if `kernel` is one of an out= form.
+void add_followers(const Operator& entry, const RoutedKernel& kernel) {
+  const auto op = c10::Dispatcher::singleton().findSchema(operator_name(entry.name));
+  if (!op.has_value()) return;
+  for (const c10::OperatorHandle& form : following_forms(*op)) {
+    add_kernel(c10::toString(form.operator_name()), following_kernel(kernel));
+  }
+}
+
+}  // namespace
+
+Operator::Operator(std::string name_) : name(std::move(name_)) {}
+
+Operator& router_entry(const std::string& name) {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::unique_ptr<Operator>& entry = all.by_name[name];
+  if (entry == nullptr) entry = std::make_unique<Operator>(name);
+  return *entry;
+}
+
+std::vector<std::string> router_names() {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<std::string> names;
+  names.reserve(all.by_name.size());
+  for (const auto& [name, entry] : all.by_name) names.push_back(name);
+  return names;
+}
+
+std::vector<std::shared_ptr<RoutedKernel>> kernels_of(const std::string& name) {
+  Kernels kernels = kernels_of(router_entry(name));
+  std::erase_if(kernels, [](const auto& kernel) { return !kernel->is_registered(); });
+  return kernels;
+}
+
+std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel) {
+  ensure_registered(name);
+  return add_kernel_to_entry(router_entry(name), std::move(kernel));
+}
+
+std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
+  auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
+  if (shared->source >= Source::kVendor) {
+    if (shared->uses == nullptr) shared->uses = std::make_shared<KernelUses>();
+    if (!shared->follows) add_followers(entry, *shared);
+  }
+  std::lock_guard<std::mutex> lock(entries().mutex);
+  Kernels kernels = kernels_of(entry);
+  kernels.insert(kernels.begin(), shared);
+  replace_kernels(entry, std::move(kernels));
+  return shared;
+}
+
+void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel) {
+  Operator& entry = router_entry(name);
+  {
+    std::lock_guard<std::mutex> lock(entries().mutex);
+    Kernels kernels = kernels_of(entry);
+    if (std::erase(kernels, kernel) == 0) return;
+    replace_kernels(entry, std::move(kernels));
+  }
+  if (kernel->uses == nullptr) return;
+  // Kernels made from this one are removed at their next calls.
+  kernel->uses->token->invalidate();
+  // Without the lock: destroying a Python function takes the interpreter lock.
+  end_use(*kernel);
+}
+
+// ---- Calls: which of them runs
+
+namespace {
+
+// The device and the dtype by which kernels are chosen.
 struct Subject {
   c10::DeviceIndex device = -1;
   at::ScalarType dtype = at::ScalarType::Undefined;
@@ -74,28 +200,36 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
 }
 
-// Whether an argument lies in memory that the device adopted from the host: its owner may free it
-// at any time, also while a stream still uses it.
-bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
-  const auto adopted = [](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.is_privateuseone() && tensor.has_storage() &&
-           tensor.storage().nbytes() != 0 &&
-           caching_allocator()->device_of_pointer(tensor.storage().data()) < 0;
+// Whether any of the last `arguments` values, or of the elements of lists among them, is a defined
+// tensor that `test` accepts.
+template <class Test>
+bool any_tensor(const torch::jit::Stack& stack, size_t arguments, const Test& test) {
+  const auto accepted = [&test](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && test(value.toTensor());
   };
   for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
-    if (value.isTensor()) {
-      if (adopted(value.toTensor())) return true;
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    if (value.isTensorList() || value.isOptionalTensorList()) {
       for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor() && adopted(element.toTensor())) return true;
+        if (accepted(element)) return true;
       }
+    } else if (accepted(value)) {
+      return true;
     }
   }
   return false;
 }
 
-// Runs a kernel that gives work to the current stream, and waits for that where an argument lies in
-// such memory: also when the kernel raises, as it may have given some before.
+// Whether an argument is in memory that the device adopted from the host. Its owner may free it at
+// any time, also while a stream still uses it.
+bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
+  return any_tensor(stack, arguments, [](const at::Tensor& tensor) {
+    return tensor.is_privateuseone() && tensor.has_storage() && tensor.storage().nbytes() != 0 &&
+           caching_allocator()->device_of_pointer(tensor.storage().data()) < 0;
+  });
+}
+
+// Runs a kernel that enqueues on the current stream, and waits for the stream where an argument
+// uses such memory: also when the kernel raises, since it may have enqueued work before.
 template <class Run>
 void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::DeviceIndex device,
                    const Run& run) {
@@ -115,7 +249,7 @@ void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::Device
   synchronize_stream(current_stream_state(device));
 }
 
-// Keeps the code of a kernel for the length of a call.
+// Holds the code of a kernel for the length of a call.
 class KernelUse {
  public:
   explicit KernelUse(RoutedKernel& kernel) noexcept : kernel_(kernel) {
@@ -138,25 +272,14 @@ class KernelUse {
   bool usable_ = true;
 };
 
-// Whether an argument has no memory that a kernel of the kit could be given
-// (tensors/storage_check.h).
+// Whether an argument has no memory that a built-in kernel could use.
 bool lacks_storage(const torch::jit::Stack& stack, size_t arguments) {
-  const auto lacks = [](const at::Tensor& tensor) {
-    return tensor.defined() && !tensor.unsafeGetTensorImpl()->has_storage();
-  };
-  for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
-    if (value.isTensor()) {
-      if (lacks(value.toTensor())) return true;
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor() && lacks(element.toTensor())) return true;
-      }
-    }
-  }
-  return false;
+  return any_tensor(stack, arguments, [](const at::Tensor& tensor) {
+    return !tensor.unsafeGetTensorImpl()->has_storage();
+  });
 }
 
-// For kernels that are not of the kit.
+// For external kernels.
 void own(BorrowedArguments* borrowed) {
   if (borrowed != nullptr) borrowed->own();
 }

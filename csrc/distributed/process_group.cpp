@@ -1,19 +1,64 @@
 #include "distributed/process_group.h"
 
 #include <ATen/core/grad_mode.h>
-
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
 
-#include "distributed/stream_pool.h"
 #include "runtime/driver/device.h"
 #include "runtime/process.h"
 #include "runtime/driver/driver_failure.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
 
 namespace outboard::distributed {
 namespace {
+
+// ---- Pool of streams of destroyed groups, for new ones: streams are never destroyed
+
+struct FreeStreams {
+  std::mutex mutex;
+  std::map<c10::DeviceIndex, std::vector<c10::Stream>> streams;
+};
+
+FreeStreams& free_streams() {
+  static auto* instance = new FreeStreams;
+  return *instance;
+}
+
+// A stream of the highest priority, exclusive to the caller.
+c10::Stream take_stream(c10::DeviceIndex device) {
+  FreeStreams& all = free_streams();
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    auto& free = all.streams[device];
+    if (!free.empty()) {
+      const c10::Stream stream = free.back();
+      free.pop_back();
+      return stream;
+    }
+  }
+  return new_stream(device, device_properties(device).greatest_priority);
+}
+
+// Returns it to the pool, unless it still has work, which would delay the next user.
+void give_back_stream(const c10::Stream& stream) noexcept {
+  FreeStreams& all = free_streams();
+  try {
+    if (!query_stream(stream)) return;
+    std::lock_guard<std::mutex> lock(all.mutex);
+    all.streams[stream.device_index()].push_back(stream);
+  } catch (const std::exception&) {
+    // The stream has failed and is not reused.
+  }
+}
+
+// ---- Groups
 
 using Tensors = ProcessGroup::Tensors;
 
@@ -170,6 +215,160 @@ ProcessGroup::WorkPointer ProcessGroup::endCoalescing() {
   return c10::make_intrusive<CollectiveWork>(
       rank_, c10d::OpType::COALESCED, std::exchange(coalesced_parts_, {}),
       std::exchange(coalesced_streams_, {}), std::exchange(coalesced_outputs_, {}));
+}
+
+// ---- Subgroups: `split_group`, used by device meshes if a device is bound
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroup::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& options) {
+  // A separate prefix: the CPU backend of the subgroup has the same store.
+  const auto own = c10::make_intrusive<c10d::PrefixStore>("outboard", store);
+  auto cpu_backend = cpu_backend_->split(own, ranks, options);
+  if (cpu_backend == nullptr) return nullptr;  // this rank is not in `ranks`
+  return c10::make_intrusive<ProcessGroup>(std::move(cpu_backend), *own, options->group_name,
+                                           options->timeout);
+}
+
+// ---- End of groups and their work: failures, abort, shutdown
+
+namespace {
+
+// CPU-backend work that was abandoned when a group was aborted, with the parts that own its memory
+// and the CPU backend.
+struct GivenUp {
+  std::mutex mutex;
+  std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> works;
+};
+
+GivenUp& given_up() {
+  static auto* instance = new GivenUp;
+  return *instance;
+}
+
+// Not to be called on a thread of the driver.
+void forget_given_up() {
+  std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> ended;
+  GivenUp& all = given_up();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto open = std::partition(all.works.begin(), all.works.end(),
+                                   [](const auto& pair) { return !pair.first->isCompleted(); });
+  ended.assign(std::make_move_iterator(open), std::make_move_iterator(all.works.end()));
+  all.works.erase(open, all.works.end());
+}
+
+}  // namespace
+
+ProcessGroup::~ProcessGroup() {
+  forget_given_up();
+  // Parts still on queues must not be destroyed on the queues' threads.
+  {
+    static auto* left = new std::pair<std::mutex, std::vector<std::shared_ptr<HostPart>>>;
+    std::lock_guard<std::mutex> lock(left->first);
+    auto& parts = left->second;
+    for (auto& part : parts_) parts.push_back(std::move(part));
+    parts.erase(
+        std::remove_if(parts.begin(), parts.end(), [](const auto& part) { return part->over(); }),
+        parts.end());
+  }
+  if (in_bad_fork() || driver_finalized()) return;
+  abort();
+  for (const auto& [key, stream] : streams_) give_back_stream(stream);
+}
+
+void ProcessGroup::State::tell() {
+  if (!std::exchange(told, true)) defer_failure(failure);
+}
+
+c10d::ErrorType ProcessGroup::getError() {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->failure == nullptr ? c10d::ErrorType::SUCCESS : c10d::ErrorType::COMM_ERROR;
+}
+
+void ProcessGroup::abort() {
+  std::exception_ptr aborted;
+  try {
+    TORCH_CHECK_WITH(DistBackendError, false, "group '", name_, "' was aborted on rank ", rank_);
+  } catch (...) {
+    aborted = std::current_exception();
+  }
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    if (state_->failure == nullptr) state_->failure = aborted;
+    state_->aborted = true;
+    for (const WorkPointer& message : state_->messages) message->abort();
+  }
+  state_->changed.notify_all();
+  if (communicator_ != nullptr) communicator_->abort();
+  // Parts behind other work of their stream would fail late.
+  std::vector<std::shared_ptr<HostPart>> parts;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    parts = parts_;
+  }
+  for (const auto& part : parts) {
+    if (part->done()) continue;
+    {
+      std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->tell();
+    }
+    part->refuse(aborted);
+  }
+}
+
+void ProcessGroup::finish(const WorkPointer& work) const {
+  if (work == nullptr) return;
+  const std::shared_ptr<State> state = state_;
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  try {
+    future = work->getFuture();
+  } catch (const c10::Error&) {
+    // Messages have no future, but can be aborted.
+  }
+  if (future == nullptr) {
+    {
+      std::lock_guard<std::mutex> lock(state->mutex);
+      if (state->aborted) std::rethrow_exception(state->failure);
+      state->messages.push_back(work);
+    }
+    std::exception_ptr failure;
+    try {
+      work->wait();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    std::lock_guard<std::mutex> lock(state->mutex);
+    auto& messages = state->messages;
+    messages.erase(std::find(messages.begin(), messages.end(), work));
+    if (state->aborted) failure = state->failure;
+    if (failure != nullptr) std::rethrow_exception(failure);
+    return;
+  }
+  future->addCallback([state](c10::ivalue::Future&) {
+    std::lock_guard<std::mutex> lock(state->mutex);
+    state->changed.notify_all();
+  });
+  {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    state->changed.wait(lock, [&] { return future->completed() || state->aborted; });
+    if (!future->completed()) {
+      GivenUp& all = given_up();
+      std::lock_guard<std::mutex> all_lock(all.mutex);
+      all.works.emplace_back(work, HostPart::running());
+      std::rethrow_exception(state->failure);
+    }
+  }
+  work->wait();
+}
+
+void ProcessGroup::shutdown() {
+  std::vector<std::shared_ptr<HostPart>> parts;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    parts.swap(parts_);
+  }
+  for (const auto& part : parts) part->wait(kNoTimeout);
+  abort();
 }
 
 }  // namespace outboard::distributed

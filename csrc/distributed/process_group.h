@@ -16,8 +16,7 @@
 #include <mutex>
 
 #include "distributed/collective_work.h"
-#include "distributed/driver/communicator.h"
-#include "distributed/host_tensors.h"
+#include "distributed/communicator.h"
 #include "runtime/export.h"
 
 namespace outboard::distributed {

@@ -31,8 +31,8 @@
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
-#include "tensors/empty.h"
 #include "tensors/host_view.h"
+#include "tensors/dense.h"
 
 namespace py = pybind11;
 

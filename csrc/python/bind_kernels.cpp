@@ -17,7 +17,7 @@
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
-#include "dispatch/external/decline.h"
+#include "dispatch/external_kernels.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/python_function.h"

@@ -22,7 +22,7 @@
 #include "runtime/settings.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
-#include "tensors/span.h"
+#include "tensors/dense.h"
 
 namespace py = pybind11;
 

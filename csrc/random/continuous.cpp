@@ -13,8 +13,6 @@
 namespace outboard::random {
 namespace {
 
-using OptionalGenerator = std::optional<at::Generator>;
-
 // Fills a device tensor of a floating-point dtype: `float_values` (words, rounded, count, float*),
 // or for float64 `double_values` (words, rounded, count, double*).
 template <class FloatValues, class DoubleValues>
@@ -29,14 +27,6 @@ void fill_on_device(const at::Tensor& self, const OptionalGenerator& generator,
     fill<1, float>(host, state, float_values);
   }
   call.finish();
-}
-
-// Raises the error of PyTorch's CPU kernel `name` for unsupported dtypes.
-void check_floating(const at::Tensor& self, const char* name) {
-  const at::ScalarType type = self.scalar_type();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16, '"',
-      name, "\" not implemented for '", toString(type), "'");
 }
 
 // The next value of T below `value`.
@@ -83,9 +73,9 @@ struct UniformKernel {
 // values[0 .. count): standard normals; `count` is rounded up to even.
 void standard_normals(const uint32_t* words, int64_t count, double* values) {
   for (int64_t i = 0; i < count; i += 2) {
-    const NormalPairDouble pair = normal_pair_double(draw_64(words, i), draw_64(words, i + 1));
-    values[i] = pair.even;
-    values[i + 1] = pair.odd;
+    const double2 pair = normals_double(draw_64(words, i), draw_64(words, i + 1));
+    values[i] = pair.x;
+    values[i + 1] = pair.y;
   }
 }
 

@@ -1,17 +1,126 @@
-// Shared by random operators on the CPU: the loop over chunks of draws, and tensors as host memory.
+// Random operators on the CPU: the loop over chunks of draws, the values of a chunk, and tensors as
+// host memory.
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "cpu_kernels/call/cpu_call.h"
-#include "random/chunk.h"
-#include "random/element_view.h"
+#include "runtime/generator.h"
 
 namespace outboard::random {
+
+// ---- Values of one chunk of draws: vectorized loops on arrays that fit the L1 cache
+
+// Words per chunk. Chunks start at multiples of it, so the low word of a block's number never wraps
+// inside a chunk.
+constexpr int64_t kChunkWords = 1024;
+
+// Granularity of the functions below: numbers of words from the start of a chunk are rounded up.
+constexpr int64_t kWordGroup = 64;
+constexpr int64_t round_to_group(int64_t words) {
+  return (words + kWordGroup - 1) / kWordGroup * kWordGroup;
+}
+
+// words[0 .. count): the words of chunk `chunk`. `count`: a multiple of kWordGroup.
+void chunk_words(const PhiloxState& state, int64_t chunk, int64_t count, uint32_t* words);
+
+// Values of 32-bit draws. `count`: a multiple of kWordGroup.
+// min(unit * scale + from, largest)
+void uniform_values(const uint32_t* words, int64_t count, float scale, float from, float largest,
+                    float* values);
+// normal * deviation + mean
+void normal_values(const uint32_t* words, int64_t count, float deviation, float mean,
+                   float* values);
+// max(exponential * scale, smallest)
+void exponential_values(const uint32_t* words, int64_t count, float scale, float smallest,
+                        float* values);
+// tangent * sigma + median
+void cauchy_values(const uint32_t* words, int64_t count, float sigma, float median, float* values);
+// max(ceil(exponential * scale), 1)
+void geometric_values(const uint32_t* words, int64_t count, float scale, float* values);
+// word < threshold; 1 or 0
+void below_values(const uint32_t* words, int64_t count, uint64_t threshold, uint8_t* values);
+
+// ---- Rejection sampling of one chunk of elements. Compiles
+// torch_outboard/kernels/random_numbers/rejection.cl as C++; that file documents the draws of an
+// element
+
+// Generator offsets that an operator reserves.
+constexpr uint64_t kRejectionBlocks = 64;
+
+constexpr int64_t kRejectionElements = kChunkWords / 4;
+
+// The elements [first, first + count) of chunk first / kRejectionElements, with a block of words
+// each; words[4 * i .. 4 * i + 4) is the first block of the i-th element.
+struct RejectionRun {
+  const PhiloxState& state;
+  int64_t first;
+  int64_t count;
+  const uint32_t* words;
+};
+
+// `values` may alias the parameters.
+
+// False if a rate is below 0; values are then undefined.
+bool poisson_values(const RejectionRun& run, const double* rates, double* values);
+void binomial_values(const RejectionRun& run, const double* counts, const double* probabilities,
+                     double* values);
+// At least `smallest`, also if alpha is not positive.
+void gamma_values(const RejectionRun& run, const double* alphas, double smallest, double* values);
+// Gamma variables as factors[i] * exp(exponents[i]).
+void gamma_parts(const RejectionRun& run, const double* alphas, double* factors, double* exponents);
+// Shares of `rows` rows of `length` gamma variables in the sums of their rows, between `smallest`
+// and `largest`, written over the factors.
+void dirichlet_values(int64_t rows, int64_t length, double smallest, double largest,
+                      const double* exponents, double* factors);
+
+// ---- Elements of a host tensor by logical index, in runs: any dtype and strides
+
+class ElementView {
+ public:
+  // `tensor`: strided, of an integer, floating-point or bool dtype, in host-accessible memory. Must
+  // outlive the view.
+  explicit ElementView(const at::Tensor& tensor);
+
+  int64_t size() const noexcept { return size_; }
+
+  // Copies elements [first, first + count) from or to an array. Integers wrap; floating point to
+  // integers saturates. Value: float, double, int64_t or uint8_t.
+  template <class Value>
+  void load(int64_t first, int64_t count, Value* values) const;
+  template <class Value>
+  void store(int64_t first, int64_t count, const Value* values) const;
+
+  // Address of element `first` if the elements are contiguous Values, else null.
+  template <class Value>
+  Value* direct(int64_t first) const noexcept {
+    const bool fits =
+        strides_.size() == 1 && strides_[0] == 1 && type_ == c10::CppTypeToScalarType<Value>::value;
+    return fits ? static_cast<Value*>(data_) + first : nullptr;
+  }
+
+ private:
+  template <class Run>
+  void for_each_run(int64_t first, int64_t count, const Run& run) const;
+
+  void* data_;
+  c10::ScalarType type_;
+  int64_t size_;
+  // At least one dimension; adjacent dimensions with matching strides are merged.
+  c10::SmallVector<int64_t, 6> sizes_;
+  c10::SmallVector<int64_t, 6> strides_;
+};
+
+// ---- Tensors and chunks
+
+using OptionalGenerator = std::optional<at::Generator>;
 
 // `tensor` with host-accessible memory during `call`. With shared memory it is the tensor itself:
 // these kernels use only sizes, strides and addresses.
@@ -20,6 +129,15 @@ inline at::Tensor on_host(CpuCall& call, const at::Tensor& tensor, Access access
   // A copy-on-write storage is materialized here; addresses are taken later.
   if (access == Access::kWrite) tensor.mutable_data_ptr();
   return tensor;
+}
+
+// Raises the error of PyTorch's CPU kernel `name` for dtypes other than float32, float64 and, if
+// `halves`, float16 and bfloat16.
+inline void check_floating(const at::Tensor& self, const char* name, bool halves = true) {
+  const at::ScalarType type = self.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(type == at::kFloat || type == at::kDouble ||
+                                  (halves && (type == at::kHalf || type == at::kBFloat16)),
+                              '"', name, "\" not implemented for '", toString(type), "'");
 }
 
 // Calls body(first, count, words, rounded) for runs of elements in parallel. words[0 .. rounded)

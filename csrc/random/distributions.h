@@ -24,138 +24,83 @@
 // devices: exponential 3 ulp, normal 5 ulp, Cauchy 6 ulp. geometric can differ by one if the
 // quotient is this close to an integer, multinomial if the draw is this close to a cumulative
 // weight.
-//
-// The float32 functions below are polynomials, not calls of a math library: compilers vectorize
-// them, and devices reproduce them.
-// mathematical library: compilers vectorize them, and devices reproduce them.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-
-#include "random/philox.h"
 
 namespace outboard::random {
 
-// The draw as an exact fraction in [0, 1).
-OUTBOARD_PHILOX_INLINE float unit_float(uint32_t word) {
-  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
-}
-OUTBOARD_PHILOX_INLINE double unit_double(uint64_t draw) {
-  return static_cast<double>(static_cast<int64_t>(draw >> 11)) * 0x1p-53;
+#define OUTBOARD_ALWAYS_INLINE inline __attribute__((always_inline))
+
+// ---- Philox4x32-10: the counter-based random number generator of Salmon, Moraes, Dror and Shaw,
+// "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+//
+// A block is a pure function of a 128-bit counter and a 64-bit key: four 32-bit words. Only 32-bit
+// integers and one 32x32->64 multiplication are used, so a device kernel in any C-like language
+// computes the same words.
+//
+// Key and counter of an operator: key = (seed low, seed high), counter = (block low, block high,
+// offset low, offset high), with the PhiloxState that it reserved.
+
+struct PhiloxBlock {
+  uint32_t x, y, z, w;
+};
+
+OUTBOARD_ALWAYS_INLINE PhiloxBlock philox4x32_10(PhiloxBlock counter, uint32_t key_low,
+                                                 uint32_t key_high) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product_x = uint64_t{0xD2511F53u} * counter.x;
+    const uint64_t product_z = uint64_t{0xCD9E8D57u} * counter.z;
+    counter = {static_cast<uint32_t>(product_z >> 32) ^ counter.y ^ key_low,
+               static_cast<uint32_t>(product_z),
+               static_cast<uint32_t>(product_x >> 32) ^ counter.w ^ key_high,
+               static_cast<uint32_t>(product_x)};
+    key_low += 0x9E3779B9u;
+    key_high += 0xBB67AE85u;
+  }
+  return counter;
 }
 
+// ---- Integers
+
 // (draw * range) >> bits; range 0 means 2^64.
-OUTBOARD_PHILOX_INLINE uint64_t below_small(uint32_t word, uint32_t range) {
+OUTBOARD_ALWAYS_INLINE uint64_t below_small(uint32_t word, uint32_t range) {
   return (uint64_t{word} * range) >> 32;
 }
-OUTBOARD_PHILOX_INLINE uint64_t below_large(uint64_t draw, uint64_t range) {
+OUTBOARD_ALWAYS_INLINE uint64_t below_large(uint64_t draw, uint64_t range) {
   return range == 0 ? draw
                     : static_cast<uint64_t>((static_cast<unsigned __int128>(draw) * range) >> 64);
 }
 constexpr uint64_t kSmallRange = uint64_t{1} << 24;
 
-// Standard exponential: -log(u), u = (word + 1/2) / 2^32. Never 0. Near u = 1 the argument of the
-// logarithm is 1 - (1 - u), whose small part is exact.
-OUTBOARD_PHILOX_INLINE float exponential_float(uint32_t word) {
-  // sqrt(1/2) * 2^32
-  const bool near_one = word >= 0xB504F334u;
-  const float from_one = (static_cast<float>(~word) + 0.5f) * 0x1p-32f;
-  const float unit = (static_cast<float>(word) + 0.5f) * 0x1p-32f;
-  // unit = mantissa * 2^exponent, mantissa in [sqrt(1/2), sqrt(2))
-  uint32_t bits;
-  std::memcpy(&bits, &unit, sizeof(bits));
-  const uint32_t shifted = bits - 0x3F3504F3u;
-  const int32_t exponent = static_cast<int32_t>(shifted) >> 23;
-  const uint32_t mantissa_bits = (shifted & 0x007FFFFFu) + 0x3F3504F3u;
-  float mantissa;
-  std::memcpy(&mantissa, &mantissa_bits, sizeof(mantissa));
-  const float f = near_one ? -from_one : mantissa - 1.0f;
-  const float e = near_one ? 0.0f : static_cast<float>(exponent);
-  // log(1 + f) = f - f^2 / 2 + f^3 * tail(f)
-  float tail = 0.07149754f;
-  tail = tail * f - 0.11571201f;
-  tail = tail * f + 0.11661511f;
-  tail = tail * f - 0.124110505f;
-  tail = tail * f + 0.14249937f;
-  tail = tail * f - 0.1666848f;
-  tail = tail * f + 0.20000708f;
-  tail = tail * f - 0.2499999f;
-  tail = tail * f + 0.3333333f;
-  const float square = f * f;
-  // log(2) in two parts: the first has few bits, so its product with e is exact.
-  const float small = f * square * tail - 0.5f * square + e * -2.12194440e-4f;
-  return -((small + f) + e * 0.693359375f);
-}
-OUTBOARD_PHILOX_INLINE double exponential_double(uint64_t draw) {
-  if ((draw >> 63) != 0) {
-    return -std::log1p(-(static_cast<double>(~draw) + 0.5) * 0x1p-64);
-  }
-  return -std::log((static_cast<double>(draw) + 0.5) * 0x1p-64);
-}
+// ---- Continuous distributions: torch_outboard/kernels/random_numbers/variates.cl, compiled as C++
 
-// Sine and cosine of an angle in [-pi/4, pi/4].
-struct SinCos {
-  float sine, cosine;
+// Names of OpenCL C in the included sources.
+using uint = uint32_t;
+using ulong = uint64_t;
+struct float2 {
+  float x, y;
 };
-OUTBOARD_PHILOX_INLINE SinCos sin_cos_octant(float angle) {
-  const float square = angle * angle;
-  float sine = -0.0001958795f;
-  sine = sine * square + 0.008332749f;
-  sine = sine * square - 0.16666664f;
-  float cosine = 2.4547991e-05f;
-  cosine = cosine * square - 0.0013888304f;
-  cosine = cosine * square + 0.041666664f;
-  return {angle + angle * square * sine, 1.0f + (square * square * cosine - 0.5f * square)};
-}
+struct double2 {
+  double x, y;
+};
+OUTBOARD_ALWAYS_INLINE uint as_uint(float value) { return std::bit_cast<uint>(value); }
+OUTBOARD_ALWAYS_INLINE float as_float(uint bits) { return std::bit_cast<float>(bits); }
+OUTBOARD_ALWAYS_INLINE ulong as_ulong(double value) { return std::bit_cast<ulong>(value); }
+OUTBOARD_ALWAYS_INLINE double as_double(ulong bits) { return std::bit_cast<double>(bits); }
+using std::cos;
+using std::log;
+using std::log1p;
+using std::sin;
+using std::sqrt;
+using std::tan;
 
-// Two standard normals by the Box-Muller transform: elements 2k (cosine) and 2k + 1 (sine), from
-// the words of element 2k (radius) and 2k + 1 (angle: word / 2^32 of a turn).
-struct NormalPair {
-  float even, odd;
-};
-OUTBOARD_PHILOX_INLINE NormalPair normal_pair_float(uint32_t even_word, uint32_t odd_word) {
-  const float radius = __builtin_sqrtf(2.0f * exponential_float(even_word));
-  const uint32_t quadrant = (odd_word + 0x20000000u) >> 30;
-  const int32_t rest = static_cast<int32_t>(odd_word - (quadrant << 30));
-  const SinCos octant = sin_cos_octant(static_cast<float>(rest) * 1.4629180792671596e-09f);
-  const bool swapped = (quadrant & 1) != 0;
-  const float cosine = swapped ? octant.sine : octant.cosine;
-  const float sine = swapped ? octant.cosine : octant.sine;
-  // quadrant 1 and 2: cosine < 0; quadrant 2 and 3: sine < 0
-  return {((quadrant + 1) & 2) != 0 ? -radius * cosine : radius * cosine,
-          (quadrant & 2) != 0 ? -radius * sine : radius * sine};
-}
-struct NormalPairDouble {
-  double even, odd;
-};
-OUTBOARD_PHILOX_INLINE NormalPairDouble normal_pair_double(uint64_t even_draw, uint64_t odd_draw) {
-  const double radius = std::sqrt(2.0 * exponential_double(even_draw));
-  const double angle = static_cast<double>(static_cast<int64_t>(odd_draw)) * 0x1p-63 * M_PI;
-  return {radius * std::cos(angle), radius * std::sin(angle)};
-}
-
-// Standard Cauchy: tan(pi * (u - 1/2)), u = (draw + 1/2) / 2^bits. Finite.
-OUTBOARD_PHILOX_INLINE float cauchy_float(uint32_t word) {
-  const bool negative = (word & 0x80000000u) == 0;
-  const uint32_t magnitude = negative ? 0x7FFFFFFFu - word : word - 0x80000000u;
-  // Above pi/4: the complement.
-  const bool steep = magnitude >= 0x40000000u;
-  const uint32_t rest = steep ? 0x7FFFFFFFu - magnitude : magnitude;
-  const SinCos octant = sin_cos_octant((static_cast<float>(static_cast<int32_t>(rest)) + 0.5f) *
-                                       7.314590396335798e-10f);
-  const float tangent =
-      (steep ? octant.cosine : octant.sine) / (steep ? octant.sine : octant.cosine);
-  return negative ? -tangent : tangent;
-}
-OUTBOARD_PHILOX_INLINE double cauchy_double(uint64_t draw) {
-  const bool negative = (draw >> 63) == 0;
-  const uint64_t magnitude = negative ? ~draw & INT64_MAX : draw & INT64_MAX;
-  const bool steep = magnitude >= (uint64_t{1} << 62);
-  const uint64_t rest = steep ? INT64_MAX - magnitude : magnitude;
-  const double tangent = std::tan((static_cast<double>(rest) + 0.5) * 0x1p-64 * M_PI);
-  return (negative ? -1.0 : 1.0) * (steep ? 1.0 / tangent : tangent);
-}
+#define VARIATE OUTBOARD_ALWAYS_INLINE
+#define PAIR(T, first, second) (T{first, second})
+#include "random_numbers/variates.cl"
+#undef VARIATE
+#undef PAIR
 
 }  // namespace outboard::random

@@ -1,5 +1,5 @@
 // poisson, binomial, _standard_gamma and _sample_dirichlet: distributions with an unbounded number
-// of draws per value (rejection_values.h).
+// of draws per value (kernels/random_numbers/rejection.cl).
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/SmallVector.h>
@@ -9,26 +9,15 @@
 #include <memory>
 
 #include "random/cpu_random.h"
-#include "random/rejection_values.h"
 #include "dispatch/router.h"
-#include "tensors/storage_check.h"
+#include "tensors/dense.h"
 
 namespace outboard::random {
 namespace {
 
-using OptionalGenerator = std::optional<at::Generator>;
-
 // One block of words per element.
 constexpr int64_t kBlockWords = 4;
 constexpr int64_t kElements = kRejectionElements;
-
-// Raises the error of PyTorch's CPU kernel `name` for unsupported dtypes.
-void check_dtype(const at::Tensor& self, const char* name, bool with_half_types) {
-  const at::ScalarType type = self.scalar_type();
-  TORCH_CHECK_NOT_IMPLEMENTED(type == at::kFloat || type == at::kDouble ||
-                                  (with_half_types && (type == at::kHalf || type == at::kBFloat16)),
-                              '"', name, "\" not implemented for '", toString(type), "'");
-}
 
 // The smallest positive normal number, the lower limit of gamma variables in their dtype.
 double smallest_of(at::ScalarType type) {
@@ -65,7 +54,7 @@ at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator
 }
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
-  check_dtype(self, "poisson_cpu", /*with_half_types=*/true);
+  check_floating(self, "poisson_cpu");
   at::Tensor out = at::empty(self.sizes(), self.options());
   return sample(out, {self}, generator, [](const RejectionRun& run, double* values, double*) {
     TORCH_CHECK(poisson_values(run, values, values),
@@ -74,7 +63,7 @@ at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
 }
 
 at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
-  check_dtype(self, "gamma_cpu", /*with_half_types=*/false);
+  check_floating(self, "gamma_cpu", /*halves=*/false);
   const double smallest = smallest_of(self.scalar_type());
   at::Tensor out = at::empty(self.sizes(), self.options());
   return sample(out, {self}, generator, [&](const RejectionRun& run, double* values, double*) {
@@ -94,7 +83,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
   // As in PyTorch's CPU kernel, the result is resized if only `prob` has the full shape.
   at::Tensor out = at::empty(count.sizes(), count.options());
   at::TensorIteratorConfig().add_output(out).add_const_input(count).add_const_input(prob).build();
-  check_dtype(count, "binomial_cpu", /*with_half_types=*/false);
+  check_floating(count, "binomial_cpu", /*halves=*/false);
   return sample(out, {count, prob}, generator,
                 [](const RejectionRun& run, double* values, const double* probabilities) {
                   binomial_values(run, values, probabilities, values);
@@ -102,7 +91,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
 }
 
 at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
-  check_dtype(self, "dirichlet", /*with_half_types=*/false);
+  check_floating(self, "dirichlet", /*halves=*/false);
   at::Tensor out = at::empty(self.sizes(), self.options());
   const int64_t elements = out.numel();
   if (elements == 0) return out;

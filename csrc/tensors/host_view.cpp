@@ -2,11 +2,11 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/PyObjectSlot.h>
 
 #include <array>
 
-#include "tensors/python_object.h"
-#include "tensors/storage_check.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {
@@ -27,6 +27,17 @@ bool is_plain(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   return !impl->is_conj() && !impl->is_neg() && !impl->is_wrapped_number() &&
          !impl->key_set().has(c10::DispatchKey::ZeroTensor);
+}
+
+// The Python object of a tensor; null if there is none. `slot` is what `pyobj_slot()` returns, whose
+// functions differ between versions of PyTorch.
+template <class Slot>
+PyObject* python_object(const Slot* slot) {
+  if constexpr (requires { slot->load_pyobj(); }) {
+    return slot->load_pyobj();
+  } else {
+    return slot->check_pyobj().value_or(nullptr);
+  }
 }
 
 void* address_in(const c10::StorageImpl& storage, Access access) {

@@ -1,43 +1,40 @@
+// The operators that PyTorch requires of every accelerator, except copies: new tensors, views,
+// storages.
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/_resize_output_native.h>
 #include <ATen/ops/alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-
+#include <c10/core/impl/COW.h>
 #include <c10/util/accumulate.h>
+#include <torch/library.h>
 
+#include <array>
+#include <mutex>
 #include <utility>
 
-#include "transfer/copy.h"
-#include "tensors/host_view.h"
-#include "tensors/empty.h"
-#include "transfer/fill.h"
+#include "tensors/dense.h"
 #include "dispatch/registration.h"
-#include "tensors/storage_check.h"
-#include "tensors/storage_resize.h"
-#include "transfer/transfer.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
-#include "runtime/driver/driver_table.h"
 #include "runtime/process.h"
 #include "runtime/hooks.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
-
 namespace {
 
-// ---- New tensors ---------------------------------------------------------------------------
+// ---- New tensors
 
 c10::DeviceIndex checked_device(std::optional<c10::Device> device) {
   check_fork();
@@ -89,7 +86,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
   return fill_if_deterministic(result);
 }
 
-// ---- Views and shapes ----------------------------------------------------------------------
+// ---- Views and shapes
 
 // A function of PyTorch's, for tensors with storage.
 template <auto function>
@@ -183,37 +180,84 @@ at::Tensor copy(const at::Tensor& self, const at::Tensor& source, bool non_block
   return at::native::copy(self, source, non_blocking);
 }
 
-// ---- Values --------------------------------------------------------------------------------
+// ---- Clones that share memory until one of them is written
 
-at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
-  copy_into(dst, self, non_blocking);
-  return dst;
+// Allocates on a device of its own, whichever is current: PyTorch asks the storage's allocator for
+// memory when a shared storage is written to, and says nothing about the device.
+class AllocatorOfDevice final : public c10::Allocator {
+ public:
+  explicit AllocatorOfDevice(c10::DeviceIndex device) : device_(device) {}
+  c10::DataPtr allocate(size_t bytes) override {
+    return caching_allocator()->with_address_as_owner(
+        caching_allocator()->allocate_on(current_stream_state(device_), bytes));
+  }
+  void copy_data(void* destination, const void* source, std::size_t bytes) const override {
+    const DeviceScope scope(device_);
+    caching_allocator()->copy_data(destination, source, bytes);
+  }
+
+ private:
+  c10::DeviceIndex device_;
+};
+
+c10::Allocator* allocator_of(c10::DeviceIndex device) {
+  static auto* mutex = new std::mutex;
+  static auto* allocators = new std::array<c10::Allocator*, kMaxDevices>();
+  std::lock_guard<std::mutex> lock(*mutex);
+  c10::Allocator*& allocator = (*allocators)[device];
+  if (allocator == nullptr) allocator = new AllocatorOfDevice(device);
+  return allocator;
 }
 
-at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
-  if (!dst.sizes().equals(self.sizes())) dst.resize_(self.sizes());
-  copy_into(dst, self);
-  return dst;
-}
-
-at::Scalar local_scalar_dense(const at::Tensor& self) {
+at::Tensor lazy_clone(const at::Tensor& self) {
   check_fork();
   check_has_storage(self);
-  const c10::DeviceIndex device = self.device().index();
-  StreamState& stream = current_stream_state(device);
-  if (shares_host_memory(device)) {
-    synchronize_stream(stream);
-    raise_deferred();
-    return at::native::_local_scalar_dense_cpu(host_tensor(self, Access::kRead));
+  c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
+  if (!c10::impl::cow::is_cow_data_ptr(storage->data_ptr())) {
+    c10::DataPtr& memory = storage->_mutable_data_ptr_no_checks();
+    memory = caching_allocator()->with_address_as_owner(std::move(memory));
   }
-  at::Tensor value = at::detail::empty_cpu({}, self.scalar_type());
-  HostMemoryInUse in_use(stream, value);
-  enqueue_copy(stream, Place::on_host(value.data_ptr()),
-               {device, reinterpret_cast<uint64_t>(self.const_data_ptr())},
-               static_cast<int64_t>(self.itemsize()));
-  in_use.wait();
-  return at::native::_local_scalar_dense_cpu(value);
+  storage->set_allocator(allocator_of(self.device().index()));
+  c10::intrusive_ptr<c10::StorageImpl> shared = c10::impl::cow::lazy_clone_storage(*storage);
+  // Memory that something else owns cannot be shared.
+  if (shared == nullptr) return self.clone();
+  at::Tensor clone = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(shared)),
+                                                              self.key_set(), self.dtype());
+  c10::TensorImpl* impl = clone.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(self.sizes(), self.strides(), self.storage_offset());
+  return clone;
 }
+
+// ---- Shallow copies: whether a tensor may take over the data of one on another device, in
+// `parameter.data = other` and so in `module.to(device)`, which preserves the parameters that
+// optimizers and other modules hold
+
+// PyTorch answers from a list of devices whose dense tensors are plain TensorImpls. Those of this
+// device are plain, too, but the list cannot name it.
+bool is_plain_dense(c10::DispatchKeySet keys) {
+  constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
+  constexpr c10::DispatchKeySet kBackends(
+      {c10::BackendComponent::CPUBit, c10::BackendComponent::CUDABit, c10::BackendComponent::HIPBit,
+       c10::BackendComponent::XPUBit, c10::BackendComponent::MPSBit, c10::BackendComponent::HPUBit,
+       c10::BackendComponent::MTIABit, c10::BackendComponent::PrivateUse1Bit});
+  return keys.has_any(kDense) && keys.has_any(kBackends);
+}
+
+// Sparse tensors of two devices stay apart. The TensorImpl of COO tensors asks PyTorch's list by
+// itself; that of compressed ones says yes, but would leave the members where they are.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  // A tensor without storage keeps what it is in members that a plain one does not have.
+  if (impl->has_storage() != from.unsafeGetTensorImpl()->has_storage() &&
+      impl->layout() != from.layout()) {
+    return false;
+  }
+  if (impl->is_sparse_compressed() && self.device() != from.device()) return false;
+  return impl->has_compatible_shallow_copy_type(from.key_set()) ||
+         (is_plain_dense(impl->key_set()) && is_plain_dense(from.key_set()));
+}
+
+// ---- Streams
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
   check_fork();
@@ -222,11 +266,16 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   caching_allocator()->recordStream(self.storage().data_ptr(), stream);
 }
 
+// At this key, too: the operator would otherwise reach the `__torch_dispatch__` of subclasses, which
+// do not know it.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+}
+
 }  // namespace
 
 void register_required_operators(YieldingLibrary& library) {
   set_resize_storage(&resize_storage_bytes);
-  register_fills();
 
   library.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   library.impl("empty_strided", TORCH_FN(empty_strided));
@@ -246,10 +295,9 @@ void register_required_operators(YieldingLibrary& library) {
   library.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   library.impl("set_", TORCH_FN(set_nothing));
   library.impl("copy", TORCH_FN(copy));
-  library.impl("_copy_from", TORCH_FN(copy_from));
-  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   library.impl("record_stream", TORCH_FN(record_stream));
+  library.impl("_lazy_clone", TORCH_FN(lazy_clone));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }
 
 }  // namespace outboard

@@ -14,6 +14,7 @@
 #include "runtime/process.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
+#include "tensors/dense.h"
 #include "tensors/host_view.h"
 
 namespace outboard {
@@ -84,11 +85,7 @@ const DriverMemory& make_shareable(const c10::Storage& storage) {
   const c10::DeviceIndex device = storage.device().index();
   const c10::Storage owner = allocate_shareable(device, storage.nbytes());
   StreamState& stream = current_stream_state(device);
-  RecordedCopy record(stream, device, device, storage.nbytes());
-  OB_CALL(copy_device_to_device, stream.queue, reinterpret_cast<ob_address>(owner.data()),
-          reinterpret_cast<ob_address>(storage.data()), storage.nbytes());
-  stream.mark_submitted();
-  record.enqueued();
+  copy_within_device(stream, owner.mutable_data(), storage.data(), storage.nbytes());
   synchronize_stream(stream);
   storage.set_data_ptr(adopt_memory(owner, stream));
   storage.unsafeGetStorageImpl()->set_resizable(false);

@@ -1,31 +1,140 @@
 #include "transfer/copy.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy_native.h>
 #include <c10/util/DimVector.h>
+#include <torch/library.h>
 
+#include <atomic>
 #include <cstring>
 #include <optional>
 
-#include "transfer/copy_plan.h"
-#include "transfer/device_copy.h"
-#include "tensors/host_view.h"
-#include "tensors/empty.h"
-#include "tensors/span.h"
-#include "transfer/staging.h"
-#include "transfer/transfer.h"
-#include "runtime/memory/caching/caching_allocator.h"
+#include "dispatch/placement.h"
+#include "dispatch/registration.h"
+#include "dispatch/report.h"
+#include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/process.h"
 #include "runtime/memory/pinned_memory.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
-#include "tensors/storage_check.h"
+#include "tensors/dense.h"
+#include "tensors/host_view.h"
+#include "transfer/transfer.h"
 
 namespace outboard {
-
 namespace {
+
+std::atomic<DeviceCopy> g_device_copy{nullptr};
+
+Operator& copy_entry() {
+  static Operator& entry = router_entry("aten::_copy_from");
+  return entry;
+}
+
+// Whether kernels copy within `device`: code runs there, and device kernels run its operators.
+bool device_copies(c10::DeviceIndex device) {
+  if (g_device_copy.load(std::memory_order_relaxed) == nullptr || !runs_code(device)) return false;
+  ensure_device_kernels();
+  return runs_on_device(device);
+}
+
+// Enqueues the copy, or declines.
+bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
+  ReportedCall reported(copy_entry(), source.scalar_type(), Placement::kDevice);
+  if (g_device_copy.load(std::memory_order_relaxed)(destination, source)) return true;
+  reported.cancel();
+  return false;
+}
+
+// ---- Devices whose memory the host cannot touch: read into and written from host memory
+
+Place device_place(const at::Tensor& tensor, bool write) {
+  const void* data = write ? tensor.mutable_data_ptr() : tensor.const_data_ptr();
+  return {tensor.device().index(), reinterpret_cast<uint64_t>(data)};
+}
+
+at::Tensor with_bits_of(at::Tensor host, const at::Tensor& tensor) {
+  host._set_conj(tensor.is_conj());
+  host._set_neg(tensor.is_neg());
+  return host;
+}
+
+// A CPU tensor with the layout of `tensor`, which has no gaps.
+at::Tensor empty_host_like(const at::Tensor& tensor) {
+  return at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+// A CPU tensor over memory that looks like everything from the first to the last element.
+at::Tensor empty_host_span(const at::Tensor& tensor) {
+  const at::Tensor buffer = at::detail::empty_cpu({span_elements(tensor)}, tensor.scalar_type());
+  return at::native::as_strided_tensorimpl(buffer, tensor.sizes(), tensor.strides(), 0);
+}
+
+// The content of `source`, with at least one element, in a CPU tensor of its sizes, dtype and conj
+// and neg bits; strides may differ. Waits for `stream`, a stream of the tensor's device.
+at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
+  const int64_t itemsize = source.itemsize();
+  const Place from = device_place(source, false);
+  const int64_t span = span_bytes(source);
+  const bool dense = source.is_non_overlapping_and_dense();
+  if (!dense && span > 2 * source.numel() * itemsize) {
+    const at::Tensor packed = at::detail::empty_cpu(source.sizes(), source.scalar_type());
+    const CopyPlan plan = plan_copy(source.sizes(), packed.strides(), source.strides(), itemsize);
+    if (plan.suits_driver()) {
+      HostMemoryInUse in_use(stream, packed);
+      enqueue_copy(stream, Place::on_host(packed.data_ptr()), from, plan);
+      in_use.wait();
+      return with_bits_of(packed, source);
+    }
+  }
+  const at::Tensor host = dense ? empty_host_like(source) : empty_host_span(source);
+  HostMemoryInUse in_use(stream, host);
+  enqueue_copy(stream, Place::on_host(host.data_ptr()), from, span);
+  in_use.wait();
+  return with_bits_of(host, source);
+}
+
+// Writes the CPU tensor `source`, broadcast and converted, into `destination`. Bytes between the
+// elements of `destination` keep their values. Where a list of copies would be too long for the
+// driver, they are read and written back, so another stream must not write them meanwhile. Waits
+// for `stream`, a stream of the destination's device.
+void write_from_host(const at::Tensor& destination, const at::Tensor& source, StreamState& stream) {
+  const int64_t itemsize = destination.itemsize();
+  const Place to = device_place(destination, true);
+  const bool dense = destination.is_non_overlapping_and_dense();
+  at::Tensor host =
+      dense ? empty_host_like(destination)
+            : at::Tensor(at::detail::empty_cpu(destination.sizes(), destination.scalar_type()));
+  const CopyPlan plan =
+      plan_copy(destination.sizes(), destination.strides(), host.strides(), itemsize);
+  if (plan.suits_driver()) {
+    with_bits_of(host, destination);
+    // What the stream still has to do may be to fill it.
+    if (is_pinned(source.const_data_ptr())) synchronize_stream(stream);
+    at::native::copy_(host, source);
+    HostMemoryInUse in_use(stream, host);
+    enqueue_copy(stream, to, Place::on_host(host.data_ptr()), plan);
+    in_use.wait();
+    return;
+  }
+  const int64_t span = span_bytes(destination);
+  host = with_bits_of(empty_host_span(destination), destination);
+  HostMemoryInUse in_use(stream, host);
+  enqueue_copy(stream, Place::on_host(host.data_ptr()), to, span);
+  synchronize_stream(stream);
+  at::native::copy_(host, source);
+  enqueue_copy(stream, to, Place::on_host(host.data_ptr()), span);
+  in_use.wait();
+}
+
+// ---- All copies
 
 // Below this, handing a copy to a worker costs more than copying.
 constexpr size_t kSmallCopy = 64 << 10;
@@ -235,6 +344,8 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
 
 }  // namespace
 
+void set_device_copy(DeviceCopy function) { g_device_copy.store(function); }
+
 void copy_into(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   check_fork();
   const c10::DeviceIndex to = place_of(destination);
@@ -255,6 +366,59 @@ void copy_into(const at::Tensor& destination, const at::Tensor& source, bool non
   } else {
     copy_between_devices(destination, source);
   }
+}
+
+namespace {
+
+// ---- Operators
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  copy_into(dst, self, non_blocking);
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  if (!dst.sizes().equals(self.sizes())) dst.resize_(self.sizes());
+  copy_into(dst, self);
+  return dst;
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  check_fork();
+  check_has_storage(self);
+  const c10::DeviceIndex device = self.device().index();
+  StreamState& stream = current_stream_state(device);
+  if (shares_host_memory(device)) {
+    synchronize_stream(stream);
+    raise_deferred();
+    return at::native::_local_scalar_dense_cpu(host_tensor(self, Access::kRead));
+  }
+  at::Tensor value = at::detail::empty_cpu({}, self.scalar_type());
+  HostMemoryInUse in_use(stream, value);
+  enqueue_copy(stream, Place::on_host(value.data_ptr()),
+               {device, reinterpret_cast<uint64_t>(self.const_data_ptr())},
+               static_cast<int64_t>(self.itemsize()));
+  in_use.wait();
+  return at::native::_local_scalar_dense_cpu(value);
+}
+
+// Conj and neg bits are for these operators to handle: PyTorch would materialize such a tensor with
+// clone, which copies, and record a stream on the copy.
+void fall_through(torch::Library& library) {
+  for (const char* name : {"_copy_from", "_copy_from_and_resize", "record_stream"}) {
+    library.impl(name, torch::CppFunction::makeFallthrough());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, Conjugate, library) { fall_through(library); }
+TORCH_LIBRARY_IMPL(aten, Negative, library) { fall_through(library); }
+
+}  // namespace
+
+void register_copies(YieldingLibrary& library) {
+  library.impl("_copy_from", TORCH_FN(copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
 }
 
 }  // namespace outboard

@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "dispatch/call_routed.h"
+#include "dispatch/registration.h"
 #include "transfer/copy.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "dispatch/router.h"
 #include "dispatch/placement.h"
 #include "runtime/driver/device.h"
@@ -17,10 +18,12 @@
 #include "runtime/process.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
-#include "tensors/storage_check.h"
 
 namespace outboard {
+namespace {
 
+// Enqueues a driver fill of `tensor` on the device's current stream. Returns false, with nothing
+// done, where a CPU kernel fills: the device shares memory with the host, or the tensor has gaps.
 bool fill_dense(const at::Tensor& tensor, const at::Scalar& value) {
   check_fork();
   const c10::DeviceIndex device = tensor.device().index();
@@ -38,18 +41,7 @@ bool fill_dense(const at::Tensor& tensor, const at::Scalar& value) {
   return true;
 }
 
-void fill_on_device(const at::Tensor& tensor, const at::Scalar& value) {
-  static Operator& entry = router_entry("aten::fill_.Scalar");
-  static const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::fill_", "Scalar");
-  const DevicePlacementScope device_placement;
-  at::Tensor self = tensor;
-  CallRouted<at::Tensor&(at::Tensor&, const at::Scalar&)>::call(entry, op, self, value);
-}
-
-namespace {
-
-// Without the repetitions of an expanded tensor.
+// A view without the repetitions of an expanded tensor.
 at::Tensor without_repetitions(const at::Tensor& tensor) {
   c10::DimVector sizes(tensor.sizes());
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -81,6 +73,15 @@ void add(const char* name, c10::KernelFunction function) {
 }
 
 }  // namespace
+
+void fill_on_device(const at::Tensor& tensor, const at::Scalar& value) {
+  static Operator& entry = router_entry("aten::fill_.Scalar");
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::fill_", "Scalar");
+  const DevicePlacementScope device_placement;
+  at::Tensor self = tensor;
+  CallRouted<at::Tensor&(at::Tensor&, const at::Scalar&)>::call(entry, op, self, value);
+}
 
 void register_fills() {
   add("aten::fill_.Scalar", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(fill_scalar)));

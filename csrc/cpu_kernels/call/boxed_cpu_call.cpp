@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "cpu_kernels/call/cpu_call.h"
-#include "dispatch/host_call.h"
+#include "dispatch/router.h"
 #include "runtime/generator.h"
 
 namespace outboard {

@@ -1,13 +1,14 @@
 // One call of a host kernel on device tensors: CPU tensors over the same memory where host and
-// device share it, copies where they do not, and everything brought back afterwards.
+// device share it, copies where they do not, and results brought back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
 
+#include <cstddef>
 #include <vector>
 
-#include "cpu_kernels/call/address_index.h"
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
@@ -16,6 +17,33 @@
 #include "tensors/host_view.h"
 
 namespace outboard {
+
+// Of a list that only grows, and whose elements keep their addresses. `address_of` gives that of an
+// element; the first of several with the same one is found. A short list is scanned; lists of
+// tensors have thousands.
+template <auto address_of>
+class AddressIndex {
+ public:
+  // Null if there is none.
+  template <class List>
+  auto find(List& list, const void* address) -> decltype(&list[0]) {
+    if (list.size() <= kScanned) {
+      for (auto& element : list) {
+        if (address_of(element) == address) return &element;
+      }
+      return nullptr;
+    }
+    for (; known_ < list.size(); ++known_) places_.emplace(address_of(list[known_]), known_);
+    const auto found = places_.find(address);
+    return found != places_.end() ? &list[found->second] : nullptr;
+  }
+
+ private:
+  static constexpr size_t kScanned = 16;
+
+  size_t known_ = 0;  // elements that are in `places_`
+  ska::flat_hash_map<const void*, size_t> places_;
+};
 
 // Use: construct; map every tensor argument; run the CPU kernel; turn results with `result`; then
 // `finish`. One storage on the device becomes one CPU storage, so aliasing among arguments holds.
@@ -133,5 +161,23 @@ class OUTBOARD_API CpuCall {
   // And nested ones: those that are made of other tensors.
   std::vector<TensorView> sparse_tensors_;
 };
+
+// ---- Results of CPU kernels that become tensors of the device in place, over memory that both
+// share: no new tensor, no new storage
+
+// Makes a CPU tensor, over memory that was allocated in a CpuCall, one of `device`. False, with
+// nothing changed, if another owner has a reference to the tensor or to its storage, or if it is
+// more than memory, dtype, sizes and strides. An object in Python counts as one reference: whether
+// the object has other owners is for the caller to know.
+OUTBOARD_API bool turn_into_device(const at::Tensor& tensor, c10::DeviceIndex device);
+
+// Whether memory that a CPU storage owns is the device's own.
+bool is_device_memory(const c10::DataPtr& pointer) noexcept;
+
+// The same memory and owner, as memory of `device`.
+c10::DataPtr renamed(c10::DataPtr pointer, c10::Device device);
+
+// Makes a CPU storage over such memory, without other references, the device's.
+void give_storage_to(c10::DeviceIndex device, c10::StorageImpl& storage);
 
 }  // namespace outboard

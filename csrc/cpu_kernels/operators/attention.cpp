@@ -20,8 +20,8 @@
 
 #include <limits>
 
-#include "autograd/generated_autograd.h"
-#include "cpu_kernels/typed/typed_overload.h"
+#include "autograd/autograd.h"
+#include "cpu_kernels/typed/typed_kernel.h"
 #include "dispatch/registration.h"
 
 namespace outboard::cpu_kernels {

@@ -10,7 +10,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/convolution_native.h>
 
-#include "cpu_kernels/typed/typed_overload.h"
+#include "cpu_kernels/typed/typed_kernel.h"
 
 namespace outboard::cpu_kernels {
 

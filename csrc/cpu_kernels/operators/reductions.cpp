@@ -1,18 +1,34 @@
-// Reductions and cumulative operators.
-#include "cpu_kernels/typed/structured.h"
-
+// Reductions, softmax, losses of classification, normalization and matrix products.
+#include <ATen/ops/_log_softmax_backward_data_native.h>
+#include <ATen/ops/_log_softmax_native.h>
+#include <ATen/ops/_softmax_backward_data_native.h>
+#include <ATen/ops/_softmax_native.h>
+#include <ATen/ops/addmm_native.h>
+#include <ATen/ops/addmv_native.h>
 #include <ATen/ops/all_native.h>
 #include <ATen/ops/amax_native.h>
 #include <ATen/ops/amin_native.h>
 #include <ATen/ops/any_native.h>
 #include <ATen/ops/argmax_native.h>
 #include <ATen/ops/argmin_native.h>
+#include <ATen/ops/baddbmm_native.h>
+#include <ATen/ops/bmm_native.h>
 #include <ATen/ops/cumsum_native.h>
 #include <ATen/ops/linalg_vector_norm_native.h>
 #include <ATen/ops/mean_native.h>
+#include <ATen/ops/mm_native.h>
+#include <ATen/ops/native_layer_norm_backward_native.h>
+#include <ATen/ops/native_layer_norm_native.h>
+#include <ATen/ops/nll_loss_backward_native.h>
+#include <ATen/ops/nll_loss_forward_native.h>
 #include <ATen/ops/sum_native.h>
 
+#include "cpu_kernels/typed/typed_kernel.h"
+#include "cpu_kernels/typed/structured.h"
+
 namespace outboard::cpu_kernels {
+
+// ---- Reductions and cumulative operators
 
 OUTBOARD_ALIASED_OUT_OF_PLACE(sum_out, "sum.dim_IntList", "sum.IntList_out")
 OUTBOARD_ALIASED_OUT_OF_PLACE(mean_out, "mean.dim", "mean.out")
@@ -27,5 +43,30 @@ OUTBOARD_ALIASED_OUT_OF_PLACE(any_all_out, "any", "any.all_out")
 OUTBOARD_ALIASED_OUT_OF_PLACE(linalg_vector_norm_out, "linalg_vector_norm",
                               "linalg_vector_norm.out")
 OUTBOARD_ALIASED(cumsum_out, "cumsum", "cumsum_", "cumsum.out")
+
+// ---- Softmax, the losses of classification, and the gradients of both
+
+OUTBOARD_ALIASED_OUT_OF_PLACE(softmax_cpu_out, "_softmax", "_softmax.out")
+OUTBOARD_ALIASED_OUT_OF_PLACE(log_softmax_cpu_out, "_log_softmax", "_log_softmax.out")
+OUTBOARD_ALIASED_OUT_OF_PLACE(softmax_backward_cpu_out, "_softmax_backward_data",
+                              "_softmax_backward_data.out")
+OUTBOARD_ALIASED_OUT_OF_PLACE(log_softmax_backward_cpu_out, "_log_softmax_backward_data",
+                              "_log_softmax_backward_data.out")
+OUTBOARD_ALIASED_FUNCTIONAL(nll_loss_forward_out_cpu, "nll_loss_forward")
+OUTBOARD_ALIASED_OUT_OF_PLACE(nll_loss_backward_out_cpu, "nll_loss_backward",
+                              "nll_loss_backward.grad_input")
+
+// ---- Normalization
+
+OUTBOARD_NATIVE("native_layer_norm", at::native::layer_norm_cpu)
+OUTBOARD_NATIVE("native_layer_norm_backward", at::native::layer_norm_backward_cpu)
+
+// ---- Matrix products
+
+OUTBOARD_ALIASED(addmm_out_cpu, "addmm", "addmm_", "addmm.out")
+OUTBOARD_ALIASED(addmv_out_cpu, "addmv", "addmv_", "addmv.out")
+OUTBOARD_ALIASED(baddbmm_out_cpu, "baddbmm", "baddbmm_", "baddbmm.out")
+OUTBOARD_ALIASED_OUT_OF_PLACE(bmm_out_cpu, "bmm", "bmm.out")
+OUTBOARD_ALIASED_OUT_OF_PLACE(mm_out_cpu, "mm", "mm.out")
 
 }  // namespace outboard::cpu_kernels

@@ -13,7 +13,7 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 

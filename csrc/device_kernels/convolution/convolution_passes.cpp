@@ -6,7 +6,7 @@
 #include "device_kernels/convolution/padded/padded_convolution.h"
 #include "device_kernels/convolution/padded/winograd.h"
 #include "device_kernels/product/product_program.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -38,7 +38,7 @@
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/definitions/numbers.h"
 #include "device_kernels/template/reported_fault.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "transfer/copy.h"
 
 namespace outboard {

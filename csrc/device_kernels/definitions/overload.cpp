@@ -4,7 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <c10/util/Exception.h>
 
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 

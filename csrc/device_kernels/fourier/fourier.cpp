@@ -19,7 +19,7 @@
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
-#include "tensors/span.h"
+#include "tensors/dense.h"
 #include "transfer/copy.h"
 
 namespace outboard {

@@ -15,7 +15,7 @@
 #include <map>
 #include <utility>
 
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "device_kernels/fourier/fourier_kernels.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/programs/launch.h"

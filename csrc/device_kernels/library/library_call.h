@@ -9,7 +9,7 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/DimVector.h>
 
-#include "transfer/device_copy.h"
+#include "transfer/copy.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/copy_together.h"
 #include "device_kernels/pointwise/pointwise_launch.h"

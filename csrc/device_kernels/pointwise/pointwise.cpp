@@ -13,7 +13,7 @@
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/numbers.h"
 #include "runtime/driver/device.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "torch_version.h"
 
 #if !OUTBOARD_TORCH_AT_LEAST(13)

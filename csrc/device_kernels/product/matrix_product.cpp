@@ -19,7 +19,7 @@
 #include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 #include "runtime/driver/device.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "transfer/copy.h"
 
 namespace outboard {

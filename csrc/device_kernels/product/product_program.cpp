@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"

@@ -6,7 +6,7 @@
 
 #include <bitset>
 
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"

@@ -6,7 +6,7 @@
 #include "device_kernels/template/template_call.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "tensors/span.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 

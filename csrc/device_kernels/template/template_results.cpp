@@ -4,7 +4,7 @@
 #include <c10/core/MemoryFormat.h>
 
 #include "device_kernels/template/template_call.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "transfer/copy.h"
 #include "transfer/fill.h"
 

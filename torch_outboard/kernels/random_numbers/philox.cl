@@ -1,5 +1,4 @@
-// Philox4x32-10 of csrc/random/philox.h, and the words of an element as in distributions.h there:
-// word i % 4 of block i / 4, or of 64 bits half i % 2 of block i / 2.
+// Philox4x32-10, and the words of an element as in csrc/random/distributions.h: word i % 4 of block i / 4, or of 64 bits half i % 2 of block i / 2.
 
 // All rounds on the counter in x, y, z and w, of type U: one block or a vector of them.
 #define PHILOX_ROUNDS(U)                                                             \

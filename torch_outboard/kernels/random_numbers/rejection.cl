@@ -1,10 +1,10 @@
 // Values of the Poisson, binomial and gamma distributions, from an unbounded number of draws. This
-// source is compiled as OpenCL C, and as C++ by csrc/random/rejection_values.cpp. Both give the
+// source is compiled as OpenCL C, and as C++ by csrc/random/cpu_random.cpp. Both give the
 // same bits, since it uses only integers and + - * / sqrt floor of float64, in an order that
 // neither changes.
 //
 // Element i has its own draws: block k has the counter (i, offset + k), in the notation of
-// csrc/random/philox.h. An operator reserves REJECTION_BLOCKS offsets. An attempt uses one block.
+// csrc/random/distributions.h. An operator reserves REJECTION_BLOCKS offsets. An attempt uses one block.
 // All attempts fail with a probability below 1e-20; then the value is the middle of the
 // distribution.
 //

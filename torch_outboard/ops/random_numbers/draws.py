@@ -99,7 +99,7 @@ def _distribution(
 
     @template(
         overload,
-        "philox distributions",
+        "philox variates distributions",
         dtypes=dtypes,
         shapes_only=("self",),
         compute=torch.float64 if bits == 64 else torch.float32,
@@ -338,7 +338,7 @@ def _rrelu(dtypes: Sequence[torch.dtype]) -> Definition:
 
     @template(
         "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
-        "philox rrelu",
+        "philox variates rrelu",
         dtypes=dtypes,
         strided=("noise",),
     )

@@ -7,7 +7,7 @@
 #include "device_kernels/convolution/padded/padded_arguments.h"
 #include "device_kernels/convolution/padded/padded_program.h"
 #include "runtime/driver/device.h"
-#include "tensors/span.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -10,7 +10,7 @@
 #include "device_kernels/product/product_program.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -13,7 +13,7 @@
 #include "device_kernels/product/groups/unit_tiles.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -1,0 +1,190 @@
+#include "cpu_kernels/compiled_code.h"
+
+#include <ATen/core/List.h>
+#include <c10/core/DeviceType.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
+#include <torch/csrc/inductor/aoti_torch/tensor_converter.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu_kernels/call/cpu_call.h"
+#include "runtime/driver/device.h"
+
+namespace outboard {
+namespace {
+
+constexpr const char* kNamespace = "outboard_on_device";
+
+// Every tensor and device within a value, moved to a device. Lists are replaced, not changed: the
+// caller has them, too.
+c10::IValue moved(const c10::IValue& value, c10::Device device) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return tensor.defined() ? c10::IValue(tensor.to(device)) : value;
+  }
+  if (value.isDevice()) return device;
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> there;
+    for (const at::Tensor& tensor : value.toTensorVector()) there.push_back(tensor.to(device));
+    return there;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> there;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      there.push_back(tensor ? std::optional<at::Tensor>(tensor->to(device)) : std::nullopt);
+    }
+    return there;
+  }
+  return value;
+}
+
+class CallOnDevice final : public c10::OperatorKernel {
+ public:
+  explicit CallOnDevice(c10::OperatorHandle op) : op_(std::move(op)) {}
+
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const at::NoGradGuard no_grad;
+    move_last(*stack, op_.schema().arguments().size(),
+              c10::Device(c10::DeviceType::PrivateUse1, current_device()));
+    op_.callBoxed(stack);
+    move_last(*stack, op_.schema().returns().size(), c10::Device(c10::kCPU));
+  }
+
+ private:
+  static void move_last(torch::jit::Stack& stack, size_t count, c10::Device device) {
+    for (auto value = stack.end() - static_cast<ptrdiff_t>(count); value != stack.end(); ++value) {
+      *value = moved(*value, device);
+    }
+  }
+
+  const c10::OperatorHandle op_;
+};
+
+std::string name_of(const c10::OperatorName& op) {
+  std::string name = op.name;  // "aten::normal"
+  name.replace(name.find("::"), 2, "_");
+  return name + "_" + (op.overload_name.empty() ? "default" : op.overload_name);
+}
+
+bool has_aliases(const c10::FunctionSchema& schema) {
+  const auto aliased = [](const c10::Argument& part) { return part.alias_info() != nullptr; };
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(), aliased) ||
+         std::any_of(schema.returns().begin(), schema.returns().end(), aliased);
+}
+
+}  // namespace
+
+std::string define_call_on_device(const c10::OperatorHandle& op) {
+  static std::mutex mutex;
+  // Never destroyed: taking operators away at exit would need what is gone by then.
+  static auto& defined = *new std::map<std::string, std::unique_ptr<torch::Library>>();
+  const std::string name = name_of(op.operator_name());
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<torch::Library>& library = defined[name];
+  if (library) return name;
+  TORCH_CHECK(!has_aliases(op.schema()), op.schema(),
+              " writes to an argument or returns one, and cannot be called with copies; call one "
+              "that returns new tensors");
+  auto made = std::make_unique<torch::Library>(torch::Library::FRAGMENT, kNamespace, std::nullopt,
+                                               __FILE__, __LINE__);
+  // As an lvalue: there is another `def`, with a function for whatever comes second.
+  const std::vector<at::Tag> tags = op.getTags().vec();
+  made->def(op.schema().cloneWithName(std::string(kNamespace) + "::" + name, ""), tags);
+  made->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                           torch::CppFunction::makeFromBoxedFunctor(
+                                               std::make_unique<CallOnDevice>(op))));
+  library = std::move(made);
+  return name;
+}
+
+void define_draws_on_device() {
+  static const bool defined = [] {
+    c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+    for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+      const std::optional<c10::OperatorHandle> op = dispatcher.findSchema(name);
+      if (!op || name.getNamespace() != "aten") continue;
+      if (op->hasTag(at::Tag::nondeterministic_seeded) && !has_aliases(op->schema())) {
+        define_call_on_device(*op);
+      }
+    }
+    return true;
+  }();
+  (void)defined;
+}
+
+namespace {
+
+using torch::aot_inductor::alloc_tensors_by_stealing_from_handles;
+using torch::aot_inductor::unsafe_alloc_new_handles_from_tensors;
+using torch::inductor::AOTIModelContainerRunner;
+
+// The model's code sees CPU tensors over the device's memory, or copies where the host does not
+// share it.
+class PackagedModel final : public AOTIModelContainerRunner {
+ public:
+  PackagedModel(const std::string& library, size_t models, const std::string& folder,
+                bool single_threaded, c10::DeviceIndex device)
+      : AOTIModelContainerRunner(library, models, "cpu", folder, single_threaded),
+        device_(device) {}
+
+ protected:
+  std::vector<at::Tensor> run_impl(std::vector<AtenTensorHandle>& handles, void*) override {
+    std::vector<at::Tensor> given =
+        alloc_tensors_by_stealing_from_handles(handles.data(), handles.size());
+    c10::DeviceIndex device = device_;
+    for (const at::Tensor& tensor : given) {
+      if (tensor.device().type() != c10::DeviceType::PrivateUse1) continue;
+      TORCH_CHECK(device < 0 || device == tensor.device().index(),
+                  "a packaged model runs on one device, and was given tensors of ", tensor.device(),
+                  " and of device ", static_cast<int>(device),
+                  "; move its inputs, or load it with their device_index");
+      device = tensor.device().index();
+    }
+    if (device < 0) device = current_device();
+    const DeviceScope scope(device);  // whose generator the model's code draws from
+    CpuCall call(device);
+    // Which inputs the model changes it does not say.
+    std::vector<at::Tensor> host;
+    for (const at::Tensor& tensor : given) host.push_back(call.map(tensor, Access::kWrite));
+    std::vector<AtenTensorHandle> inputs = unsafe_alloc_new_handles_from_tensors(host);
+    std::vector<at::Tensor> results = AOTIModelContainerRunner::run_impl(inputs, nullptr);
+    for (at::Tensor& result : results) result = call.result(std::move(result));
+    call.finish();
+    return results;
+  }
+
+ private:
+  const c10::DeviceIndex device_;  // -1: that of the inputs
+};
+
+// "name" or "name:1".
+c10::DeviceIndex index_in(const std::string& device) {
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) return -1;
+  return static_cast<c10::DeviceIndex>(std::strtol(device.c_str() + colon + 1, nullptr, 10));
+}
+
+}  // namespace
+
+void register_packaged_models() {
+  const std::string name = c10::DeviceTypeName(c10::DeviceType::PrivateUse1, /*lower_case=*/true);
+  torch::inductor::getAOTIModelRunnerRegistry()[name] =
+      [](const std::string& library, size_t models, const std::string& device,
+         const std::string& folder,
+         bool single_threaded) -> std::unique_ptr<AOTIModelContainerRunner> {
+    define_draws_on_device();
+    return std::make_unique<PackagedModel>(library, models, folder, single_threaded,
+                                           index_in(device));
+  };
+}
+
+}  // namespace outboard

@@ -1,0 +1,91 @@
+#include "cpu_kernels/typed/typed_kernel.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DynamicCast.h>
+
+namespace outboard::cpu_kernels {
+
+namespace {
+
+// Order of the categories of type promotion.
+int category(at::ScalarType dtype) {
+  if (c10::isComplexType(dtype)) return 3;
+  if (c10::isFloatingType(dtype)) return 2;
+  if (c10::isIntegralType(dtype, /*includeBool=*/false)) return 1;
+  return 0;
+}
+
+// Narrow integers are left out: a number that does not fit has rules of its own there.
+bool keeps_numbers(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::ScalarType::Float:
+    case at::ScalarType::Double:
+    case at::ScalarType::Long:
+    case at::ScalarType::ComplexFloat:
+    case at::ScalarType::ComplexDouble:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <class T>
+at::Tensor number_tensor(at::ScalarType dtype, T value) {
+  at::Tensor result = at::detail::empty_cpu({}, dtype);
+  void* data = result.mutable_data_ptr();
+  switch (dtype) {
+    case at::ScalarType::Float:
+      *static_cast<float*>(data) = c10::convert<float>(value);
+      break;
+    case at::ScalarType::Double:
+      *static_cast<double*>(data) = c10::convert<double>(value);
+      break;
+    case at::ScalarType::Long:
+      *static_cast<int64_t*>(data) = c10::convert<int64_t>(value);
+      break;
+    case at::ScalarType::ComplexFloat:
+      *static_cast<c10::complex<float>*>(data) = c10::convert<c10::complex<float>>(value);
+      break;
+    default:
+      *static_cast<c10::complex<double>*>(data) = c10::convert<c10::complex<double>>(value);
+  }
+  return result;
+}
+
+}  // namespace
+
+at::Tensor scalar_as(c10::TensorImpl* scalar, at::ScalarType dtype) {
+  const at::ScalarType own = c10::typeMetaToScalarType(scalar->dtype());
+  if (!keeps_numbers(dtype)) return {};
+  if (scalar->is_conj() || scalar->is_neg()) return {};
+  if (category(own) > category(dtype)) return {};
+  // Without the wrapped bit a scalar takes part in promotion among zero-dimensional tensors.
+  if (!scalar->is_wrapped_number() && own != dtype) return {};
+  const void* data = scalar->data();
+  switch (own) {
+    case at::ScalarType::Double:
+      return number_tensor(dtype, *static_cast<const double*>(data));
+    case at::ScalarType::Float:
+      return number_tensor(dtype, *static_cast<const float*>(data));
+    case at::ScalarType::Long:
+      return number_tensor(dtype, *static_cast<const int64_t*>(data));
+    case at::ScalarType::ComplexDouble:
+      return number_tensor(dtype, *static_cast<const c10::complex<double>*>(data));
+    default:
+      // Among them bool, which some operators refuse.
+      return {};
+  }
+}
+
+at::Tensor scalar_as(const at::Scalar& scalar, at::ScalarType dtype) {
+  if (!keeps_numbers(dtype) || scalar.isSymbolic()) return {};
+  if (category(scalar.type()) > category(dtype)) return {};
+  if (scalar.isComplex()) return number_tensor(dtype, scalar.toComplexDouble());
+  if (scalar.isFloatingPoint()) return number_tensor(dtype, scalar.toDouble());
+  if (scalar.isBoolean()) return number_tensor(dtype, scalar.toBool());
+  // Unsigned numbers beyond int64 are rare enough for the router.
+  if (scalar.type() != at::ScalarType::Long) return {};
+  return number_tensor(dtype, scalar.toLong());
+}
+
+}  // namespace outboard::cpu_kernels

@@ -1,0 +1,348 @@
+#include "distributed/communicator.h"
+
+#include <ATen/Functions.h>
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/process.h"
+#include "runtime/settings.h"
+#include "runtime/streams/stream.h"
+
+namespace outboard::distributed {
+namespace {
+
+constexpr const char* kSetting = "OUTBOARD_COMMUNICATION";
+
+enum class Choice { kAuto, kDriver, kGloo };
+
+Choice choice() {
+  const std::string_view value = choice_setting(kSetting, {"auto", "driver", "gloo"});
+  if (value == "auto") return Choice::kAuto;
+  return value == "driver" ? Choice::kDriver : Choice::kGloo;
+}
+
+// The bit of a real dtype; 0 if the contract has none.
+uint32_t bit_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kByte:
+      return OB_DTYPE_UINT8;
+    case at::kChar:
+      return OB_DTYPE_INT8;
+    case at::kShort:
+      return OB_DTYPE_INT16;
+    case at::kInt:
+      return OB_DTYPE_INT32;
+    case at::kLong:
+      return OB_DTYPE_INT64;
+    case at::kUInt16:
+      return OB_DTYPE_UINT16;
+    case at::kUInt32:
+      return OB_DTYPE_UINT32;
+    case at::kUInt64:
+      return OB_DTYPE_UINT64;
+    case at::kHalf:
+      return OB_DTYPE_FLOAT16;
+    case at::kBFloat16:
+      return OB_DTYPE_BFLOAT16;
+    case at::kFloat:
+      return OB_DTYPE_FLOAT32;
+    case at::kDouble:
+      return OB_DTYPE_FLOAT64;
+    default:
+      return 0;
+  }
+}
+
+std::optional<ob_reduction> reduction_of(const c10d::ReduceOp& op) {
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+      return OB_REDUCTION_SUM;
+    case c10d::ReduceOp::PRODUCT:
+      return OB_REDUCTION_PRODUCT;
+    case c10d::ReduceOp::MIN:
+      return OB_REDUCTION_MINIMUM;
+    case c10d::ReduceOp::MAX:
+      return OB_REDUCTION_MAXIMUM;
+    case c10d::ReduceOp::AVG:
+      return OB_REDUCTION_AVERAGE;
+    default:
+      return std::nullopt;
+  }
+}
+
+ob_address address_of(const at::Tensor& tensor) {
+  return tensor.defined() ? reinterpret_cast<ob_address>(tensor.data_ptr()) : 0;
+}
+
+// Elements of one rank: the smaller of the two operands.
+int64_t elements_of(ob_communication_kind kind, const at::Tensor& source,
+                    const at::Tensor& destination) {
+  if (!source.defined()) return destination.numel();
+  return kind == OB_COMMUNICATION_REDUCE_SCATTER ? destination.numel() : source.numel();
+}
+
+ob_communication described(ob_communication_kind kind, const at::Tensor& source,
+                           const at::Tensor& destination, int peer, int64_t item) {
+  ob_communication wanted = {};
+  wanted.struct_size = sizeof(wanted);
+  wanted.kind = kind;
+  wanted.peer = static_cast<uint32_t>(peer);
+  wanted.elements = static_cast<uint64_t>(elements_of(kind, source, destination) * item);
+  wanted.source = address_of(source);
+  wanted.destination = address_of(destination);
+  return wanted;
+}
+
+}  // namespace
+
+void Communications::reduce(ob_communication_kind kind, const at::Tensor& source,
+                            const at::Tensor& destination, const c10d::ReduceOp& op, int root) {
+  at::ScalarType dtype = source.scalar_type();
+  // A sum of complex numbers is a sum of their parts.
+  const bool complex = at::isComplexType(dtype);
+  if (complex) dtype = at::toRealValueType(dtype);
+  const std::optional<ob_reduction> reduction = reduction_of(op);
+  if (!reduction.has_value() || bit_of(dtype) == 0) {
+    possible = false;
+    return;
+  }
+  ob_communication wanted = described(kind, source, destination, root, complex ? 2 : 1);
+  wanted.reduction = *reduction;
+  wanted.dtype = bit_of(dtype);
+  if (wanted.elements > 0) all.push_back(wanted);
+}
+
+void Communications::move(ob_communication_kind kind, const at::Tensor& source,
+                          const at::Tensor& destination, int peer) {
+  const at::Tensor& tensor = source.defined() ? source : destination;
+  ob_communication wanted = described(kind, source, destination, peer, tensor.element_size());
+  wanted.dtype = OB_DTYPE_UINT8;
+  if (wanted.elements > 0) all.push_back(wanted);
+}
+
+std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c10d::Store& store,
+                                                   std::string* reason) {
+  constexpr const char* kKey = "driver's communicator";
+  const Choice wanted = choice();
+  *reason = "";
+  std::shared_ptr<Communicator> made;
+  ob_communicator_id id = {};
+  id.struct_size = sizeof(id);
+  // All ranks know the result of rank 0 before any of them creates a communicator.
+  if (wanted == Choice::kGloo) {
+    *reason = c10::str(kSetting, "=gloo");
+  } else if (device_count() == 0) {
+    *reason = "there is no device";
+  } else if (driver().communicate == nullptr) {
+    *reason = c10::str("the driver '", driver().name, "' has no communication of its own");
+  }
+  if (cpu_backend.getRank() == 0) {
+    std::vector<uint8_t> message;
+    if (reason->empty()) {
+      const ob_status status = OB_ASK(communicator_id, &id);
+      if (status == OB_OK) {
+        const std::string_view name = driver().name;
+        message.assign(id.data, id.data + sizeof(id.data));
+        message.insert(message.end(), name.begin(), name.end());
+      } else {
+        *reason = driver_message(driver());
+      }
+    }
+    store.set(kKey, message);
+  } else if (reason->empty()) {
+    const std::vector<uint8_t> message = store.get(kKey);
+    if (message.size() < sizeof(id.data)) {
+      *reason = "rank 0 has none";
+    } else if (std::string(message.begin() + sizeof(id.data), message.end()) != driver().name) {
+      *reason = "rank 0 has another driver";
+    } else {
+      std::memcpy(id.data, message.data(), sizeof(id.data));
+    }
+  }
+  if (reason->empty()) {
+    ob_communicator_description description = {};
+    description.struct_size = sizeof(description);
+    description.id = &id;
+    description.device = current_device();
+    description.rank = static_cast<uint32_t>(cpu_backend.getRank());
+    description.ranks = static_cast<uint32_t>(cpu_backend.getSize());
+    ob_communicator handle = nullptr;
+    const ob_status status = OB_ASK(communicator_create, &description, &handle);
+    if (status == OB_OK) {
+      made.reset(new Communicator(static_cast<c10::DeviceIndex>(description.device), handle));
+    } else {
+      *reason = driver_message(driver());
+    }
+  }
+  std::vector<at::Tensor> all = {at::full({1}, made != nullptr ? 1 : 0, at::kInt)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MIN;
+  cpu_backend.allreduce(all, options)->wait();
+  if (all[0].item<int>() == 0) {
+    if (reason->empty()) *reason = "another rank has none";
+    made.reset();
+  }
+  TORCH_CHECK(made != nullptr || wanted != Choice::kDriver, kSetting,
+              "=driver was asked for, and the driver does not communicate: ", *reason);
+  return made;
+}
+
+Communicator::~Communicator() {
+  if (in_bad_fork() || driver_finalized()) return;
+  defer_status(OB_ASK(communicator_destroy, handle_), "communicator_destroy");
+}
+
+bool Communicator::enqueue(const c10::Stream& stream, Communications& communications,
+                           std::chrono::milliseconds timeout) const {
+  if (!communications.possible || communications.all.empty()) return false;
+  StreamState& state = stream_state(stream);
+  const bool grouped = communications.all.size() > 1;
+  if (grouped) OB_CALL(communication_begin);
+  ob_status status = OB_OK;
+  for (ob_communication& wanted : communications.all) {
+    wanted.timeout = timeout.count() > 0 ? static_cast<uint64_t>(timeout.count()) : 0;
+    status = OB_ASK(communicate, state.queue, handle_, &wanted);
+    if (status != OB_OK) break;
+  }
+  // communication_end returns the status of a failed call, without its message.
+  std::string cause;
+  if (status != OB_OK) cause = driver_message(driver());
+  if (grouped) {
+    const ob_status end = OB_ASK(communication_end);
+    if (status == OB_OK) check_status(status = end, "communication_end");
+  }
+  if (status == OB_UNSUPPORTED) return false;
+  TORCH_CHECK(status == OB_OK, "driver '", driver().name, "' failed in `communicate`: ", cause);
+  state.mark_submitted();
+  if (communications.finish) communications.finish();
+  return true;
+}
+
+void Communicator::check() const {
+  const ob_driver& table = driver();
+  if (table.communicator_error(table.context, handle_) == OB_OK) return;
+  TORCH_CHECK_WITH(DistBackendError, false, driver_message(table));
+}
+
+void Communicator::abort() noexcept {
+  if (in_bad_fork() || driver_finalized()) return;
+  defer_status(OB_ASK(communicator_abort, handle_), "communicator_abort");
+}
+
+// ---- Collectives
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Messages to other ranks; a copy for the rank's own part.
+void exchange(int rank, const Tensors& inputs, const std::vector<int>& to, const Tensors& outputs,
+              const std::vector<int>& from, Communications& wanted) {
+  at::Tensor given, got;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (to[i] == rank) {
+      given = inputs[i];
+    } else {
+      wanted.move(OB_COMMUNICATION_SEND, inputs[i], {}, to[i]);
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (from[i] == rank) {
+      got = outputs[i];
+    } else {
+      wanted.move(OB_COMMUNICATION_RECEIVE, {}, outputs[i], from[i]);
+    }
+  }
+  if (given.defined() && got.defined()) {
+    wanted.finish = [given, got] { got.view({-1}).copy_(given.view({-1}), /*non_blocking=*/true); };
+  }
+}
+
+Tensors split(const at::Tensor& tensor, const std::vector<int64_t>& sizes) {
+  return tensor.view({-1}).split_with_sizes(sizes);
+}
+
+std::vector<int> all_ranks(size_t ranks) {
+  std::vector<int> all;
+  for (size_t rank = 0; rank < ranks; ++rank) all.push_back(static_cast<int>(rank));
+  return all;
+}
+
+}  // namespace
+
+DriverCall reduced_by_driver(ob_communication_kind kind, const c10d::ReduceOp& op, int root) {
+  return [kind, op, root](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      wanted.reduce(kind, inputs.empty() ? outputs[i] : inputs[i], outputs[i], op, root);
+    }
+  };
+}
+
+DriverCall gathered_by_driver() {
+  return [](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      wanted.move(OB_COMMUNICATION_ALL_GATHER, inputs[i], outputs[i]);
+  };
+}
+
+DriverCall broadcast_by_driver(int root, int rank) {
+  return [root, rank](const Tensors&, const Tensors& outputs, Communications& wanted) {
+    for (const at::Tensor& output : outputs) {
+      wanted.move(OB_COMMUNICATION_BROADCAST, rank == root ? output : at::Tensor(), output, root);
+    }
+  };
+}
+
+DriverCall list_gathered_by_driver(int ranks) {
+  return [ranks](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    Tensors gathered;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      gathered.push_back(at::empty({ranks, inputs[i].numel()}, inputs[i].options()));
+      wanted.move(OB_COMMUNICATION_ALL_GATHER, inputs[i], gathered.back());
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (outputs[rank * inputs.size() + i].numel() != inputs[i].numel()) wanted.possible = false;
+      }
+    }
+    wanted.finish = [ranks, gathered, outputs] {
+      for (size_t i = 0; i < gathered.size(); ++i) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const at::Tensor& output = outputs[rank * gathered.size() + i];
+          output.view({-1}).copy_(gathered[i][rank], /*non_blocking=*/true);
+        }
+      }
+    };
+  };
+}
+
+DriverCall list_scattered_by_driver(const c10d::ReduceOp& op) {
+  return [op](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    Tensors parts;
+    for (const at::Tensor& input : inputs) parts.push_back(input.view({-1}));
+    const at::Tensor whole = at::cat(parts);
+    wanted.reduce(OB_COMMUNICATION_REDUCE_SCATTER, whole, outputs[0], op);
+    // Keeps the tensor alive until it is enqueued; then the stream does.
+    wanted.finish = [whole] {};
+  };
+}
+
+DriverCall exchanged_by_driver(int rank, std::vector<int> to, std::vector<int> from) {
+  return [rank, to = std::move(to), from = std::move(from)](
+             const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    const std::vector<int> every = all_ranks(std::max(inputs.size(), outputs.size()));
+    exchange(rank, inputs, to.empty() ? every : to, outputs, from.empty() ? every : from, wanted);
+  };
+}
+
+DriverCall split_by_driver(int rank, std::vector<int64_t> to, std::vector<int64_t> from) {
+  return [rank, to = std::move(to), from = std::move(from)](
+             const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    const std::vector<int> every = all_ranks(to.size());
+    exchange(rank, split(inputs[0], to), every, split(outputs[0], from), every, wanted);
+  };
+}
+
+}  // namespace outboard::distributed

@@ -1,0 +1,261 @@
+// bernoulli_, bernoulli.out, native_dropout, and rrelu_with_noise in its three forms.
+#include <ATen/Dispatch.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/DistributionTemplates.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/ones_like.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include "dispatch/router.h"
+#include "random/cpu_random.h"
+#include "random/distributions.h"
+
+namespace outboard::random {
+namespace {
+
+// A 32-bit draw is below this threshold with probability p, for p in [0, 1]. Exact: scaling by a
+// power of two does not round.
+uint64_t threshold_of(double p) { return static_cast<uint64_t>(std::ceil(p * 0x1p32)); }
+
+template <class>
+struct BernoulliKernel {
+  void operator()(at::Tensor& self, double p, const OptionalGenerator& generator) const {
+    AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kBFloat16, at::kHalf, self.scalar_type(),
+                               "bernoulli_scalar_cpu_", [] {});
+    const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
+    CpuCall call(self.device().index());
+    const at::Tensor host = on_host(call, self, Access::kWrite);
+    const uint64_t threshold = threshold_of(p);
+    fill<1, uint8_t>(host, state,
+                     [&](const uint32_t* words, int64_t rounded, int64_t, uint8_t* values) {
+                       below_values(words, rounded, threshold, values);
+                     });
+    call.finish();
+  }
+
+  void operator()(at::Tensor& self, const at::Tensor& p_anywhere,
+                  const OptionalGenerator& generator) const {
+    AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kBFloat16, at::kHalf, self.scalar_type(),
+                               "bernoulli_tensor_cpu_self_", [] {});
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, p_anywhere.scalar_type(),
+                                    "bernoulli_tensor_cpu_p_", [] {});
+    const at::Tensor p_device = p_anywhere.to(self.device());
+    const at::Tensor p = *at::expand_inplace(self, p_device);
+    const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
+    CpuCall call(self.device().index());
+    const at::Tensor host = on_host(call, self, Access::kWrite);
+    const at::Tensor p_host = on_host(call, p, Access::kRead);
+    const ElementView view(host);
+    const ElementView p_view(p_host);
+    std::atomic<bool> valid{true};
+    for_each_chunk<1>(state, view.size(),
+                      [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+                        alignas(64) double probabilities[kChunkWords];
+                        alignas(64) uint8_t values[kChunkWords];
+                        p_view.load(first, count, probabilities);
+                        bool in_range = true;
+                        for (int64_t i = 0; i < count; ++i) {
+                          const double probability = probabilities[i];
+                          in_range &= probability >= 0 && probability <= 1;
+                          values[i] = static_cast<double>(words[i]) < probability * 0x1p32;
+                        }
+                        if (!in_range) valid.store(false, std::memory_order_relaxed);
+                        view.store(first, count, values);
+                      });
+    TORCH_CHECK(valid.load(), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  ",
+                "bernoulli expects all probabilities to be in [0, 1].");
+    call.finish();
+  }
+};
+
+namespace templates = at::native::templates;
+
+at::Tensor& bernoulli_float(at::Tensor& self, double p, OptionalGenerator generator) {
+  return templates::bernoulli_impl_<BernoulliKernel, void>(self, p, std::move(generator));
+}
+at::Tensor& bernoulli_tensor(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {
+  return templates::bernoulli_impl_<BernoulliKernel, void>(self, p, std::move(generator));
+}
+at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, at::Tensor& out) {
+  at::assert_no_partial_overlap(out, self);
+  return templates::bernoulli_out_impl<BernoulliKernel, void>(out, self, std::move(generator));
+}
+
+// ---- native_dropout
+
+// output = kept ? input * scale : input * 0. NaN and infinity propagate, as in a product with a
+// mask.
+template <class T>
+void dropout_values(const T* input, const uint8_t* kept, int64_t count, T scale, T* output) {
+  for (int64_t i = 0; i < count; ++i) output[i] = input[i] * (kept[i] != 0 ? scale : T(0));
+}
+
+template <class T>
+void dropout_on_host(const at::Tensor& input, const at::Tensor& output, const at::Tensor& mask,
+                     double keep, double scale, const PhiloxState& state) {
+  const ElementView input_view(input);
+  const ElementView output_view(output);
+  const ElementView mask_view(mask);
+  const uint64_t threshold = threshold_of(keep);
+  for_each_chunk<1>(state, input_view.size(),
+                    [&](int64_t first, int64_t count, const uint32_t* words, int64_t rounded) {
+                      alignas(64) uint8_t kept[kChunkWords];
+                      alignas(64) T buffer[kChunkWords];
+                      below_values(words, rounded, threshold, kept);
+                      const T* values = input_view.direct<T>(first);
+                      if (values == nullptr) {
+                        input_view.load(first, count, buffer);
+                        values = buffer;
+                      }
+                      T* direct = output_view.direct<T>(first);
+                      T* results = direct != nullptr ? direct : buffer;
+                      dropout_values(values, kept, count, static_cast<T>(scale), results);
+                      if (direct == nullptr) output_view.store(first, count, results);
+                      mask_view.store(first, count, kept);
+                    });
+}
+
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
+                                                  std::optional<bool> train) {
+  if (input.numel() == 0) return {input, at::empty_like(input)};
+  if (train.has_value() && !*train) {
+    return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
+  }
+  const double keep = 1.0 - p;
+  const double scale = keep == 0 ? 0.0 : 1.0 / keep;
+  TORCH_CHECK(0 <= keep && keep <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", keep);
+  at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
+  const at::ScalarType type = input.scalar_type();
+  if (type != at::kFloat && type != at::kDouble && type != at::kHalf && type != at::kBFloat16) {
+    mask.bernoulli_(keep);
+    return {input.mul(mask).mul_(scale), mask};
+  }
+  at::Tensor output = at::empty_like(input);
+  const PhiloxState state = reserve_philox(std::nullopt, input.device().index(), 1);
+  CpuCall call(input.device().index());
+  const at::Tensor input_host = on_host(call, input, Access::kRead);
+  const at::Tensor output_host = on_host(call, output, Access::kWrite);
+  const at::Tensor mask_host = on_host(call, mask, Access::kWrite);
+  if (type == at::kDouble) {
+    dropout_on_host<double>(input_host, output_host, mask_host, keep, scale, state);
+  } else {
+    dropout_on_host<float>(input_host, output_host, mask_host, keep, scale, state);
+  }
+  call.finish();
+  return {output, mask};
+}
+
+OUTBOARD_ROUTED("bernoulli_.float", bernoulli_float)
+OUTBOARD_ROUTED("bernoulli_.Tensor", bernoulli_tensor)
+OUTBOARD_ROUTED("bernoulli.out", bernoulli_out)
+OUTBOARD_ROUTED("native_dropout", native_dropout)
+
+}  // namespace
+
+// ---- rrelu_with_noise: a leaky rectifier with a random slope in training
+
+namespace {
+
+// Noise is a slope from [lower, upper) for elements that are not positive, else 1; the output is
+// input * noise.
+template <class T>
+void rrelu_on_host(const at::Tensor& input, const at::Tensor& noise, const at::Tensor& output,
+                   double lower, double upper, const PhiloxState& state) {
+  constexpr int64_t kWords = sizeof(T) / sizeof(uint32_t);
+  constexpr int64_t kElements = kChunkWords / kWords;
+  const ElementView input_view(input);
+  const ElementView noise_view(noise);
+  const ElementView output_view(output);
+  for_each_chunk<kWords>(
+      state, input_view.size(), [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+        T values[kElements];
+        T slopes[kElements];
+        input_view.load(first, count, values);
+        for (int64_t i = 0; i < count; ++i) {
+          T unit;
+          if constexpr (kWords == 1) {
+            unit = unit_float(words[i]);
+          } else {
+            unit = unit_double(draw_64(words, i));
+          }
+          const T slope = unit * static_cast<T>(upper - lower) + static_cast<T>(lower);
+          slopes[i] = values[i] <= 0 ? slope : T(1);
+        }
+        // Noise rounded to its dtype, since the backward multiplies with it.
+        noise_view.store(first, count, slopes);
+        noise_view.load(first, count, slopes);
+        for (int64_t i = 0; i < count; ++i) values[i] *= slopes[i];
+        output_view.store(first, count, values);
+      });
+}
+
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                 const at::Scalar& upper, bool training,
+                                 OptionalGenerator generator, at::Tensor& out) {
+  TORCH_CHECK(self.sizes() == noise.sizes(),
+              "noise tensor shape must match self tensor shape. Got self.shape = ", self.sizes(),
+              " noise.shape = ", noise.sizes());
+  for (const at::Tensor* other : {&noise, &out}) {
+    TORCH_CHECK(other->device() == self.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                self.device(), " and ", other->device(), "!");
+  }
+  if (!training) {
+    const double slope = (lower.to<double>() + upper.to<double>()) / 2;
+    return at::leaky_relu_out(out, self, slope);
+  }
+  const at::ScalarType type = self.scalar_type();
+  check_floating(self, "rrelu_with_noise_out_cpu");
+  for (const at::Tensor* other : {&noise, &out}) {
+    TORCH_CHECK(other->scalar_type() == type, "expected scalar type ", toString(type),
+                " but found ", toString(other->scalar_type()));
+  }
+  const double low = lower.to<double>();
+  const double high = upper.to<double>();
+  const double most =
+      type == at::kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  TORCH_CHECK(low <= high && high - low <= most, "rrelu_with_noise: lower is ", low, " and upper ",
+              high, "; both have to be finite, and upper not below lower");
+  at::native::resize_output(out, self.sizes());
+  at::assert_no_internal_overlap(noise);
+  at::assert_no_internal_overlap(out);
+  if (self.numel() == 0) return out;
+  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
+  CpuCall call(self.device().index());
+  const at::Tensor input_host = on_host(call, self, Access::kRead);
+  const at::Tensor noise_host = on_host(call, noise, Access::kWrite);
+  const at::Tensor output_host = on_host(call, out, Access::kWrite);
+  if (type == at::kDouble) {
+    rrelu_on_host<double>(input_host, noise_host, output_host, low, high, state);
+  } else {
+    rrelu_on_host<float>(input_host, noise_host, output_host, low, high, state);
+  }
+  call.finish();
+  return out;
+}
+
+at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                            const at::Scalar& upper, bool training, OptionalGenerator generator) {
+  at::Tensor out = at::empty_like(self, LEGACY_CONTIGUOUS_MEMORY_FORMAT);
+  rrelu_with_noise_out(self, noise, lower, upper, training, std::move(generator), out);
+  return out;
+}
+
+at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                              const at::Scalar& upper, bool training, OptionalGenerator generator) {
+  return rrelu_with_noise_out(self, noise, lower, upper, training, std::move(generator), self);
+}
+
+OUTBOARD_ROUTED("rrelu_with_noise.out", rrelu_with_noise_out)
+OUTBOARD_ROUTED("rrelu_with_noise", rrelu_with_noise)
+OUTBOARD_ROUTED("rrelu_with_noise_", rrelu_with_noise_)
+
+}  // namespace
+}  // namespace outboard::random
