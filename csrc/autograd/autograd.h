@@ -25,9 +25,9 @@ inline void ensure_backward_thread(c10::DeviceIndex device) {
 }
 
 // Keys with which a kernel for AutogradPrivateUse1 redispatches to PyTorch's generated derivative,
-// from the keys of that kernel. The derivative is registered for the alias Autograd and so hidden by
-// the kernel; AutogradOther has the kernels of the alias and no others, and the same keys follow it.
-// Keys before autograd, such as the Python dispatcher, have already run.
+// from the keys of that kernel. The derivative is registered for the alias Autograd and so hidden
+// by the kernel; AutogradOther has the kernels of the alias and no others, and the same keys follow
+// it. Keys before autograd, such as the Python dispatcher, have already run.
 inline c10::DispatchKeySet generated_autograd(c10::DispatchKeySet keys) {
   constexpr c10::DispatchKeySet kAfter(c10::DispatchKeySet::FULL_AFTER,
                                        c10::DispatchKey::AutogradFunctionality);

@@ -64,7 +64,8 @@ std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op) {
   const bool own = op.hasKernelForDispatchKey(kDeviceKey);
   if (own && op.isKernelFallthroughKernel(kDeviceKey)) return std::nullopt;
   // Else what calls reach is a fallback for all operators, if anything.
-  if (!own && (has_composite(op) || !op.hasComputedKernelForDispatchKey(kDeviceKey))) return std::nullopt;
+  if (!own && (has_composite(op) || !op.hasComputedKernelForDispatchKey(kDeviceKey)))
+    return std::nullopt;
   c10::SafeKernelFunction kernel = op.getComputedKernelForDispatchKey(kDeviceKey);
   if (kernel.debug().find(kKitSignature) != std::string::npos) return std::nullopt;
   RoutedKernel row;

@@ -1,4 +1,4 @@
-// The report: which operators ran, where, how often, how long, and what they moved.
+// The report: calls of operators with placement, count, time and copied bytes.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,7 +17,7 @@ struct ReportRow {
   std::string op;
   at::ScalarType dtype;
   Placement placement;
-  std::string call_site;  // "file:line" of the innermost Python frame, if asked for
+  std::string call_site;  // "file:line" of the innermost Python frame, if requested
   uint64_t calls = 0;
   uint64_t copied_bytes = 0;  // between host and device
   uint64_t nanoseconds = 0;   // in the calling thread
@@ -26,22 +26,22 @@ struct ReportRow {
 // Starts counting; starts nest. Finding call sites takes the interpreter lock on every call.
 OUTBOARD_API void start_report(bool call_sites);
 OUTBOARD_API void stop_report();
-// What was counted since the last clear, in no particular order.
+// Counts since the last clear, unordered.
 OUTBOARD_API std::vector<ReportRow> report_rows();
 OUTBOARD_API void clear_report();
 
-// How to find the call site; set by the Python binding.
+// Finds the call site; set by the Python binding.
 using FindCallSite = std::string (*)();
 OUTBOARD_API void set_find_call_site(FindCallSite function) noexcept;
 
-// Is told of every call that ended while a report is on; null for none. Called without a lock.
+// Receives every call that ended while a report is on; null for none. Called without a lock.
 using CallListener = void (*)(const Operator& entry, Placement placement) noexcept;
 OUTBOARD_API void set_call_listener(CallListener function) noexcept;
 
 inline std::atomic<int> g_reports{0};
 inline bool reporting() noexcept { return g_reports.load(std::memory_order_relaxed) != 0; }
 
-// Counts one call while it lives, unless it raises: then no kernel ran. Free when no report is on.
+// Counts one call during its lifetime, unless the call raises. Costs nothing without a report.
 class ReportedCall {
  public:
   ReportedCall(const Operator& entry, at::ScalarType dtype, Placement placement) noexcept;
@@ -50,7 +50,7 @@ class ReportedCall {
   ReportedCall& operator=(const ReportedCall&) = delete;
 
   void add_copied_bytes(uint64_t bytes) noexcept { copied_bytes_ += bytes; }
-  // The call was not run so.
+  // Drops the call: the kernel declined it.
   void cancel() noexcept { entry_ = nullptr; }
 
  private:

@@ -49,8 +49,8 @@ TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) {
   }
 }
 
-// ---- DistributedDataParallel's step times, by events of the current stream. Without a timer for the
-// device they stay zero, and PyTorch warns.
+// ---- DistributedDataParallel's step times, by events of the current stream. Without a timer for
+// the device they stay zero, and PyTorch warns.
 
 #ifdef OUTBOARD_REDUCER_TIMER
 class DeviceTimer final : public c10d::Timer {

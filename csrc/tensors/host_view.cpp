@@ -29,8 +29,8 @@ bool is_plain(const at::Tensor& tensor) {
          !impl->key_set().has(c10::DispatchKey::ZeroTensor);
 }
 
-// The Python object of a tensor; null if there is none. `slot` is what `pyobj_slot()` returns, whose
-// functions differ between versions of PyTorch.
+// The Python object of a tensor; null if there is none. `slot` is what `pyobj_slot()` returns,
+// whose functions differ between versions of PyTorch.
 template <class Slot>
 PyObject* python_object(const Slot* slot) {
   if constexpr (requires { slot->load_pyobj(); }) {

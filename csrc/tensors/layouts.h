@@ -11,7 +11,8 @@ namespace outboard {
 // tensors and the dtype of `like`, a nested tensor: one buffer, with sizes, strides and offsets of
 // the components on the CPU.
 at::Tensor nested_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
-// A quantized tensor, likewise: an integer tensor with the quantizer of `like`, moved to its device.
+// A quantized tensor, likewise: an integer tensor with the quantizer of `like`, moved to its
+// device.
 at::Tensor quantized_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 
 // Sparse tensors of dense members, on the device or the CPU. Both take members unchecked, even with

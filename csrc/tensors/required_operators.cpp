@@ -266,8 +266,8 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   caching_allocator()->recordStream(self.storage().data_ptr(), stream);
 }
 
-// At this key, too: the operator would otherwise reach the `__torch_dispatch__` of subclasses, which
-// do not know it.
+// At this key, too: the operator would otherwise reach the `__torch_dispatch__` of subclasses,
+// which do not know it.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }

@@ -1,5 +1,5 @@
-// Copies of bytes by the driver, between the host, a device and other devices: their geometry, their
-// order, and the life of the host memory they use.
+// Copies of bytes by the driver, between the host and devices: geometry, order between streams, and
+// lifetime of host memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,13 +33,13 @@ struct CopyPlan {
   int64_t source_pitch = 0;
   c10::SmallVector<CopyLoop, 4> loops;
 
-  // One run of bytes on both sides.
+  // One run of bytes in source and destination.
   bool dense() const { return rows == 1 && loops.empty(); }
-  // How often the pitched copy is repeated.
+  // Count of pitched copies.
   int64_t repetitions() const;
   int64_t bytes() const { return row_bytes * rows * repetitions(); }
-  // Whether a list of driver calls is a sensible way to do it, also for a driver that copies row
-  // by row; otherwise moving the whole span through the host is faster.
+  // Whether driver calls for the plan are fast, also for a driver that copies row by row; else
+  // copying the whole span to the host is faster.
   bool suits_driver() const;
 
   // Calls visit(destination_offset, source_offset), in bytes, for each repetition.
@@ -65,8 +65,8 @@ struct CopyPlan {
   }
 };
 
-// Both sides have `sizes`, strides in elements of `itemsize` bytes, and at least one element. A
-// source stride may be 0 (expanded).
+// Source and destination have `sizes`, strides in elements of `itemsize` bytes, and at least one
+// element. A source stride may be 0 (expanded).
 CopyPlan plan_copy(c10::IntArrayRef sizes, c10::IntArrayRef destination_strides,
                    c10::IntArrayRef source_strides, int64_t itemsize);
 
@@ -82,25 +82,23 @@ struct Place {
   static Place on_host(const void* pointer) { return {kHost, reinterpret_cast<uint64_t>(pointer)}; }
 };
 
-// Enqueues `plan` on `stream`, which belongs to one of the devices; returns without waiting. Host
-// memory has to stay valid until the stream has passed the copy: see HostMemoryInUse and
-// keep_pinned_until_copied.
+// Enqueues `plan` on `stream`, a stream of one of the devices. Host memory must stay valid until
+// the copy is complete: see HostMemoryInUse and keep_pinned_until_copied.
 void enqueue_copy(StreamState& stream, Place destination, Place source, const CopyPlan& plan);
 
 // The same for one run of bytes.
 void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t bytes);
 
-// Whether copies from and to this host storage may outlive the call that started them: it is pinned
-// memory, and its block is kept from reuse until `stream` has passed what was enqueued so far.
+// True if copies from and to this host storage may outlive the call that enqueued them: the memory
+// is pinned, and its block is not reused before the work enqueued on `stream` so far is complete.
 bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream);
 
-// Keeps host memory alive until `stream` is known to have passed the copies that use it. If an
-// exception leaves the scope before `wait`, the destructor waits; where even that fails, the memory
-// is given up rather than freed under a copy.
+// Holds host memory until the copies of `stream` that use it are complete. If an exception leaves
+// the scope before `wait`, the destructor waits; if that fails, the memory leaks rather than being
+// freed under a copy.
 class HostMemoryInUse {
  public:
-  // `replayable`: the copies are right, too, when a graph that captures the stream repeats them
-  // later. Others are refused there.
+  // `replayable`: a graph that captures the stream may repeat the copies. Others raise there.
   HostMemoryInUse(StreamState& stream, const at::Tensor& host, bool replayable = false)
       : stream_(stream), host_(host) {
     if (!replayable) check_not_capturing(stream);
@@ -111,7 +109,7 @@ class HostMemoryInUse {
 
   // Waits for the stream and raises failures of the work on it, deferred ones too.
   void wait();
-  // The memory is kept by other means.
+  // For memory that is held by other means.
   void release() noexcept { waited_ = true; }
 
  private:
@@ -120,10 +118,9 @@ class HostMemoryInUse {
   bool waited_ = false;
 };
 
-// A copy between two devices runs on the source's current stream. It starts when the destination's
-// current stream has done what was enqueued before, and later work on the destination's current
-// stream waits for it: to both streams it looks like a copy of their own. Construct, enqueue on the
-// source's stream, finish.
+// Order of a copy between two devices, which runs on the source's current stream: after the earlier
+// work of the destination's current stream, and before its later work, as if enqueued on both.
+// Construct, enqueue on the source's stream, finish.
 class PeerOrder {
  public:
   PeerOrder(StreamState& source, StreamState& destination);

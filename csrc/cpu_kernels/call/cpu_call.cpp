@@ -43,18 +43,19 @@ bool is_nothing_but_memory(const at::Tensor& tensor) {
          impl->storage().use_count() == 1;
 }
 
-}  // namespace
-
+// Whether memory that a CPU storage owns is the device's.
 bool is_device_memory(const c10::DataPtr& pointer) noexcept {
   return is_cpu_kernel_memory(pointer) || caching_allocator()->owns(pointer);
 }
 
+// The same memory and owner, as memory of `device`.
 c10::DataPtr renamed(c10::DataPtr pointer, c10::Device device) {
   const c10::DeleterFnPtr deleter = pointer.get_deleter();
   void* data = pointer.get();
   return {data, pointer.release_context(), deleter, device};
 }
 
+// Converts a CPU storage over device memory, without other references, to a storage of `device`.
 void give_storage_to(c10::DeviceIndex device, c10::StorageImpl& storage) {
   c10::DataPtr& memory = storage._mutable_data_ptr_no_checks();
   c10::DataPtr owned;
@@ -68,6 +69,8 @@ void give_storage_to(c10::DeviceIndex device, c10::StorageImpl& storage) {
   storage.set_allocator(caching_allocator());
   storage.set_resizable(true);
 }
+
+}  // namespace
 
 bool turn_into_device(const at::Tensor& tensor, c10::DeviceIndex device) {
   if (!is_nothing_but_memory(tensor)) return false;

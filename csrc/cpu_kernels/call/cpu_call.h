@@ -18,9 +18,8 @@
 
 namespace outboard {
 
-// Of a list that only grows, and whose elements keep their addresses. `address_of` gives that of an
-// element; the first of several with the same one is found. A short list is scanned; lists of
-// tensors have thousands.
+// Finds the first element with an address in a list that only grows. `address_of`: the address of
+// an element. Short lists are scanned; lists of tensors have thousands of elements.
 template <auto address_of>
 class AddressIndex {
  public:
@@ -33,22 +32,22 @@ class AddressIndex {
       }
       return nullptr;
     }
-    for (; known_ < list.size(); ++known_) places_.emplace(address_of(list[known_]), known_);
-    const auto found = places_.find(address);
-    return found != places_.end() ? &list[found->second] : nullptr;
+    for (; known_ < list.size(); ++known_) indices_.emplace(address_of(list[known_]), known_);
+    const auto found = indices_.find(address);
+    return found != indices_.end() ? &list[found->second] : nullptr;
   }
 
  private:
   static constexpr size_t kScanned = 16;
 
-  size_t known_ = 0;  // elements that are in `places_`
-  ska::flat_hash_map<const void*, size_t> places_;
+  size_t known_ = 0;  // elements that are in `indices_`
+  ska::flat_hash_map<const void*, size_t> indices_;
 };
 
-// Use: construct; map every tensor argument; run the CPU kernel; turn results with `result`; then
-// `finish`. One storage on the device becomes one CPU storage, so aliasing among arguments holds.
-// If an exception leaves before `finish`, nothing is written back (where memory is shared, what the
-// kernel wrote stays written, as on CPU).
+// Use: construct; map every tensor argument; run the CPU kernel; convert results by `result`; call
+// `finish`. One device storage becomes one CPU storage, so arguments alias as before. If an
+// exception leaves before `finish`, nothing is written back; in shared memory the kernel's writes
+// stay, as on CPU.
 //
 //   CpuCall call(self.device().index());
 //   at::Tensor host = call.map(self, Access::kWrite);
@@ -56,9 +55,8 @@ class AddressIndex {
 //   call.finish();
 class OUTBOARD_API CpuCall {
  public:
-  // Synchronizes the current stream of `device`, and lets CPU allocations of this thread come from
-  // the device's cache while the call lives (shared memory only). The call keeps the device tensors
-  // it maps: the caller's may go.
+  // Synchronizes the current stream of `device`. During the call, CPU allocations of this thread
+  // come from the device's cache (shared memory only). The call owns references to mapped tensors.
   explicit CpuCall(c10::DeviceIndex device);
   ~CpuCall();
   CpuCall(const CpuCall&) = delete;
@@ -67,34 +65,33 @@ class OUTBOARD_API CpuCall {
   // kHost or kCopied.
   Placement placement() const noexcept { return placement_; }
 
-  // The CPU tensor standing for `tensor`; undefined tensors and tensors of other devices come back
-  // as they are. Conj and neg bits are kept.
+  // The CPU tensor for `tensor`, with its conj and neg bits. Undefined tensors and tensors of other
+  // devices are returned unchanged.
   at::Tensor map(const at::Tensor& tensor, Access access);
 
-  // Lets `finish` bring to `device` what a kernel did to `host`, which is from
+  // Makes `finish` apply a kernel's changes of `host` to `device`. `host` is from
   // `host_tensor(device)` or from `map`.
   void written(const at::Tensor& device, const at::Tensor& host);
 
-  // The device tensor standing for what a CPU kernel returned: an argument itself (the same
-  // TensorImpl), a view of an argument's storage, or new memory, adopted or copied. Undefined
-  // tensors come back as they are.
+  // The device tensor for a result of a CPU kernel: an argument (the same TensorImpl), a view of an
+  // argument's storage, or new memory, adopted or copied. Undefined tensors are returned unchanged.
   at::Tensor result(at::Tensor host);
 
-  // Brings sizes, strides, offsets, bits and resized storages of written arguments back, and
-  // copies their content where memory is not shared.
+  // Applies sizes, strides, offsets, bits and resized storages of written arguments, and copies
+  // their content where memory is not shared.
   void finish();
 
   // Bytes moved between host and device so far.
   uint64_t copied_bytes() const noexcept { return copied_bytes_; }
 
  private:
-  // A device storage and the CPU storage that stands for it.
+  // A device storage and its CPU storage.
   struct StorageView {
     c10::Storage device;
     c10::Storage host;
-    const void* mapped_data;  // of `host` when it was made: a kernel that resizes replaces it
+    const void* mapped_data;  // data of `host` at first; a kernel that resizes replaces it
     size_t mapped_bytes;
-    // Copies only: the bytes that were brought to the host.
+    // Copies only: bytes that were copied to the host.
     size_t read_begin = 0, read_end = 0;
     bool resized = false;
   };
@@ -103,7 +100,7 @@ class OUTBOARD_API CpuCall {
     at::Tensor host;
     Access access;
   };
-  // New storages that CPU kernels made and the device storages that hold them now.
+  // New storages of CPU kernels and the device storages that own them now.
   struct Adopted {
     c10::Storage host;
     c10::Storage device;
@@ -147,8 +144,8 @@ class OUTBOARD_API CpuCall {
   StreamState& stream_;
   CpuKernelMemory memory_;
   uint64_t copied_bytes_ = 0;
-  // Given back after what refers to them, so that only what the kernel kept still does, and before
-  // the device storages they point to: the destructor sees to both.
+  // The destructor releases views after the references to them below, so that remaining references
+  // are the kernel's, and before the device storages that they point to.
   c10::SmallVector<HostView, 4> views_;
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
@@ -158,26 +155,17 @@ class OUTBOARD_API CpuCall {
   AddressIndex<device_tensor_of> by_device_tensor_;
   AddressIndex<host_tensor_of> by_host_tensor_;
   AddressIndex<adopted_storage_of> by_adopted_storage_;
-  // And nested ones: those that are made of other tensors.
+  // Sparse and nested: tensors made of other tensors.
   std::vector<TensorView> sparse_tensors_;
 };
 
 // ---- Results of CPU kernels that become tensors of the device in place, over memory that both
 // share: no new tensor, no new storage
 
-// Makes a CPU tensor, over memory that was allocated in a CpuCall, one of `device`. False, with
-// nothing changed, if another owner has a reference to the tensor or to its storage, or if it is
-// more than memory, dtype, sizes and strides. An object in Python counts as one reference: whether
-// the object has other owners is for the caller to know.
+// Converts a CPU tensor over memory that was allocated in a CpuCall to a tensor of `device`. False,
+// with nothing changed, if the tensor or its storage has other owners, or if it has more than
+// memory, dtype, sizes and strides. A Python object counts as one reference: the caller checks the
+// owners of the object.
 OUTBOARD_API bool turn_into_device(const at::Tensor& tensor, c10::DeviceIndex device);
-
-// Whether memory that a CPU storage owns is the device's own.
-bool is_device_memory(const c10::DataPtr& pointer) noexcept;
-
-// The same memory and owner, as memory of `device`.
-c10::DataPtr renamed(c10::DataPtr pointer, c10::Device device);
-
-// Makes a CPU storage over such memory, without other references, the device's.
-void give_storage_to(c10::DeviceIndex device, c10::StorageImpl& storage);
 
 }  // namespace outboard

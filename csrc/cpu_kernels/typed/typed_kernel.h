@@ -135,9 +135,9 @@ struct NativeKernel<Return(Args...)> {
 
 }  // namespace outboard::cpu_kernels
 
-// Like OUTBOARD_DIRECT, with the kernel as a run-time pointer: the dispatcher's wrappers are compiled
-// once per signature instead of once per operator. The kernel comes last because
-// template arguments hold commas.
+// Like OUTBOARD_DIRECT, with the kernel as a run-time pointer: the dispatcher's wrappers are
+// compiled once per signature instead of once per operator. The kernel comes last because template
+// arguments hold commas.
 #define OUTBOARD_CPU_ROW(op_name, ...) \
   OUTBOARD_ROW_1(                      \
       __COUNTER__, op_name,            \
