@@ -1,7 +1,7 @@
 """`torch._inductor.aoti_compile_and_package`: code for the CPU on memory that the host shares.
 
 The package contains the device's name. Under that name PyTorch finds the package's loader
-(csrc/cpu_kernels/compiled/packaged_models.cpp).
+(csrc/cpu_kernels/compiled_code.cpp).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ device: with dropout, eager mode uses another formula.
 
 Code for the CPU calls a device operator (one that draws, or an extension's) through a *twin*. The
 twin takes and returns CPU tensors, and calls the operator with tensors of the current device
-(csrc/cpu_kernels/compiled/calls_on_device.cpp).
+(csrc/cpu_kernels/compiled_code.cpp).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def _fake_values(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
 def define() -> None:
     """Defines the operators and their lowerings.
 
-    Operators that code for the CPU calls are defined in csrc/random/graphs/graph_draws.cpp, since
+    Operators that code for the CPU calls are defined in csrc/random/graph_draws.cpp, since
     packages call them, too.
     """
     _LIBRARY.define(

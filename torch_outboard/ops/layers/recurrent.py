@@ -2,7 +2,7 @@
 
 The workspaces of cells have the same layout as in the decomposition of a cell
 (csrc/decompositions/recurrent_cells.cpp), so either backward fits either forward.
-csrc/decompositions/lstm_steps.cpp calls the steps.
+csrc/decompositions/lstm.cpp calls the steps.
 """
 
 from __future__ import annotations
