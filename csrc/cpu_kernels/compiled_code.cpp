@@ -24,8 +24,8 @@ namespace {
 
 constexpr const char* kNamespace = "outboard_on_device";
 
-// Every tensor and device within a value, moved to a device. Lists are replaced, not changed: the
-// caller has them, too.
+// A value with all tensors and devices in it moved to a device. Lists are replaced, since the
+// caller shares them.
 c10::IValue moved(const c10::IValue& value, c10::Device device) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
@@ -85,7 +85,7 @@ bool has_aliases(const c10::FunctionSchema& schema) {
 
 std::string define_call_on_device(const c10::OperatorHandle& op) {
   static std::mutex mutex;
-  // Never destroyed: taking operators away at exit would need what is gone by then.
+  // Never destroyed: removing operators at exit needs objects that are destroyed before.
   static auto& defined = *new std::map<std::string, std::unique_ptr<torch::Library>>();
   const std::string name = name_of(op.operator_name());
   const std::lock_guard<std::mutex> lock(mutex);
@@ -96,7 +96,7 @@ std::string define_call_on_device(const c10::OperatorHandle& op) {
               "that returns new tensors");
   auto made = std::make_unique<torch::Library>(torch::Library::FRAGMENT, kNamespace, std::nullopt,
                                                __FILE__, __LINE__);
-  // As an lvalue: there is another `def`, with a function for whatever comes second.
+  // An lvalue: another `def` takes any rvalue as a function.
   const std::vector<at::Tag> tags = op.getTags().vec();
   made->def(op.schema().cloneWithName(std::string(kNamespace) + "::" + name, ""), tags);
   made->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
@@ -127,8 +127,7 @@ using torch::aot_inductor::alloc_tensors_by_stealing_from_handles;
 using torch::aot_inductor::unsafe_alloc_new_handles_from_tensors;
 using torch::inductor::AOTIModelContainerRunner;
 
-// The model's code sees CPU tensors over the device's memory, or copies where the host does not
-// share it.
+// The model's code gets CPU tensors over the device's memory, or copies where memory is not shared.
 class PackagedModel final : public AOTIModelContainerRunner {
  public:
   PackagedModel(const std::string& library, size_t models, const std::string& folder,
@@ -152,7 +151,7 @@ class PackagedModel final : public AOTIModelContainerRunner {
     if (device < 0) device = current_device();
     const DeviceScope scope(device);  // whose generator the model's code draws from
     CpuCall call(device);
-    // Which inputs the model changes it does not say.
+    // kWrite, since the model does not say which inputs it changes.
     std::vector<at::Tensor> host;
     for (const at::Tensor& tensor : given) host.push_back(call.map(tensor, Access::kWrite));
     std::vector<AtenTensorHandle> inputs = unsafe_alloc_new_handles_from_tensors(host);

@@ -15,8 +15,8 @@ namespace {
 constexpr c10::DispatchKey kDeviceKey = c10::DispatchKey::PrivateUse1;
 constexpr std::string_view kRegisteredAt = "registered at ";
 
-// Access to SafeKernelFunction::token_, which says whether the dispatcher still has the kernel:
-// the class itself only raises. Names of private members may stand in explicit instantiations.
+// Access to SafeKernelFunction::token_, which tells whether the dispatcher still has the kernel;
+// the class only raises. Explicit instantiations may name private members.
 std::shared_ptr<c10::KernelToken> token_of(const c10::SafeKernelFunction& kernel);
 template <auto member>
 struct TokenAccess {
@@ -47,7 +47,7 @@ bool has_composite(const c10::OperatorHandle& op) {
   return false;
 }
 
-// "file:line" where the dispatcher says so.
+// "file:line" from the dispatcher's description, if it has one.
 std::string location_in(const std::string& debug) {
   const std::string_view text = debug;
   return std::string(text.starts_with(kRegisteredAt) ? text.substr(kRegisteredAt.size()) : text);
@@ -63,7 +63,7 @@ bool is_python(const std::string& location) {
 std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op) {
   const bool own = op.hasKernelForDispatchKey(kDeviceKey);
   if (own && op.isKernelFallthroughKernel(kDeviceKey)) return std::nullopt;
-  // Else what calls reach is a fallback for all operators, if anything.
+  // Without a kernel of its own, an operator may reach a fallback for all operators.
   if (!own && (has_composite(op) || !op.hasComputedKernelForDispatchKey(kDeviceKey)))
     return std::nullopt;
   c10::SafeKernelFunction kernel = op.getComputedKernelForDispatchKey(kDeviceKey);
@@ -91,7 +91,7 @@ bool same_inputs(const std::vector<c10::Argument>& a, const std::vector<c10::Arg
   });
 }
 
-// The key of the implementation that allocates and calls the out= form; Undefined: there is none.
+// The key of the implementation that allocates and calls the out= form; Undefined if none.
 c10::DispatchKey composing_key(const c10::OperatorHandle& op) {
   constexpr auto kStructured = c10::DispatchKey::CompositeExplicitAutogradNonFunctional;
   constexpr auto kExplicit = c10::DispatchKey::CompositeExplicitAutograd;
@@ -103,7 +103,7 @@ c10::DispatchKey composing_key(const c10::OperatorHandle& op) {
 }
 
 void run_composed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  // The out= form has no derivative, and autograd has had its turn.
+  // The out= form has no derivative, and autograd already ran.
   const at::AutoDispatchBelowADInplaceOrView guard;
   op.callBoxedForDispatchKey(composing_key(op), *stack);
 }

@@ -42,7 +42,7 @@ Listing listing_of(const std::string& name) {
 
 std::atomic<AsksForPrinting> g_is_printing{nullptr};
 
-// Operators, without overloads, that a warning named.
+// Operators, without overloads, that warned.
 struct Warned {
   std::mutex mutex;
   std::set<std::pair<std::string, Placement>> names;
@@ -131,7 +131,7 @@ void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
   }
   std::atomic<bool>& warned = entry.warned[static_cast<int>(placement)];
   if (warned.load(std::memory_order_relaxed)) return;
-  // Whoever prints a tensor cares for its values alone, and other calls are still to be told of.
+  // Printing is not worth a warning, and must not use up the warning for other calls.
   const AsksForPrinting is_printing = g_is_printing.load();
   if (is_printing != nullptr && is_printing()) return;
   warned.store(true);

@@ -23,7 +23,7 @@ namespace {
 
 struct DevicePlacement {
   std::atomic<PlacementSetting> setting{PlacementSetting::kAuto};
-  // Follows from the setting, the kind of device and its compiler.
+  // From the setting, the kind of device and its compiler.
   std::atomic<bool> on_device{true};
   std::atomic<bool> has_graphs{false};
 };
@@ -61,8 +61,8 @@ void update_answers() {
   }
 }
 
-// Typed CPU kernels do not ask the router while no report or policy watches it. All of them have to
-// until it is known whether device kernels exist.
+// Typed CPU kernels bypass the router unless something watches it. All must call it until device
+// kernels are loaded or known to be missing.
 void watch_router(bool wanted) {
   static std::mutex* mutex = new std::mutex;
   static bool watching = false;
@@ -72,7 +72,7 @@ void watch_router(bool wanted) {
   watching = wanted;
 }
 
-// The line of a compiler's log that says what is wrong.
+// The line with the error in a compiler's log.
 std::string cause_in(const std::string& failure) {
   std::istringstream lines(failure);
   std::string first;

@@ -1,4 +1,4 @@
-// What the installed headers outboard/runtime.h and outboard/kernel.h declare.
+// Definitions for the installed headers outboard/runtime.h and outboard/kernel.h.
 #include <c10/util/Exception.h>
 #include <outboard/kernel.h>
 #include <outboard/runtime.h>
@@ -47,7 +47,7 @@ ob_address address(const at::Tensor& tensor) {
       tensor.defined() && tensor.is_privateuseone() && tensor.has_storage(),
       "the address of a tensor on ", tensor.defined() ? tensor.device().str() : "no device",
       " was asked for, and only dense tensors of this backend have one; move it with .to()");
-  // The kernel may write there: a copy-on-write storage gets memory of its own.
+  // Materializes a copy-on-write storage, since the kernel may write.
   return reinterpret_cast<ob_address>(tensor.mutable_data_ptr());
 }
 

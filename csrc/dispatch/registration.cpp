@@ -1,4 +1,4 @@
-// What PyTorch's dispatcher is told, once, when the library is loaded.
+// Registrations with PyTorch's dispatcher, once, at load.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
@@ -36,7 +36,7 @@ class RouterKernel final : public c10::OperatorKernel {
   Operator& entry_;
 };
 
-// Operators without a registration of their own: those of other libraries.
+// Fallback for operators without a registration: those of other libraries.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   check_fork();
   static auto* mutex = new std::shared_mutex;
@@ -56,13 +56,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 }
 
 struct Registrations {
-  std::recursive_mutex mutex;  // who adds a row may register the forms that follow it
+  std::recursive_mutex mutex;  // adding a kernel may register the forms that follow it
   std::set<std::string> names;
   std::set<std::string> required;  // without an entry: each has one implementation
-  // Registrations live as long as the process: a destructor would take operators away while
-  // tensors still exist.
+  // Never destroyed, since tensors may outlive static objects.
   std::vector<torch::Library*> libraries;
-  std::unique_ptr<torch::Library> fallback;  // goes while a vendor's may come
+  std::unique_ptr<torch::Library> fallback;  // removed while a vendor may register its own
   std::vector<c10::DispatchKey> layout_fallbacks;
   int registering = 0;  // begin_registering without its end
   bool started = false;
@@ -86,8 +85,8 @@ torch::Library& library(const std::string& name_space, c10::DispatchKey key = kK
   return *made;
 }
 
-// PyTorch warns once in a process that a kernel takes another's place. Here that is how things are
-// meant: by a vendor's registration for an operator of the kit, and by the router in front of it.
+// PyTorch warns once per process that a kernel replaces another. This is intended here: a vendor's
+// kernel replaces a built-in one, and the router's functor replaces the vendor's.
 class NoWarnings final : c10::WarningHandler {
  public:
   NoWarnings() : guard_(this) {}
@@ -102,7 +101,7 @@ torch::CppFunction router_kernel(const std::string& name) {
       std::make_unique<RouterKernel>(router_entry(name)));
 }
 
-// Silences that warning of PyTorch.
+// Makes PyTorch give that warning now, unseen.
 void spend_override_warning() {
   const NoWarnings no_warnings;
   torch::Library first(torch::Library::IMPL, "aten", kKey, kKitSignature, __LINE__);
@@ -117,7 +116,7 @@ c10::OperatorName parse_name(const std::string& name) {
   return operator_name(name);
 }
 
-// Whether autograd knows this operator only by what it is composed of.
+// Whether autograd only knows the decomposition of this operator.
 bool is_decomposed_for_autograd(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) &&
@@ -131,8 +130,8 @@ bool requires_grad(const c10::IValue& value) {
   return std::any_of(elements.begin(), elements.end(), &requires_grad);
 }
 
-// A kernel for a composite operator hides the operators it is composed of, and with them the
-// derivative. Where one is needed, the operator stays composed.
+// A kernel for a composite operator hides its decomposition, and with it the derivative. Calls that
+// need a derivative run the decomposition.
 void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                         torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
@@ -147,12 +146,11 @@ void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 
 KernelRow* g_rows = nullptr;
 
-// Composites that list the device types they accept, or call a stub of their own: as host kernels
-// they see the CPU.
+// Composites that list device types, or call a stub: on the host they get CPU tensors.
 constexpr std::array<const char*, 3> kCompositesOnHost = {"mode.values", "conj_physical_", "addr_"};
 
-// PyTorch has one place for a fallback of all operators of a device, and ends the process where a
-// second library wants it. So the kit takes it last.
+// PyTorch has one slot per device for a fallback of all operators, and aborts if a second library
+// registers one. So the kit registers last.
 void register_fallback() {
   Registrations& all = registrations();
   constexpr const char* kTaken =
@@ -277,13 +275,13 @@ void register_operators() {
   register_fills();
   all.required.insert(kernels.names().begin(), kernels.names().end());
   std::set<std::string> direct;
-  // Typed kernels first: an overload may have a typed one for some arguments and a routed one for
-  // the rest.
+  // Typed kernels first: an overload may have a typed kernel for some arguments and a routed one
+  // for the others.
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
     if (row->make_direct == nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
     TORCH_INTERNAL_ASSERT(direct.insert(name).second, name, " has two kernels");
-    // A vendor's library that was loaded before may have brought the router for it.
+    // A vendor's library that was loaded before may have registered the router for it.
     if (all.names.insert(name).second) kernels.impl(row->name, row->make_direct());
   }
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {

@@ -180,7 +180,7 @@ Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& s
       }
     }
   }
-  // A factory: its device and dtype are arguments.
+  // A factory: device and dtype are arguments.
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].isDevice()) {
       const c10::Device device = arguments[i].toDevice();
@@ -284,7 +284,7 @@ void own(BorrowedArguments* borrowed) {
   if (borrowed != nullptr) borrowed->own();
 }
 
-// Whether the kernel took the call.
+// True if the kernel took the call.
 bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
                        const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack, bool borrowed) {
@@ -306,9 +306,8 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   return took;
 }
 
-// Whether a kernel of a vendor or a user took the call. It may leave it to the next one by
-// throwing: then the arguments are on the stack as before, although PyTorch's wrappers take them
-// off.
+// True if an external kernel took the call. A kernel declines by throwing; the arguments, which
+// PyTorch's wrappers have taken off the stack, are restored.
 bool run_external_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
                          const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                          torch::jit::Stack* stack) {
@@ -318,7 +317,7 @@ bool run_external_kernel(Operator& entry, const RoutedKernel& kernel, const Subj
   const c10::SmallVector<c10::IValue, 8> given(first, stack->end());
   try {
     ReportedCall reported(entry, subject.dtype, Placement::kDevice);
-    // The out= form counts.
+    // The report counts the out= form.
     if (kernel.follows) reported.cancel();
     run_on_stream(*stack, arguments, subject.device,
                   [&] { kernel.kernel.callBoxed(op, keys, stack); });
@@ -335,7 +334,7 @@ Placement host_placement(const Subject& subject) {
   return shares_host_memory(subject.device) ? Placement::kHost : Placement::kCopied;
 }
 
-// Whether the kernel took the call.
+// True if the kernel took the call.
 bool run_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
                 const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
                 BorrowedArguments* borrowed) {
@@ -372,7 +371,7 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
         remove_kernel(entry.name, kernel);
         continue;
       }
-      // The kit's kernels and all device kernels know dense tensors alone.
+      // Built-in kernels and device kernels support dense tensors only.
       if (!dense && (kernel->source == Source::kKit || kernel->device_kernel != nullptr)) continue;
       if (!matches(*kernel, subject)) continue;
       const KernelUse use(*kernel);

@@ -15,14 +15,14 @@ void release_storage(void* context) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
 }
 
-// Tensors that no call uses at the moment, each with a storage of its own and a stale data pointer.
+// Tensors that no call uses, each with its storage and a stale data pointer.
 struct Pool {
   std::array<at::Tensor, 16> tensors;
   size_t count = 0;
 };
 thread_local Pool t_pool;
 
-// A tensor that has nothing but memory, sizes and strides.
+// A tensor of only memory, sizes and strides.
 bool is_plain(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   return !impl->is_conj() && !impl->is_neg() && !impl->is_wrapped_number() &&
@@ -89,7 +89,7 @@ at::Tensor host_tensor(const at::Tensor& tensor, Access access) {
 }
 
 HostView::HostView(const at::Tensor& tensor, Access access) {
-  // A tensor made in inference mode is another kind of tensor.
+  // Tensors made in inference mode have other keys.
   if (!tensor.defined() || !tensor.is_privateuseone() || !is_plain(tensor) ||
       c10::InferenceMode::is_enabled()) {
     tensor_ = host_tensor(tensor, access);
@@ -114,7 +114,7 @@ HostView::HostView(const at::Tensor& tensor, Access access) {
     if (impl->dtype() != tensor.dtype()) {
       impl->set_storage_and_dtype(c10::Storage(tensor_.storage()), tensor.dtype());
     }
-    // Calls come in rows with operands of one shape.
+    // Successive calls often have operands of one shape.
     if (impl->sizes() != tensor.sizes() || impl->strides() != tensor.strides() ||
         impl->storage_offset() != tensor.storage_offset()) {
       impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
@@ -137,12 +137,12 @@ void HostView::follow(const at::Tensor& tensor) {
 void HostView::give_back() noexcept {
   c10::StorageImpl* device = std::exchange(device_, nullptr);
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
-  // A kernel that resized the tensor has given it other memory, with an owner.
+  // A kernel that resized the tensor replaced the memory by owned memory.
   const bool same_memory =
       storage->data_ptr().get_context() == nullptr && storage->data() == device->data();
-  const bool kept = tensor_.use_count() != 1 || tensor_.storage().use_count() != 1 ||
+  const bool held = tensor_.use_count() != 1 || tensor_.storage().use_count() != 1 ||
                     tensor_.weak_use_count() != 1;
-  if (C10_UNLIKELY(kept)) {
+  if (C10_UNLIKELY(held)) {
     if (same_memory) {
       storage->set_data_ptr_noswap(
           pointer_into(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(device)),
@@ -151,8 +151,7 @@ void HostView::give_back() noexcept {
     return;
   }
   Pool& pool = t_pool;
-  // A kernel may be written in Python, and what Python hung on its argument is not for the next
-  // one.
+  // A kernel in Python may have attached attributes to its argument.
   if (!same_memory || pool.count == pool.tensors.size() || !is_plain(tensor_) ||
       python_object(tensor_.unsafeGetTensorImpl()->pyobj_slot()) != nullptr) {
     return;

@@ -16,11 +16,11 @@ namespace outboard {
 namespace {
 
 constexpr c10::DispatchKey kNestedKey = c10::DispatchKey::NestedTensorPrivateUse1;
-// Another accelerator outside of PyTorch, for which PyTorch registers what it has in terms of
-// operators on the buffer, and so for any device.
+// The key of another out-of-tree accelerator. PyTorch registers kernels for it that are operators
+// on the buffer, and so work on any device.
 constexpr c10::DispatchKey kAnyDevice = c10::DispatchKey::NestedTensorHPU;
 
-// Of those, what asks for CUDA's kernel or else CPU's.
+// Exceptions: these call CUDA's kernel or else CPU's.
 constexpr std::array<std::string_view, 3> kOfTheProcessor = {
     "aten::native_layer_norm",
     "aten::native_layer_norm_backward",
@@ -50,7 +50,7 @@ at::Tensor nested_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
 }
 
 void register_nested_operators(torch::Library& dense) {
-  // Its sizes, strides and offsets are on CPU.
+  // Sizes, strides and offsets are on the CPU.
   YieldingLibrary(dense, c10::DispatchKey::PrivateUse1)
       .impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer));
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kNestedKey, __FILE__, __LINE__);

@@ -35,7 +35,7 @@ at::Tensor scales(const at::Tensor& self) { return per_channel(self).scales(); }
 at::Tensor zero_points(const at::Tensor& self) { return per_channel(self).zero_points(); }
 int64_t axis(const at::Tensor& self) { return per_channel(self).axis(); }
 
-// The quantizer of a tensor, with what it holds per channel on a device.
+// The quantizer of a tensor, with its tensors per channel on `device`.
 at::QuantizerPtr quantizer_on(c10::Device device, const at::Tensor& tensor) {
   at::QuantizerPtr quantizer = at::get_qtensorimpl(tensor)->quantizer();
   auto* channels = dynamic_cast<at::PerChannelAffineQuantizer*>(quantizer.get());
@@ -66,7 +66,7 @@ at::Tensor integers_of(const at::Tensor& tensor) {
   return integers;
 }
 
-// As PyTorch copies: to a quantized tensor alone; from one, its quantizer comes along.
+// PyTorch's rule: the destination is quantized; from a quantized source it takes the quantizer.
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(dst.is_quantized(), "a quantized tensor was to be copied to one of dtype ",
               dst.scalar_type(), " on ", dst.device(), "; call dequantize() first");

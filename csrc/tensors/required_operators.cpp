@@ -88,7 +88,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 
 // ---- Views and shapes
 
-// A function of PyTorch's, for tensors with storage.
+// A function of PyTorch for tensors with storage.
 template <auto function>
 struct WithStorage;
 template <class Return, class Self, class... Args, Return (*function)(Self, Args...)>
@@ -111,7 +111,7 @@ void resize_to(c10::TensorImpl* self, at::IntArrayRef size, at::OptionalIntArray
   if (self->sizes() == size && (!stride || self->strides() == *stride)) return;
   const int64_t itemsize = static_cast<int64_t>(self->itemsize());
   const int64_t offset = self->storage_offset();
-  // Memory comes first: if there is none, the tensor stays as it was.
+  // Memory first: if allocation fails, the tensor is unchanged.
   if (c10::multiply_integers(size) != 0) {
     grow_storage(self, stride ? at::detail::computeStorageNbytes(size, *stride, itemsize, offset)
                               : at::detail::computeStorageNbytesContiguous(size, itemsize, offset));
@@ -174,7 +174,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
   return set_storage_offset(self, std::move(storage), 0, {0}, {});
 }
 
-// What `copy_` becomes in a graph without mutation.
+// `copy_` in a graph without mutation.
 at::Tensor copy(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   check_has_storage(self);
   return at::native::copy(self, source, non_blocking);
@@ -182,8 +182,8 @@ at::Tensor copy(const at::Tensor& self, const at::Tensor& source, bool non_block
 
 // ---- Clones that share memory until one of them is written
 
-// Allocates on a device of its own, whichever is current: PyTorch asks the storage's allocator for
-// memory when a shared storage is written to, and says nothing about the device.
+// Allocates on a fixed device: PyTorch allocates by the storage's allocator when a shared storage
+// is written, without passing the device.
 class AllocatorOfDevice final : public c10::Allocator {
  public:
   explicit AllocatorOfDevice(c10::DeviceIndex device) : device_(device) {}
@@ -219,7 +219,7 @@ at::Tensor lazy_clone(const at::Tensor& self) {
   }
   storage->set_allocator(allocator_of(self.device().index()));
   c10::intrusive_ptr<c10::StorageImpl> shared = c10::impl::cow::lazy_clone_storage(*storage);
-  // Memory that something else owns cannot be shared.
+  // Memory of other owners cannot be shared.
   if (shared == nullptr) return self.clone();
   at::Tensor clone = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(shared)),
                                                               self.key_set(), self.dtype());
@@ -232,8 +232,8 @@ at::Tensor lazy_clone(const at::Tensor& self) {
 // `parameter.data = other` and so in `module.to(device)`, which preserves the parameters that
 // optimizers and other modules hold
 
-// PyTorch answers from a list of devices whose dense tensors are plain TensorImpls. Those of this
-// device are plain, too, but the list cannot name it.
+// PyTorch has a list of devices whose dense tensors are plain TensorImpls. Those of this backend
+// are plain, too, but not in the list.
 bool is_plain_dense(c10::DispatchKeySet keys) {
   constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
   constexpr c10::DispatchKeySet kBackends(
@@ -243,11 +243,11 @@ bool is_plain_dense(c10::DispatchKeySet keys) {
   return keys.has_any(kDense) && keys.has_any(kBackends);
 }
 
-// Sparse tensors of two devices stay apart. The TensorImpl of COO tensors asks PyTorch's list by
-// itself; that of compressed ones says yes, but would leave the members where they are.
+// False for sparse tensors of two devices. The TensorImpl of COO tensors reads PyTorch's list; that
+// of compressed ones answers true, although the members would stay on their device.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
-  // A tensor without storage keeps what it is in members that a plain one does not have.
+  // A tensor without storage has members that a plain one does not have.
   if (impl->has_storage() != from.unsafeGetTensorImpl()->has_storage() &&
       impl->layout() != from.layout()) {
     return false;
@@ -282,7 +282,7 @@ void register_required_operators(YieldingLibrary& library) {
   library.impl("as_strided", TORCH_FN(WithStorage<&at::native::as_strided_tensorimpl>::call));
   library.impl("view", TORCH_FN(WithStorage<&at::native::view>::call));
   library.impl("_reshape_alias", TORCH_FN(WithStorage<&at::native::_reshape_alias>::call));
-  // The other operators that only make views, and for which PyTorch brings CPU kernels alone.
+  // Other operators that make views, for which PyTorch has only CPU kernels.
   library.impl("alias", TORCH_FN(WithStorage<&at::native::alias>::call));
   library.impl("unfold", TORCH_FN(WithStorage<&at::native::unfold>::call));
   library.impl("view_as_complex", TORCH_FN(WithStorage<&at::native::view_as_complex>::call));

@@ -26,7 +26,7 @@ struct Metadata final : public c10::BackendMeta {
 
 using Pair = std::pair<SaveMetadata, LoadMetadata>;
 
-// Added by vendors. A list that was read is never changed, only replaced.
+// Pairs of vendors. The list is replaced, never changed, since readers may hold it.
 struct Added {
   std::mutex mutex;
   std::shared_ptr<const std::vector<Pair>> pairs = std::make_shared<const std::vector<Pair>>();
@@ -62,8 +62,8 @@ void load(const at::Tensor& tensor, SavedMetadata& saved) {
     const size_t start = sizeof(kPrefix) - 1;
     ours[text.substr(start, equals - start)] = text.substr(equals + 1);
   }
-  // Some vendors attach their metadata to whatever they are asked about, and a tensor has room for
-  // one: theirs is not asked about tensors that were saved with ours.
+  // A tensor has room for one metadata object, and some vendors attach theirs to any tensor. So
+  // their functions are not called for tensors that were saved with strings.
   if (!ours.empty()) {
     set_tensor_metadata(tensor, std::move(ours));
   } else if (!theirs.empty()) {
@@ -120,7 +120,7 @@ TensorMetadata tensor_metadata(const at::Tensor& tensor) {
 void take_metadata_slot() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Who was first is kept and called.
+    // The functions of the previous holder are still called.
     auto& slot =
         torch::jit::GetBackendMetaSerialization()[static_cast<int>(c10::DeviceType::PrivateUse1)];
     if (slot.has_value()) {

@@ -1,4 +1,4 @@
-// Strings that users attach to a tensor and that travel with it through torch.save.
+// Strings that users attach to a tensor, saved and loaded with it by torch.save and torch.load.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,10 +14,9 @@ namespace outboard {
 
 using TensorMetadata = std::map<std::string, std::string>;
 
-// Makes a vendor's own c10::BackendMeta travel through torch.save and torch.load, beside the kit's
-// strings: calls all pairs that were added, and the one that was registered with PyTorch. `save`
-// adds entries for what it knows of, `load` makes the BackendMeta of those it knows; keys starting
-// with "outboard:" are the kit's.
+// Saves and loads a vendor's c10::BackendMeta beside the strings. All added pairs of functions are
+// called, and the pair that was registered with PyTorch. `save` adds entries, `load` makes the
+// BackendMeta from its entries; keys starting with "outboard:" are reserved.
 using SaveMetadata = std::function<void(const at::Tensor&, std::unordered_map<std::string, bool>&)>;
 using LoadMetadata = SaveMetadata;
 OUTBOARD_API void add_metadata_serialization(SaveMetadata save, LoadMetadata load);
@@ -28,10 +27,10 @@ OUTBOARD_API void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata m
 // Empty if there is none.
 OUTBOARD_API TensorMetadata tensor_metadata(const at::Tensor& tensor);
 
-// Takes PyTorch's one slot for functions that save and load metadata; once. Whoever held it is
-// called from there. Until the kit needs the slot it is free for a vendor's
-// TensorBackendMetaRegistry, which raises where the slot is taken: so it is taken when strings
-// are attached, when a pair is added, and before a storage of the device is loaded.
+// Takes PyTorch's one slot for functions that save and load metadata; once. The previous holder's
+// functions are still called. The slot is taken only when strings are attached, when a pair is
+// added, and before a storage of the device is loaded: before that, a vendor's
+// TensorBackendMetaRegistry, which raises for a taken slot, can use it.
 OUTBOARD_API void take_metadata_slot();
 
 }  // namespace outboard

@@ -37,7 +37,7 @@ void check_device_storage(const c10::Storage& storage) {
   check_fork();
 }
 
-// Memory of the driver's that lies in no cache: shareable, or imported.
+// Memory of the driver outside of caches: shareable, or imported.
 struct DriverMemory {
   c10::DeviceIndex device;
   ob_address address;
@@ -73,7 +73,7 @@ c10::Storage allocate_shareable(c10::DeviceIndex device, size_t bytes) {
   return own({device, address, /*imported=*/false}, bytes);
 }
 
-// The memory of the driver's in which a storage lies, if it can be exported.
+// The driver's memory of a storage, if it can be exported.
 const DriverMemory* driver_memory(const c10::Storage& storage) {
   const c10::Storage* owner = adopted_storage(storage.data_ptr());
   if (owner == nullptr || owner->data_ptr().get_deleter() != &give_back) return nullptr;

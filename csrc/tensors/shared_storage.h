@@ -11,15 +11,15 @@
 
 namespace outboard {
 
-// A device storage over the memory of a CPU storage, which it keeps alive. Not resizable. Raises
-// unless the device can use any host memory.
+// A device storage over the memory of a CPU storage, to which it owns a reference. Not resizable.
+// Raises unless the device can use any host memory.
 OUTBOARD_API c10::Storage adopt_cpu_storage(const c10::Storage& host, c10::DeviceIndex device);
 
 // The CPU storage that `storage` was adopted from, if it was.
 OUTBOARD_API std::optional<c10::Storage> adopted_cpu_storage(const c10::Storage& storage);
 
-// Moves what a device storage holds into a CPU storage of the same size: afterwards the device
-// storage, and with it every tensor on it, is adopted memory. Waits for the device.
+// Moves the content of a device storage into a CPU storage of the same size. The device storage,
+// and with it every tensor on it, is adopted memory afterwards. Waits for the device.
 OUTBOARD_API void move_to_cpu_storage(const c10::Storage& storage, const c10::Storage& host);
 
 // `host_storage` (host_view.h) for other libraries: not resizable, and after the current stream's
@@ -27,21 +27,21 @@ OUTBOARD_API void move_to_cpu_storage(const c10::Storage& storage, const c10::St
 // device do not share memory.
 OUTBOARD_API c10::Storage exported_host_storage(const c10::Storage& storage);
 
-// What another process needs to use the memory of a storage: the fields of ob_memory_handle.
+// Description of a storage's memory for another process: the fields of ob_memory_handle.
 struct ExportedMemory {
-  int descriptor;  // the caller's to close
+  int descriptor;  // the caller closes it
   std::string data;
 };
 
-// Whether the driver of this process can share memory of its devices with other processes.
+// Whether the driver can share device memory with other processes.
 OUTBOARD_API bool shares_with_processes();
 
 // Exports a device storage, which is not empty. The first time, its bytes move into memory that
 // other processes can use, and with it every tensor on it. Waits for the device. Raises
 // NotImplementedError where the driver cannot, torch.OutOfMemoryError where there is no memory.
 OUTBOARD_API ExportedMemory export_storage(const c10::Storage& storage);
-// A device storage over exported memory of `bytes`, not resizable. Raises ValueError for what is
-// none. The descriptor stays the caller's.
+// A device storage over exported memory of `bytes`, not resizable. Raises ValueError for invalid
+// memory. The caller owns the descriptor.
 OUTBOARD_API c10::Storage import_storage(c10::DeviceIndex device, int descriptor, uint64_t bytes,
                                          const std::string& data);
 

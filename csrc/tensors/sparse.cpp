@@ -1,4 +1,4 @@
-// Sparse tensors.
+// Sparse tensors, and derivatives of their reduced products.
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -47,7 +47,7 @@ at::Tensor coo_from_members(int64_t sparse_dim, int64_t dense_dim, at::IntArrayR
                          is_coalesced.value_or(false));
 }
 
-// The numbers come from the device's generator, as those of dense tensors do.
+// Numbers of the device's generator, as for dense tensors.
 at::Tensor& normal_of_compressed(at::Tensor& self, double mean, double std,
                                  std::optional<at::Generator> generator) {
   self.values().normal_(mean, std, std::move(generator));
@@ -64,7 +64,7 @@ at::Tensor make_sparse_coo(const at::Tensor& indices, const at::Tensor& values, 
       at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), values.dtype());
   auto* impl = static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
   impl->resize_(sparse_dim, dense_dim, size);
-  // Members have no history of their own.
+  // Members have no autograd history.
   impl->set_indices_and_values_unsafe(indices.detach(), values.detach());
   impl->set_coalesced(coalesced);
   return tensor;
@@ -83,28 +83,27 @@ at::Tensor make_sparse_compressed(const at::Tensor& compressed_indices,
   return tensor;
 }
 
-// Derivatives of torch.sparse.mm(a, b, "amax") and "amin", for `a` compressed by rows.
+// ---- Derivatives of torch.sparse.mm(a, b, "amax") and "amin", for `a` compressed by rows
 //
-// PyTorch's function for the CPU notes which entry was the result only where its own arguments need
-// gradients, and those that a host call makes never do. Its derivative reads the column behind the
-// last one where a row of `a` has no entry, and adds to the memory that this leads to. So both are
-// done by other operators here.
+// PyTorch's CPU function records the selected entries only if its arguments need gradients, and
+// those of a host call never do. Its derivative reads a column out of range where a row of `a` is
+// empty, and adds to the memory at that address. So other operators compute both here.
 
 namespace {
 
 constexpr const char* kForward = "_sparse_mm_reduce_impl";
 constexpr const char* kBackward = "_sparse_mm_reduce_impl_backward";
 
-// Whether the call is one of those; `self` is (M, N) with nnz entries.
-bool chooses(const at::Tensor& self, std::string_view reduce) {
+// Whether a call selects entries; `self` is (M, N) with nnz entries.
+bool selects_entries(const at::Tensor& self, std::string_view reduce) {
   return (reduce == "amax" || reduce == "amin") && self.layout() == at::kSparseCsr &&
          self._nnz() != 0;
 }
 
-// Which entry was the result, (M, K), of `other`, (N, K): the first of several, and nnz where a row
-// of `self` has none.
-at::Tensor chosen_entries(const at::Tensor& self, const at::Tensor& other,
-                          std::string_view reduce) {
+// Indices (M, K) of the entries that are the results for `other`, (N, K): the first of several, and
+// nnz where a row of `self` is empty.
+at::Tensor selected_entries(const at::Tensor& self, const at::Tensor& other,
+                            std::string_view reduce) {
   const int64_t entries = self._nnz();
   const at::Tensor crow = self.crow_indices().to(at::kLong);
   const at::Tensor column = self.col_indices().to(at::kLong);
@@ -129,9 +128,9 @@ void forward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
   const std::string reduce(given[2].toStringView());
   static Operator& entry = router_entry(std::string("aten::") + kForward);
   call_routed_boxed(entry, op, keys, stack);
-  if (chooses(self, reduce) && at::GradMode::is_enabled() &&
+  if (selects_entries(self, reduce) && at::GradMode::is_enabled() &&
       (self.requires_grad() || other.requires_grad())) {
-    stack->back() = chosen_entries(self, other, reduce);
+    stack->back() = selected_entries(self, other, reduce);
   }
 }
 
@@ -139,16 +138,16 @@ struct Arguments {
   at::Tensor self;
   at::Tensor grad_out;  // (M, K)
   at::Tensor other;
-  at::Tensor chosen;  // of the function above
+  at::Tensor selected;  // of selected_entries
 };
 
-// The derivatives by the entries of `self` and by `other`.
+// Derivatives by the entries of `self` and by `other`.
 std::tuple<at::Tensor, at::Tensor> derivatives(const Arguments& given, bool of_self,
                                                bool of_other) {
   const at::Tensor values = given.self.values();
   const int64_t entries = values.size(0);
-  const at::Tensor entry = given.chosen.clamp_max(entries - 1);
-  const at::Tensor grad = given.grad_out.masked_fill(given.chosen.eq(entries), 0);
+  const at::Tensor entry = given.selected.clamp_max(entries - 1);
+  const at::Tensor grad = given.grad_out.masked_fill(given.selected.eq(entries), 0);
   const at::Tensor flat = entry.flatten().to(at::kLong);
   const at::Tensor column =
       given.self.col_indices().to(at::kLong).index_select(0, flat).view_as(entry);
@@ -171,16 +170,16 @@ std::tuple<at::Tensor, at::Tensor> derivatives(const Arguments& given, bool of_s
 void backward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto given = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor self = given[0].toTensor();
-  if (!chooses(self, given[3].toStringView())) {
+  if (!selects_entries(self, given[3].toStringView())) {
     static Operator& entry = router_entry(std::string("aten::") + kBackward);
     call_routed_boxed(entry, op, keys, stack);
     return;
   }
   const auto mask = given[5].toBoolList();
   const Arguments arguments{self, given[1].toTensor(), given[2].toTensor(), given[4].toTensor()};
-  TORCH_CHECK(arguments.chosen.sizes() == arguments.grad_out.sizes(), "the derivative of '",
+  TORCH_CHECK(arguments.selected.sizes() == arguments.grad_out.sizes(), "the derivative of '",
               kForward, "' needs to know which entries were the results, a tensor of sizes ",
-              arguments.grad_out.sizes(), ", and got ", arguments.chosen.sizes(),
+              arguments.grad_out.sizes(), ", and got ", arguments.selected.sizes(),
               "; call torch.sparse.mm with tensors that require gradients");
   auto [of_self, of_other] = derivatives(arguments, mask[0], mask[1]);
   torch::jit::drop(*stack, op.schema().arguments().size());

@@ -71,7 +71,7 @@ at::Tensor empty_host_like(const at::Tensor& tensor) {
   return at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
-// A CPU tensor over memory that looks like everything from the first to the last element.
+// A CPU tensor with the same memory span, gaps included.
 at::Tensor empty_host_span(const at::Tensor& tensor) {
   const at::Tensor buffer = at::detail::empty_cpu({span_elements(tensor)}, tensor.scalar_type());
   return at::native::as_strided_tensorimpl(buffer, tensor.sizes(), tensor.strides(), 0);
@@ -116,7 +116,7 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
       plan_copy(destination.sizes(), destination.strides(), host.strides(), itemsize);
   if (plan.suits_driver()) {
     with_bits_of(host, destination);
-    // What the stream still has to do may be to fill it.
+    // Pending work of the stream may write pinned memory.
     if (is_pinned(source.const_data_ptr())) synchronize_stream(stream);
     at::native::copy_(host, source);
     HostMemoryInUse in_use(stream, host);
@@ -136,12 +136,12 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
 
 // ---- All copies
 
-// Below this, handing a copy to a worker costs more than copying.
+// Below this size, a driver's copy costs more than a copy by the host.
 constexpr size_t kSmallCopy = 64 << 10;
 // Up to this, one thread copies as fast as several.
 constexpr int64_t kSingleThreadCopy = 256 << 10;
 
-c10::DeviceIndex place_of(const at::Tensor& tensor) {
+c10::DeviceIndex device_or_host(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return kHost;
   TORCH_CHECK(tensor.is_privateuseone(), "copies go between CPU and ", c10::DeviceType::PrivateUse1,
               " tensors, and a tensor on ", tensor.device(),
@@ -182,7 +182,7 @@ bool same_view(const at::Tensor& destination, const at::Tensor& source) {
          destination.is_conj() == source.is_conj() && destination.is_neg() == source.is_neg();
 }
 
-// How bytes move, if moving bytes is enough: no conversion, no conjugation, no negation.
+// The plan of a copy of bytes, without conversion, conjugation and negation; else nullopt.
 std::optional<CopyPlan> plan_bytes(const at::Tensor& destination, const at::Tensor& source) {
   if (destination.scalar_type() != source.scalar_type() ||
       destination.is_conj() != source.is_conj() || destination.is_neg() != source.is_neg()) {
@@ -203,13 +203,13 @@ bool spans_intersect(const at::Tensor& a, const at::Tensor& b) {
   return a_begin < b_begin + span_bytes(b) && b_begin < a_begin + span_bytes(a);
 }
 
-// The device copies by these same processors: nothing is won by asking it.
+// Whether the device copies by the host's processors, so the driver is not faster.
 bool is_host_processor(c10::DeviceIndex device) {
   return device_properties(device).kind == OB_DEVICE_CPU;
 }
 
-// Whether the memory may be freed while a stream still uses it, because the allocator knows which
-// streams do. Not so for memory that was adopted from host kernels.
+// Whether memory may be freed while streams use it, because the allocator knows the streams. False
+// for memory that was adopted from host kernels.
 bool stream_ordered(const at::Tensor& tensor) {
   return tensor.is_cpu() || !adopts_host_memory(tensor.device().index()) ||
          caching_allocator()->device_of_pointer(tensor.storage().data()) >= 0;
@@ -219,16 +219,16 @@ at::Tensor host_view(const at::Tensor& tensor, Access access) {
   return tensor.is_cpu() ? tensor : host_tensor(tensor, access);
 }
 
-// Whether, on a device whose memory it shares, the host should copy by itself although the driver
-// could. `transfer`: from or to the host.
+// Whether the host should copy instead of the driver, on a device with shared memory. `transfer`:
+// from or to the host.
 bool host_copies_best(const StreamState& stream, size_t bytes, bool asynchronous, bool transfer) {
-  if (asynchronous && !stream.idle()) return false;  // what is pending is not waited for
+  if (asynchronous && !stream.idle()) return false;  // would wait for pending work
   if (bytes <= kSmallCopy) return true;
-  if (asynchronous && transfer) return false;  // the caller wants to go on meanwhile
+  if (asynchronous && transfer) return false;  // would block the caller
   return is_host_processor(stream.device);
 }
 
-// Both sides are memory of the host, and nothing uses it.
+// Source and destination are host-accessible, and no stream uses them.
 void copy_on_host(const at::Tensor& destination, const at::Tensor& source,
                   const std::optional<CopyPlan>& plan) {
   if (plan && plan->dense() && plan->row_bytes <= kSingleThreadCopy) {
@@ -273,8 +273,8 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
   }
 
   if (suits_driver) {
-    const Place to{place_of(destination), address_to_write(destination)};
-    const Place from{place_of(source), address_to_read(source)};
+    const Place to{device_or_host(destination), address_to_write(destination)};
+    const Place from{device_or_host(source), address_to_read(source)};
     if (host == nullptr) {
       enqueue_copy(stream, to, from, *plan);
       return;
@@ -326,8 +326,8 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
     return;
   }
 
-  // Packed on the source, moved as it is, then broadcast, converted and scattered on the other
-  // side.
+  // Packed on the source's device, copied, then broadcast, converted and scattered on the
+  // destination's.
   at::Tensor packed = source;
   if (!source.is_non_overlapping_and_dense()) {
     packed = empty_on(from, source.sizes(), source.scalar_type());
@@ -348,8 +348,8 @@ void set_device_copy(DeviceCopy function) { g_device_copy.store(function); }
 
 void copy_into(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   check_fork();
-  const c10::DeviceIndex to = place_of(destination);
-  const c10::DeviceIndex from = place_of(source);
+  const c10::DeviceIndex to = device_or_host(destination);
+  const c10::DeviceIndex from = device_or_host(source);
   if (to != kHost) check_has_storage(destination);
   if (from != kHost) check_has_storage(source);
   check_shapes(destination, source);
@@ -402,8 +402,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return at::native::_local_scalar_dense_cpu(value);
 }
 
-// Conj and neg bits are for these operators to handle: PyTorch would materialize such a tensor with
-// clone, which copies, and record a stream on the copy.
+// These operators handle conj and neg bits. PyTorch would materialize such tensors by clone, which
+// copies again, and would record a stream on the copy.
 void fall_through(torch::Library& library) {
   for (const char* name : {"_copy_from", "_copy_from_and_resize", "record_stream"}) {
     library.impl(name, torch::CppFunction::makeFallthrough());

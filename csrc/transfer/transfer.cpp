@@ -86,7 +86,7 @@ CopyPlan plan_copy(c10::IntArrayRef sizes, c10::IntArrayRef destination_strides,
 
 namespace {
 
-// Also when the call fails: a copy row by row may have enqueued some of them.
+// Marks the stream also if a call fails: a copy row by row may have enqueued some rows.
 class SubmissionMark {
  public:
   explicit SubmissionMark(StreamState& stream) : stream_(stream) {}
@@ -179,7 +179,7 @@ void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t 
 
 bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {
   if (!is_pinned(host.data())) return false;
-  if (is_registered(host.data())) return true;  // kept until all devices were waited for
+  if (is_registered(host.data())) return true;  // freed only after waiting for all devices
   const c10::DataPtr& pointer = host.data_ptr();
   return pinned_allocator()->record_event(const_cast<void*>(pointer.get()), pointer.get_context(),
                                           stream.stream());

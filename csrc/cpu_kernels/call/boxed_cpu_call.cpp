@@ -13,7 +13,7 @@
 
 namespace outboard {
 
-// What an argument is, read off the schema once.
+// Arguments of an operator that need conversion, from its schema; made once.
 struct CpuPlan {
   enum class Kind : uint8_t {
     kTensor,
@@ -29,14 +29,14 @@ struct CpuPlan {
     Access access;
     bool any_device;  // may be a CPU tensor of any size beside device tensors
   };
-  std::vector<Argument> arguments;  // those with anything to do
-  bool indexes = false;             // lists of indices may be on the CPU
-  bool has_cpu_kernel = false;      // at the first call; libraries may bring one later
+  std::vector<Argument> arguments;
+  bool indexes = false;         // lists of indices may be on the CPU
+  bool has_cpu_kernel = false;  // at the first call; libraries may register one later
 };
 
 namespace {
 
-// Arguments that may be CPU tensors beside device tensors, as on CUDA. An empty list of names: all.
+// Arguments that may be CPU tensors beside device tensors, as on CUDA. No names: all arguments.
 struct MixedArguments {
   std::string_view name;
   std::array<std::string_view, 3> arguments;
@@ -80,13 +80,13 @@ constexpr std::array<std::string_view, 9> kIndexingOperators = {
     "aten::index_put_",
 };
 
-// Operators that update running statistics although their schemas say that they only read them.
+// Operators that update running statistics, contrary to their schemas.
 constexpr std::array<std::string_view, 2> kUpdatingStatistics = {
     "aten::native_batch_norm",
     "aten::batch_norm_update_stats",
 };
 
-// Whether an argument is written, by its schema or against it.
+// Whether an argument is written.
 bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
   return (argument.name() == "running_mean" || argument.name() == "running_var") &&
@@ -139,7 +139,7 @@ const CpuPlan& plan_of(Operator& entry, const c10::OperatorHandle& op) {
   return *known;
 }
 
-// CPU operands of any other size than a scalar do not mix with device tensors.
+// CPU operands other than scalars do not mix with device tensors.
 void check_same_device(const at::Tensor& tensor, const CpuPlan& plan,
                        const CpuPlan::Argument& argument, c10::DeviceIndex device) {
   if (!tensor.defined() || tensor.is_privateuseone() || argument.any_device || plan.indexes) return;
@@ -148,8 +148,8 @@ void check_same_device(const at::Tensor& tensor, const CpuPlan& plan,
               device_of(device), " and ", tensor.device(), "! Move one with .to()");
 }
 
-// Indices on the CPU go everywhere, those on a device only to tensors on it; what is put at them
-// lies with the tensor or is a scalar.
+// Indices on the CPU are allowed for all tensors, those on a device for tensors on it; stored
+// values are on the tensor's device or scalars.
 void check_indexing(const torch::jit::Stack& stack, const CpuPlan& plan, size_t base) {
   const auto argument_at = [&](size_t i) -> const c10::IValue& {
     return stack[base + plan.arguments[i].index];
@@ -175,7 +175,7 @@ void check_indexing(const torch::jit::Stack& stack, const CpuPlan& plan, size_t 
   }
 }
 
-// Random operators without code of their own draw from a CPU generator that (seed, offset) seeds.
+// Random operators without a built-in kernel draw from a CPU generator seeded by (seed, offset).
 at::Generator host_generator(const c10::IValue& given, c10::DeviceIndex device) {
   std::optional<at::Generator> generator;
   if (given.isGenerator()) generator = given.toGenerator();
@@ -196,7 +196,7 @@ void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const C
       break;
     case Kind::kTensorList:
       if (value.isTensorList()) {
-        // A list on the stack is shared with the caller: it is replaced, not changed.
+        // The list is replaced, since the caller shares it.
         c10::List<at::Tensor> hosts;
         hosts.reserve(value.toListRef().size());
         for (const c10::IValue& element : value.toListRef()) {
@@ -252,7 +252,7 @@ void map_result(c10::IValue& value, CpuCall& call) {
 
 void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack, c10::DeviceIndex device, ReportedCall& reported) {
-  // Called for dense tensors or, with the keys of those, for sparse, nested and quantized ones.
+  // Called for dense tensors, and with other keys for sparse, nested and quantized ones.
   const bool dense = !keys.has_any(kOtherLayoutKeys);
   const CpuPlan& plan = plan_of(entry, op);
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -275,7 +275,7 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
     map_argument((*stack)[base + argument.index], argument, plan, device, call);
   }
   {
-    // Autograd has had its turn on the device tensors. Most often it has said so itself.
+    // Autograd already ran on the device tensors. Usually it has excluded its keys itself.
     std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
     if (!c10::impl::tls_local_dispatch_key_set().excluded_.has_all(
             c10::autograd_dispatch_keyset_with_ADInplaceOrView)) {

@@ -19,7 +19,7 @@
 namespace outboard {
 namespace {
 
-// The keys of a CPU tensor that is nothing but memory, as the constructor of TensorImpl makes them.
+// The keys of a CPU tensor that is only memory, as the constructor of TensorImpl sets them.
 c10::DispatchKeySet plain_keys(bool inference) {
   const c10::InferenceMode mode(inference);
   return c10::make_intrusive<c10::TensorImpl>(c10::DispatchKeySet(c10::DispatchKey::CPU),
@@ -34,7 +34,7 @@ bool has_plain_keys(const c10::TensorImpl& tensor) {
   return tensor.key_set() == usual || tensor.key_set() == inference;
 }
 
-bool is_nothing_but_memory(const at::Tensor& tensor) {
+bool is_only_memory(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.use_count() != 1 || tensor.weak_use_count() != 1) return false;
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   return has_plain_keys(*impl) && typeid(*impl) == typeid(c10::TensorImpl) &&
@@ -73,7 +73,7 @@ void give_storage_to(c10::DeviceIndex device, c10::StorageImpl& storage) {
 }  // namespace
 
 bool turn_into_device(const at::Tensor& tensor, c10::DeviceIndex device) {
-  if (!is_nothing_but_memory(tensor)) return false;
+  if (!is_only_memory(tensor)) return false;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   c10::StorageImpl* storage = impl->storage().unsafeGetStorageImpl();
   if (!is_device_memory(storage->data_ptr())) return false;
@@ -87,7 +87,7 @@ namespace {
 
 constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
 
-// The bytes [begin, end) of its storage that a tensor may touch.
+// The bytes [begin, end) of a tensor in its storage.
 std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
   const size_t begin = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
   return {begin, begin + static_cast<size_t>(span_bytes(tensor))};
@@ -114,7 +114,7 @@ CpuCall::~CpuCall() {
     defer_status(status, "queue_synchronize");
     if (status != OB_OK) new c10::SmallVector<StorageView, 4>(storages_);
   }
-  // The call may hold the last references to its arguments' memory.
+  // The call may own the last references to its arguments' memory.
   for (TensorView& view : tensors_) view.host.reset();
   for (StorageView& view : storages_) view.host = c10::Storage();
   sparse_tensors_.clear();
@@ -155,7 +155,7 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
   if (placement_ == Placement::kCopied) {
     const auto [begin, end] = byte_span(tensor);
-    bring_to_host(storage, begin, end);
+    copy_to_host(storage, begin, end);
   }
   tensors_.push_back({tensor, host, access});
   return host;
@@ -178,7 +178,7 @@ CpuCall::StorageView* CpuCall::find_storage(const c10::Storage& storage) {
   return by_device_storage_.find(storages_, storage.unsafeGetStorageImpl());
 }
 
-// A copy-on-write storage of which kernels only read so far gets memory of its own.
+// Materializes a copy-on-write storage before the first write.
 void CpuCall::will_write(StorageView& view) {
   if (placement_ != Placement::kHost || view.host.data() != view.mapped_data) return;
   void* memory = view.device.mutable_data();
@@ -196,7 +196,7 @@ CpuCall::StorageView& CpuCall::storage_view(const c10::Storage& storage, Access 
   if (placement_ == Placement::kHost) {
     host = host_storage(storage, access);
   } else {
-    // The pages of a large allocation come into being when touched: only what is used costs.
+    // The system maps pages of a large allocation at the first access, so unused ones cost nothing.
     host = c10::Storage(
         c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
                                               c10::GetCPUAllocator()->allocate(storage.nbytes()),
@@ -207,7 +207,7 @@ CpuCall::StorageView& CpuCall::storage_view(const c10::Storage& storage, Access 
   return storages_.back();
 }
 
-void CpuCall::bring_to_host(StorageView& view, size_t begin, size_t end) {
+void CpuCall::copy_to_host(StorageView& view, size_t begin, size_t end) {
   end = std::min(end, view.mapped_bytes);
   if (begin >= end) return;
   auto copy = [&](size_t from, size_t to) {
@@ -225,7 +225,7 @@ void CpuCall::bring_to_host(StorageView& view, size_t begin, size_t end) {
     view.read_begin = begin;
     view.read_end = end;
   } else {
-    // The known part stays one interval; what lies between two views comes along.
+    // The copied part stays one interval: bytes between two views are included.
     copy(begin, view.read_begin);
     copy(view.read_end, end);
     view.read_begin = std::min(view.read_begin, begin);
@@ -310,14 +310,14 @@ void CpuCall::return_resized_storage(StorageView& view) {
   c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
   c10::DataPtr pointer;
   if (placement_ == Placement::kHost && view.host.data() == view.mapped_data) {
-    // Smaller, in the memory that the device's storage owns.
+    // Smaller, in the memory of the device's storage.
     device->set_nbytes(bytes);
     return;
   }
   if (placement_ == Placement::kHost && is_cpu_kernel_memory(view.host.data_ptr())) {
     pointer = renamed(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
                       device_of(device_));
-    // CPU tensors over this storage are done with; they must not dangle.
+    // CPU tensors over this storage are no longer used, and must not dangle.
     view.host.set_nbytes(0);
   } else {
     pointer = adopt(view.host);
@@ -326,7 +326,7 @@ void CpuCall::return_resized_storage(StorageView& view) {
   device->set_nbytes(bytes);
 }
 
-// Span by span: what lies between two written views may never have been read.
+// Span by span: bytes between two written views may not have been read.
 void CpuCall::copy_back() {
   for (TensorView& view : tensors_) {
     if (view.access != Access::kWrite) continue;
@@ -334,7 +334,7 @@ void CpuCall::copy_back() {
     auto [begin, end] = byte_span(view.host);
     end = std::min(end, storage.mapped_bytes);  // several elements may share a byte
     if (storage.resized || begin >= end) continue;
-    // A copy-on-write storage gets memory of its own here.
+    // Materializes a copy-on-write storage.
     const auto device = reinterpret_cast<ob_address>(storage.device.mutable_data());
     RecordedCopy record(stream_, stream_.device, -1, end - begin);
     OB_CALL(copy_host_to_device, stream_.queue, device + begin,

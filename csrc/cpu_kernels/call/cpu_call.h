@@ -131,7 +131,7 @@ class OUTBOARD_API CpuCall {
   StorageView* find_storage(const c10::Storage& storage);
   StorageView& storage_view(const c10::Storage& storage, Access access);
   void will_write(StorageView& view);
-  void bring_to_host(StorageView& view, size_t begin, size_t end);
+  void copy_to_host(StorageView& view, size_t begin, size_t end);
   c10::Storage device_storage(const at::Tensor& host);
   c10::DataPtr adopt(const c10::Storage& host);
   c10::DataPtr copy_to_new_memory(const c10::Storage& host);

@@ -34,7 +34,7 @@ at::Tensor CpuCall::map_sparse(const at::Tensor& tensor, Access access) {
   for (TensorView& view : sparse_tensors_) {
     if (!view.device.is_same(tensor)) continue;
     if (access == Access::kWrite && view.access != access) {
-      // It was an argument before it is the result, as in add(a, b, out=a).
+      // An argument that is also the output: add(a, b, out=a).
       view.access = access;
       for (const at::Tensor& member : members(tensor)) map(member, access);
     }
@@ -99,14 +99,14 @@ at::Tensor CpuCall::map_nested(const at::Tensor& tensor, Access access) {
   }
   at::Tensor host = nested_over(map(buffer, access).storage(),
                                 c10::DispatchKeySet(c10::DispatchKey::NestedTensorCPU), tensor);
-  // Its buffer is what is written back.
+  // Its buffer is written back.
   sparse_tensors_.push_back({tensor, host, Access::kRead});
   return host;
 }
 
 at::Tensor CpuCall::map_quantized(const at::Tensor& tensor, Access access) {
   StorageView& storage = storage_view(tensor.storage(), access);
-  if (placement_ == Placement::kCopied) bring_to_host(storage, 0, tensor.storage().nbytes());
+  if (placement_ == Placement::kCopied) copy_to_host(storage, 0, tensor.storage().nbytes());
   at::Tensor host =
       quantized_over(storage.host, c10::DispatchKeySet(c10::DispatchKey::QuantizedCPU), tensor);
   tensors_.push_back({tensor, host, access});

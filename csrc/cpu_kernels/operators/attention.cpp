@@ -1,11 +1,11 @@
-// Which attention kernel scaled_dot_product_attention takes: the one the CPU would. The kernels
-// themselves (_scaled_dot_product_flash_attention_for_cpu and its backward) come through the
-// router. The CPU's choice is an ordinary function, so it can be had without calling a stub.
+// The attention kernel of scaled_dot_product_attention: the CPU's choice, which is an ordinary
+// function and needs no stub. The kernels, _scaled_dot_product_flash_attention_for_cpu and its
+// backward, run through the router.
 //
-// DTensor does not know the CPU's kernel, and context parallelism, which sends parts of keys and
-// values from rank to rank, neither: they know those of CUDA. For them the kernel is called
-// _scaled_dot_product_flash_attention, or _scaled_dot_product_efficient_attention where there is a
-// mask. These compute the same, in the shapes and strides that their meta functions promise.
+// DTensor and context parallelism, which sends parts of keys and values from rank to rank, do not
+// know the CPU's kernel, but CUDA's. For them the kernel has the name
+// _scaled_dot_product_flash_attention, or _scaled_dot_product_efficient_attention with a mask.
+// These compute the same, in the shapes and strides of their meta functions.
 #include <ATen/SDPBackend.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_native.h>
@@ -28,8 +28,7 @@ namespace outboard::cpu_kernels {
 
 namespace {
 
-// A tensor of a class written in Python, outside of what traces programs, where the names of
-// operators count.
+// A tensor of a Python class, outside of tracing, where the names of operators count.
 bool is_wrapped(const at::Tensor& tensor) {
   return tensor.key_set().has(c10::DispatchKey::Python) &&
          !c10::impl::TorchDispatchModeTLS::any_modes_set();
@@ -46,7 +45,7 @@ int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const a
              : choice;
 }
 
-// Not if an extension that was loaded before has its own; one that comes later replaces ours.
+// An extension that was loaded before keeps its function; a later one replaces this.
 const bool filled = [] {
   auto& stub = at::native::_fused_sdp_choice_stub;
 #ifdef OUTBOARD_CPU_STUBS  // else stubs cannot be asked
@@ -56,7 +55,7 @@ const bool filled = [] {
   return true;
 }();
 
-// Of (batch, heads, rows, ...), as (batch, rows, heads, ...) in memory.
+// A tensor (batch, heads, rows, ...) with the memory layout (batch, rows, heads, ...).
 at::Tensor rows_before_heads(const at::Tensor& tensor) {
   return tensor.transpose(1, 2).contiguous().transpose(1, 2);
 }
@@ -67,7 +66,7 @@ at::Tensor laid_out_like(const at::Tensor& tensor, const at::Tensor& model) {
 
 // ---- _scaled_dot_product_efficient_attention
 
-// Rows of the sums that it returns: a multiple of so many.
+// The returned sums have a multiple of this many rows.
 constexpr int64_t kRowsOfSums = 32;
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
@@ -82,7 +81,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
       at::full({query.size(0), query.size(1), computes_sums ? padded : 0},
                std::numeric_limits<double>::infinity(), query.options().dtype(at::kFloat));
   if (computes_sums) logsumexp.narrow(2, 0, rows).copy_(sums);
-  // Of an unused generator: there is no dropout.
+  // Generator state, unused without dropout.
   const auto number = query.options().dtype(at::kLong);
   return {rows_before_heads(output), logsumexp, at::empty({}, number), at::empty({}, number)};
 }
@@ -103,7 +102,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_b
               " queries; call the forward with compute_log_sumexp=True");
   const std::optional<at::Tensor> mask =
       bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
-  // They were rounded to float.
+  // logsumexp was rounded to float.
   const at::Tensor sums = query.scalar_type() == at::kDouble
                               ? std::get<1>(at::_scaled_dot_product_flash_attention_for_cpu(
                                     query, key, value, dropout, causal, mask, scale))
@@ -153,7 +152,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
           laid_out_like(value_grad, value)};
 }
 
-// Above autograd, so that its derivative is the one of the operator that is called.
+// Above autograd: the derivative is that of the called operator.
 std::tuple<at::Tensor, at::Tensor> attention_with_autograd(
     c10::DispatchKeySet keys, const at::Tensor& query, const at::Tensor& key,
     const at::Tensor& value, double dropout, bool causal, const std::optional<at::Tensor>& mask,

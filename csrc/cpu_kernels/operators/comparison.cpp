@@ -16,8 +16,7 @@ namespace outboard::cpu_kernels {
 
 namespace {
 
-// The overloads with a number: the operator on tensors, with the number as a CPU scalar in the
-// tensor's dtype.
+// Overloads with a number: the operator on tensors, with a CPU scalar in the tensor's dtype.
 template <class Impl>
 struct ScalarPredicate {
 #ifdef OUTBOARD_CPU_STUBS
@@ -146,7 +145,7 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   }
   synchronize_stream(current_stream_state(arguments.device()));
   if (self.numel() == 1) {
-    // The CPU has a way of its own for one element.
+    // The CPU fills one element without its stub.
     at::Tensor host = host_tensor(self);
     at::native::fill_(host, value);
     return self;

@@ -1,10 +1,9 @@
 // Convolution.
 //
-// `convolution` and `convolution_backward` are composites that choose a backend by the device of
-// their tensors, and for devices of ours choose the overrideable operators, which no CPU kernel
-// exists for. Run as a whole on the host they choose as for a CPU tensor. Autograd stands above
-// them, double backward included. The overrideable operators can still be called by name, and by
-// `_convolution`.
+// `convolution` and `convolution_backward` are composites that choose a backend by device. For this
+// one they choose the overrideable operators, which have no CPU kernel; run as a whole on the host,
+// they choose the CPU's. Autograd is above them, double backward included. `_convolution` and
+// programs may call the overrideable operators.
 #include <ATen/TracerMode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -21,7 +20,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                        at::IntArrayRef output_padding, int64_t groups) {
   if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
-    // torch.jit.trace records what PyTorch's composite calls, and not this.
+    // torch.jit.trace records the calls of PyTorch's composite instead of this one.
     return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed,
                                    output_padding, groups);
   }

@@ -142,8 +142,8 @@ OUTBOARD_POINTWISE(lerp_Tensor, "lerp.Tensor", "lerp_.Tensor", "lerp.Tensor_out"
 // ---- Activations, pointwise losses, and the gradients of both
 
 OUTBOARD_POINTWISE(elu_out, "elu", "elu_", "elu.out")
-// Functional only: PyTorch's CPU kernel leaves a given strided output unwritten, and the fallback
-// does whatever the CPU does.
+// Functional only: PyTorch's CPU kernel leaves a given strided output unwritten. The fallback has
+// the CPU's behavior.
 OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_gelu_out_cpu>, "gelu")
 OUTBOARD_POINTWISE(hardsigmoid_out, "hardsigmoid", "hardsigmoid_", "hardsigmoid.out")
 OUTBOARD_POINTWISE(leaky_relu_out, "leaky_relu", "leaky_relu_", "leaky_relu.out")

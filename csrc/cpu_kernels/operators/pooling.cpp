@@ -1,6 +1,5 @@
-// Max pooling over rows of contiguous images: the CPU's kernel looks at one output after the other,
-// this one at a row of outputs at a time, which vectorizes. The numbers are the same, ties and NaN
-// included.
+// Max pooling over rows of contiguous images. CPU's kernel computes one output after the other,
+// this one a row of outputs at a time, which vectorizes. Results are equal, including ties and NaN.
 #include <ATen/Parallel.h>
 #include <ATen/native/Pool.h>
 #include <ATen/ops/max_pool2d_with_indices_native.h>
@@ -33,7 +32,7 @@ struct Window {
   }
 };
 
-// A function of its own per instruction set, chosen when the library is loaded.
+// One version per instruction set, chosen at load.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define OUTBOARD_PER_INSTRUCTION_SET \
   __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
@@ -41,8 +40,8 @@ struct Window {
 #define OUTBOARD_PER_INSTRUCTION_SET
 #endif
 
-// Takes the taps `row[0]`, `row[stride]` ... at index, index + stride ... into `best`, where they
-// are larger or NaN.
+// Replaces `best` by the taps `row[0]`, `row[stride]` ... at index, index + stride ... that are
+// larger or NaN.
 OUTBOARD_PER_INSTRUCTION_SET
 void take_taps(const float* __restrict row, int32_t stride, int32_t index, int32_t count,
                float* __restrict best, int32_t* __restrict best_index) {
@@ -110,14 +109,14 @@ void pool_planes(const Planes& p, int64_t begin, int64_t end) {
   }
 }
 
-// One value stands for both dimensions; no stride is the window's size.
+// One value is for both dimensions.
 int64_t at_or_last(at::IntArrayRef values, size_t i) {
   return values.size() > i ? values[i] : values.back();
 }
 
 bool is_pair(at::IntArrayRef values) { return values.size() == 1 || values.size() == 2; }
 
-// Everything about a call that is right and small enough for 32-bit indices; false otherwise.
+// Describes a call; false if it is invalid or too large for 32-bit indices.
 bool describe(Planes& planes, const at::Tensor& self, at::IntArrayRef kernel_size,
               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
               bool ceil_mode) {

@@ -1,13 +1,13 @@
 // Structured operators of PyTorch, run on device tensors whose memory the host shares.
 //
-// A structured operator is a class: `meta` checks the arguments and asks for outputs of some size,
-// `impl` computes. PyTorch generates the code around the classes for its own devices; here it is
-// for ours, as templates over the class of the CPU. Two forms:
+// A structured operator is a class: `meta` checks the arguments and requests outputs, `impl`
+// computes. PyTorch generates the code around the classes for its own devices; the templates here
+// are that code for this backend, over the class of the CPU. Two forms:
 //
 // * PointwiseKernels: operators that are a TensorIterator. `meta` and `impl` run on the device
-//   tensors themselves; `impl` ends in a DispatchStub whose slot for our devices is the CPU kernel
-//   (stubs.cpp), which sees pointers only. TensorIterator does not convert dtypes for devices other
-//   than the CPU, so calls that need a conversion go through the router.
+//   tensors; `impl` ends in a DispatchStub whose slot for this backend is the CPU kernel
+//   (stubs.cpp), which gets pointers only. TensorIterator converts dtypes for the CPU only, so
+//   calls that need a conversion go through the router.
 // * AliasedKernels: all others. `meta` and `impl` run on CPU tensors over the same memory; outputs
 //   are allocated on the device.
 #pragma once
@@ -31,21 +31,21 @@
 
 namespace outboard::cpu_kernels {
 
-// ---- Outputs ---------------------------------------------------------------------------------
+// ---- Outputs
 
 // A new tensor in the memory of `stream`'s device. Empty strides: contiguous, in the memory format
 // of `options`.
 at::Tensor new_output(StreamState& stream, at::IntArrayRef sizes, at::IntArrayRef strides,
                       const at::TensorOptions& options);
-// What `out=` asks for: the dtype matches (the device was looked at before), and `out` gets the
-// size, with a warning when it had elements.
+// Checks that the dtype matches that of `out=`, and resizes `out`, with a warning if it had
+// elements. The device was checked before.
 void prepare_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
                  const at::TensorOptions& options);
-// What in-place operators ask of `self`.
+// Checks `self` of an in-place operator.
 void check_in_place(const at::Tensor& self, at::IntArrayRef sizes,
                     const at::TensorOptions& options);
 
-// ---- From the signature of `meta` to the signature that the dispatcher wants ------------------
+// ---- From the signature of `meta` to the signature that the dispatcher wants
 
 template <class T>
 struct DispatcherArgument {
@@ -71,8 +71,8 @@ struct MemberFunction<Return (Class::*)(Args...)> {
   static constexpr std::size_t arity = sizeof...(Args);
 };
 
-// Number of outputs: what `impl` takes beyond the arguments of `meta`. Operators whose `meta`
-// hands values on to `impl` have kernels of their own.
+// Number of outputs: arguments of `impl` beyond those of `meta`. Operators whose `meta` passes
+// values on to `impl` have separate kernels.
 template <class Impl>
 constexpr std::size_t kOutputs =
     MemberFunction<decltype(&Impl::impl)>::arity - MemberFunction<decltype(&Impl::meta)>::arity;
@@ -81,15 +81,15 @@ constexpr std::size_t kOutputs =
 template <std::size_t n, class T>
 using Repeated = decltype(std::tuple_cat(std::declval<std::array<T, n>>()));
 
-// ---- Operators that are a TensorIterator -------------------------------------------------------
+// ---- Operators that are a TensorIterator
 
-// What dtype an operator's output has.
+// The dtype of an operator's output.
 enum class OutputDtype {
-  kCommon,  // that in which it computes
-  kBool,    // bool, unless it computes in the output's own dtype
+  kCommon,  // the dtype of the computation
+  kBool,    // bool, unless the computation is in the output's dtype
 };
 
-// Whether a built iterator holds an operand that the CPU's version would have converted.
+// Whether a built iterator has an operand that the CPU's iterator would have converted.
 inline bool needs_conversion(const at::TensorIteratorBase& iterator, OutputDtype output) {
   const at::ScalarType common = iterator.common_dtype();
   for (int i = 0; i < iterator.ntensors(); ++i) {
@@ -176,8 +176,8 @@ inline at::OptionalScalarRef for_meta(const std::optional<at::Scalar>& argument,
   return argument.has_value() ? at::OptionalScalarRef(&*argument) : at::OptionalScalarRef();
 }
 
-// Runs `op` (one of the classes above) on the arguments; false when nothing was computed because
-// an operand needs a conversion.
+// Runs `op`, of a class above, on the arguments. False, with nothing computed, if an operand needs
+// a conversion.
 template <OutputDtype output, class Op, class... Args>
 inline bool run_pointwise(Op& op, StreamState& stream, const Arguments& arguments,
                           const Args&... args) {
@@ -188,8 +188,8 @@ inline bool run_pointwise(Op& op, StreamState& stream, const Arguments& argument
   }
   op.meta(for_meta(args, arguments, converted)...);
   if (needs_conversion(op, output)) return false;
-  // After the output was allocated: another thread may just have given work to the stream that
-  // still uses this memory.
+  // After the allocation of the output: another thread may have enqueued work that still uses this
+  // memory.
   synchronize_stream(stream);
   op.impl(for_meta(args, arguments, converted)..., op.maybe_get_output(0));
   return true;
@@ -255,7 +255,7 @@ struct PointwiseBinder {
   using type = PointwiseSignature<Impl, output, Args...>;
 };
 
-// ---- All other structured operators ------------------------------------------------------------
+// ---- All other structured operators
 
 template <class Impl>
 struct AliasedFunctional final : Impl {
@@ -378,8 +378,8 @@ struct AliasedSignature {
                                                 dispatcher_argument_t<Rest>...>(first, rest...);
   }
 
-  // Aliases have storages of their own, which hides from an operator that arguments overlap: the
-  // router keeps them together, and the operator raises as on CPU.
+  // Aliases have separate storages, so the operator would not notice overlapping arguments. The
+  // router preserves shared storages, and the operator raises as on CPU.
   template <OverloadName name>
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(self, rest...);
@@ -398,8 +398,8 @@ struct AliasedSignature {
                                                 dispatcher_argument_t<Rest>...>(self, rest...);
   }
 
-  // One output. Where it shares storage with an input, resizing would pull the memory away under
-  // the input's alias: the router keeps such storages together.
+  // One output. If it shares storage with an input, resizing would free the memory under the
+  // input's alias; the router preserves shared storages.
   template <OverloadName name>
   static at::Tensor& out(FirstArgument first, dispatcher_argument_t<Rest>... rest,
                          at::Tensor& out) {
@@ -424,7 +424,7 @@ struct AliasedSignature {
   static void run(Op& op, StreamState& stream, const Args&... args) {
     const Arguments none;
     op.meta(for_meta(args, none, at::Tensor())...);
-    // Again: now the outputs are allocated (see run_pointwise).
+    // Again, after the allocation of the outputs (see run_pointwise).
     synchronize_stream(stream);
     [&]<std::size_t... i>(std::index_sequence<i...>) {
       op.impl(for_meta(args, none, at::Tensor())..., op.maybe_get_output(i)...);
@@ -456,8 +456,7 @@ template <class Impl>
 using AliasedKernels = typename MemberFunction<decltype(&Impl::meta)>::template apply<
     AliasedBinder<Impl>::template type>;
 
-// Where the CPU's kernels cannot be called through their stubs, the pointwise operators run
-// as all others.
+// Without access to the stubs of CPU kernels, pointwise operators run as all others.
 #ifdef OUTBOARD_CPU_STUBS
 template <class Impl, OutputDtype output = OutputDtype::kCommon>
 using PointwiseKernels = typename MemberFunction<decltype(&Impl::meta)>::template apply<
@@ -471,8 +470,8 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
 
 }  // namespace outboard::cpu_kernels
 
-// Rows: the CPU's class without "structured_", then the names of the overloads. docs/dispatch.md
-// shows what a row becomes.
+// Registrations: the CPU's class without "structured_", then the names of the overloads.
+// docs/dispatch.md shows an expansion.
 #define OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, name) \
   OUTBOARD_CPU_ROW(name, ::outboard::cpu_kernels::kernels::functional<name>)
 #define OUTBOARD_STRUCTURED_OUT_OF_PLACE(kernels, functional_name, out_name) \

@@ -1,9 +1,8 @@
-// The slots for our devices in the stubs behind PyTorch's operators: the CPU's own kernels.
+// CPU kernels in the slots for this backend of the stubs behind PyTorch's operators.
 //
-// A stub dispatches on the device type, and a kernel behind it sees a TensorIterator: sizes,
-// strides and pointers. On a device that shares memory with the host the pointers are good as they
-// are. A slot is one for all devices, so each call looks at its device. Slots that a vendor filled
-// before stay the vendor's.
+// A stub dispatches on the device type, and its kernel gets a TensorIterator: sizes, strides and
+// pointers. The pointers are valid on a device that shares memory with the host. All devices have
+// one slot, so each call checks its device. Slots that a vendor filled before stay the vendor's.
 #ifdef OUTBOARD_CPU_STUBS
 
 #include <ATen/TensorIterator.h>

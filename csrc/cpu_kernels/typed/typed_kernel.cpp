@@ -15,7 +15,7 @@ int category(at::ScalarType dtype) {
   return 0;
 }
 
-// Narrow integers are left out: a number that does not fit has rules of its own there.
+// Without narrow integers, which have separate rules for numbers that do not fit.
 bool keeps_numbers(at::ScalarType dtype) {
   switch (dtype) {
     case at::ScalarType::Float:
@@ -59,7 +59,7 @@ at::Tensor scalar_as(c10::TensorImpl* scalar, at::ScalarType dtype) {
   if (!keeps_numbers(dtype)) return {};
   if (scalar->is_conj() || scalar->is_neg()) return {};
   if (category(own) > category(dtype)) return {};
-  // Without the wrapped bit a scalar takes part in promotion among zero-dimensional tensors.
+  // A scalar without the wrapped bit takes part in promotion among zero-dimensional tensors.
   if (!scalar->is_wrapped_number() && own != dtype) return {};
   const void* data = scalar->data();
   switch (own) {
@@ -72,7 +72,7 @@ at::Tensor scalar_as(c10::TensorImpl* scalar, at::ScalarType dtype) {
     case at::ScalarType::ComplexDouble:
       return number_tensor(dtype, *static_cast<const c10::complex<double>*>(data));
     default:
-      // Among them bool, which some operators refuse.
+      // Includes bool, which some operators reject.
       return {};
   }
 }
@@ -83,7 +83,7 @@ at::Tensor scalar_as(const at::Scalar& scalar, at::ScalarType dtype) {
   if (scalar.isComplex()) return number_tensor(dtype, scalar.toComplexDouble());
   if (scalar.isFloatingPoint()) return number_tensor(dtype, scalar.toDouble());
   if (scalar.isBoolean()) return number_tensor(dtype, scalar.toBool());
-  // Unsigned numbers beyond int64 are rare enough for the router.
+  // Unsigned numbers beyond int64 use the router.
   if (scalar.type() != at::ScalarType::Long) return {};
   return number_tensor(dtype, scalar.toLong());
 }
