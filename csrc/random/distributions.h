@@ -26,7 +26,6 @@
 // weight.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -77,7 +76,8 @@ constexpr uint64_t kSmallRange = uint64_t{1} << 24;
 
 // ---- Continuous distributions: torch_outboard/kernels/random_numbers/variates.cl, compiled as C++
 
-// Names of OpenCL C in the included sources.
+// Names of OpenCL C in the included sources. All are inlined, or loops over them do not vectorize:
+// GCC inlines functions of the standard library only with equal options.
 using uint = uint32_t;
 using ulong = uint64_t;
 struct float2 {
@@ -86,16 +86,23 @@ struct float2 {
 struct double2 {
   double x, y;
 };
-OUTBOARD_ALWAYS_INLINE uint as_uint(float value) { return std::bit_cast<uint>(value); }
-OUTBOARD_ALWAYS_INLINE float as_float(uint bits) { return std::bit_cast<float>(bits); }
-OUTBOARD_ALWAYS_INLINE ulong as_ulong(double value) { return std::bit_cast<ulong>(value); }
-OUTBOARD_ALWAYS_INLINE double as_double(ulong bits) { return std::bit_cast<double>(bits); }
+template <class To, class From>
+OUTBOARD_ALWAYS_INLINE To as_bits(From value) {
+  To bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+OUTBOARD_ALWAYS_INLINE uint as_uint(float value) { return as_bits<uint>(value); }
+OUTBOARD_ALWAYS_INLINE float as_float(uint bits) { return as_bits<float>(bits); }
+OUTBOARD_ALWAYS_INLINE ulong as_ulong(double value) { return as_bits<ulong>(value); }
+OUTBOARD_ALWAYS_INLINE double as_double(ulong bits) { return as_bits<double>(bits); }
 using std::cos;
 using std::log;
 using std::log1p;
 using std::sin;
-using std::sqrt;
 using std::tan;
+OUTBOARD_ALWAYS_INLINE float sqrt(float value) { return __builtin_sqrtf(value); }
+OUTBOARD_ALWAYS_INLINE double sqrt(double value) { return __builtin_sqrt(value); }
 
 #define VARIATE OUTBOARD_ALWAYS_INLINE
 #define PAIR(T, first, second) (T{first, second})
