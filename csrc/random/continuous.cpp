@@ -29,6 +29,14 @@ void fill_on_device(const at::Tensor& self, const OptionalGenerator& generator,
   call.finish();
 }
 
+// Values of 64-bit draws, by a function of one draw.
+template <class Value>
+auto of_draws(const Value& value) {
+  return [value](const uint32_t* words, int64_t, int64_t count, double* values) {
+    for (int64_t i = 0; i < count; ++i) values[i] = value(draw_64(words, i));
+  };
+}
+
 // The next value of T below `value`.
 template <class T>
 T next_below(T value) {
@@ -62,11 +70,9 @@ struct UniformKernel {
           uniform_values(words, rounded, static_cast<float>(high - low), static_cast<float>(low),
                          static_cast<float>(largest), values);
         },
-        [&](const uint32_t* words, int64_t, int64_t count, double* values) {
-          for (int64_t i = 0; i < count; ++i) {
-            values[i] = std::min(unit_double(draw_64(words, i)) * (high - low) + low, largest);
-          }
-        });
+        of_draws([=](uint64_t draw) {
+          return std::min(unit_double(draw) * (high - low) + low, largest);
+        }));
   }
 };
 
@@ -132,11 +138,8 @@ struct ExponentialKernel {
           exponential_values(words, rounded, static_cast<float>(scale),
                              static_cast<float>(smallest), values);
         },
-        [&](const uint32_t* words, int64_t, int64_t count, double* values) {
-          for (int64_t i = 0; i < count; ++i) {
-            values[i] = std::max(exponential_double(draw_64(words, i)) * scale, smallest);
-          }
-        });
+        of_draws(
+            [=](uint64_t draw) { return std::max(exponential_double(draw) * scale, smallest); }));
   }
 };
 
@@ -151,11 +154,7 @@ struct CauchyKernel {
           cauchy_values(words, rounded, static_cast<float>(sigma), static_cast<float>(median),
                         values);
         },
-        [&](const uint32_t* words, int64_t, int64_t count, double* values) {
-          for (int64_t i = 0; i < count; ++i) {
-            values[i] = cauchy_double(draw_64(words, i)) * sigma + median;
-          }
-        });
+        of_draws([=](uint64_t draw) { return cauchy_double(draw) * sigma + median; }));
   }
 };
 
@@ -170,11 +169,9 @@ struct GeometricKernel {
         [&](const uint32_t* words, int64_t rounded, int64_t, float* values) {
           geometric_values(words, rounded, static_cast<float>(scale), values);
         },
-        [&](const uint32_t* words, int64_t, int64_t count, double* values) {
-          for (int64_t i = 0; i < count; ++i) {
-            values[i] = std::max(std::ceil(exponential_double(draw_64(words, i)) * scale), 1.0);
-          }
-        });
+        of_draws([=](uint64_t draw) {
+          return std::max(std::ceil(exponential_double(draw) * scale), 1.0);
+        }));
   }
 };
 

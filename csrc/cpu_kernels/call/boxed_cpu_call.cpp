@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cpu_kernels/call/cpu_call.h"
+#include "dispatch/report.h"
 #include "dispatch/router.h"
 #include "runtime/generator.h"
 
