@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <map>
 
 #include "dispatch/router.h"
@@ -15,17 +16,75 @@ std::map<std::string, KernelFactory>& factories() {
 }
 
 c10::OperatorHandle operator_of(const std::string& overload) {
-  const size_t dot = overload.find('.');
-  const auto handle = c10::Dispatcher::singleton().findSchema(
-      dot == std::string::npos
-          ? c10::OperatorName(overload, "")
-          : c10::OperatorName(overload.substr(0, dot), overload.substr(dot + 1)));
+  const auto handle = c10::Dispatcher::singleton().findSchema(operator_name(overload));
   TORCH_CHECK_VALUE(handle.has_value(), "operator '", overload,
                     "' does not exist; write it as 'aten::add.Tensor'");
   return *handle;
 }
 
+thread_local const DefinedAssert* t_outer_assert = nullptr;
+
 }  // namespace
+
+CallConditions::CallConditions(const Definition& definition, const Overload& overload)
+    : overload_(overload), graph_(definition.graph), nodes_(definition.nodes("conditions")) {
+  for (int i = 0; i < graph_->size(); ++i) {
+    if (graph_->node(i).operation != ExpressionGraph::Operation::kName) continue;
+    const int argument = overload.find(graph_->node(i).text);
+    if (argument >= 0) arguments_.emplace_back(i, argument);
+  }
+  for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {
+    const auto length = overload.argument(i).N();
+    const auto list = overload.argument(i).type()->cast<c10::ListType>();
+    if (length.has_value() && list && list->getElementType()->kind() == c10::TypeKind::BoolType) {
+      flags_.emplace_back(i, *length);
+    }
+  }
+}
+
+void CallConditions::set_arguments(Evaluation& evaluation, const torch::jit::Stack& stack) const {
+  for (const auto& [node, argument] : arguments_) {
+    evaluation.set(node, overload_.read(stack, argument));
+  }
+}
+
+bool CallConditions::hold(const torch::jit::Stack& stack) const {
+  if (nodes_.empty() && flags_.empty()) return true;
+  Evaluation evaluation(*graph_);
+  set_arguments(evaluation, stack);
+  return evaluates([&] { return hold(stack, evaluation); });
+}
+
+bool CallConditions::hold(const torch::jit::Stack& stack, Evaluation& evaluation) const {
+  const bool lengths = std::all_of(flags_.begin(), flags_.end(), [&](const auto& flags) {
+    const c10::IValue& value = overload_.read(stack, flags.first);
+    return value.isList() && static_cast<int>(value.toListRef().size()) == flags.second;
+  });
+  return lengths && std::all_of(nodes_.begin(), nodes_.end(),
+                                [&](int node) { return evaluation.truth(node); });
+}
+
+DefinedAssert::DefinedAssert(const Definition& definition, const std::string& overload) {
+  const std::string& message = definition.string("report");
+  const std::string& kind = definition.string("reports");
+  if (kind.empty()) return;
+  TORCH_CHECK_VALUE(kind == "IndexError" || kind == "RuntimeError", "it reports ", kind,
+                    "; it can report IndexError or RuntimeError");
+  if (kind == "RuntimeError") kind_ = KernelFault::Kind::kRuntimeError;
+  message_ = c10::str(message.empty() ? "index out of range" : message, " in ", overload);
+}
+
+KernelFault& DefinedAssert::on(c10::DeviceIndex device) const {
+  const DefinedAssert& used = t_outer_assert != nullptr ? *t_outer_assert : *this;
+  return *used.flags_.find(device,
+                           [&] { return &KernelFault::make(device, used.kind_, used.message_); });
+}
+
+AssertScope::AssertScope(const DefinedAssert& asserted) noexcept : outer_(t_outer_assert) {
+  if (t_outer_assert == nullptr && asserted.reports()) t_outer_assert = &asserted;
+}
+
+AssertScope::~AssertScope() { t_outer_assert = outer_; }
 
 KindRegistrar::KindRegistrar(const char* name, KernelFactory factory) {
   factories()[name] = factory;
@@ -38,20 +97,20 @@ void DefinedKernel::alert() const {
 std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
                                                  const std::string& overload) {
   const std::string& first = definition.overloads.empty() ? overload : definition.overloads[0];
-  const std::string place = definition.location.empty() ? "" : definition.location + ": ";
+  const std::string location = definition.location.empty() ? "" : definition.location + ": ";
   const auto found = factories().find(definition.kind);
-  TORCH_CHECK_VALUE(found != factories().end(), place, "the definition of ", first,
+  TORCH_CHECK_VALUE(found != factories().end(), location, "the definition of ", first,
                     " has the kind '", definition.kind, "', which does not exist");
   std::shared_ptr<DeviceKernel> kernel;
   try {
     kernel = found->second(definition, operator_of(overload).schema());
   } catch (const c10::Error& error) {
     TORCH_CHECK_VALUE(
-        false, place, "property '", definition.last_asked(), "' of the definition of ", first,
+        false, location, "property '", definition.last_asked(), "' of the definition of ", first,
         first == overload ? "" : ", for " + overload, ": ", error.what_without_backtrace());
   }
   const std::vector<std::string> unknown = definition.unknown();
-  TORCH_CHECK_VALUE(unknown.empty(), place, "the definition of ", first, " has the property '",
+  TORCH_CHECK_VALUE(unknown.empty(), location, "the definition of ", first, " has the property '",
                     unknown[0], "', which definitions of the kind '", definition.kind,
                     "' do not have");
   return kernel;

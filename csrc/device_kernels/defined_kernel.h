@@ -1,7 +1,6 @@
-// Device kernels made from operator definitions, without knowledge of operator names.
+// Device kernels made from operator definitions.
 //
-// A new kind of definition is a file with a class derived from DefinedKernel, which takes a
-// definition and the schema of one overload, and one line at file scope:
+// A new kind of definition is a class derived from DefinedKernel and one line at file scope:
 //
 //   OUTBOARD_DEFINITION_KIND("reduction", ReductionKernel);
 #pragma once
@@ -12,40 +11,109 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dispatch/router.h"
-#include "device_kernels/definitions/overload.h"
-#include "device_kernels/definitions/conditions.h"
 #include "device_kernels/definitions/definition.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/kernel_table.h"
 #include "runtime/export.h"
+#include "runtime/programs/kernel_faults.h"
 
 namespace outboard {
 
+// The property `conditions` of a definition: nodes that must be true for calls it serves. Lists of
+// flags must also have the length of the schema.
+class OUTBOARD_API CallConditions {
+ public:
+  CallConditions(const Definition& definition, const Overload& overload);
+
+  bool hold(const torch::jit::Stack& stack) const;
+  // The same with an evaluation that has the arguments and further names.
+  bool hold(const torch::jit::Stack& stack, Evaluation& evaluation) const;
+
+  const ExpressionGraph& graph() const { return *graph_; }
+  // Sets the names of the graph that are arguments of the call.
+  void set_arguments(Evaluation& evaluation, const torch::jit::Stack& stack) const;
+
+ private:
+  const Overload& overload_;
+  const std::shared_ptr<const ExpressionGraph> graph_;
+  const std::vector<int> nodes_;
+  std::vector<std::pair<int, int>> arguments_;  // node, argument
+  std::vector<std::pair<int, int>> flags_;      // argument, length
+};
+
+// The result of `function`, which evaluates nodes of a definition; false if values of the call do
+// not fit. The CPU kernel raises for them.
+template <class Function>
+bool evaluates(const Function& function) {
+  try {
+    return function();
+  } catch (const c10::ValueError&) {
+    return false;
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+}
+
+// The device-side assert of a definition: the error of kernels that read a wrong value, such as an
+// index out of range.
+class DefinedAssert {
+ public:
+  // Properties of a definition: `reports`, "IndexError" or "RuntimeError", without which kernels
+  // assert nothing; `report`, the message, by default that of an index. Raises ValueError for
+  // another error.
+  DefinedAssert(const Definition& definition, const std::string& overload);
+
+  bool reports() const noexcept { return !message_.empty(); }
+  // The assert flag on a device; inside an AssertScope the flag of its operator.
+  KernelFault& on(c10::DeviceIndex device) const;
+
+ private:
+  friend class AssertScope;
+
+  KernelFault::Kind kind_ = KernelFault::Kind::kIndexError;
+  std::string message_;
+  mutable KernelTable<c10::DeviceIndex, KernelFault*> flags_;
+};
+
+// Launches of this thread use the assert of a decomposition, if it has one: the error names the
+// operator that was called, not those that its body calls. The outermost scope wins.
+class AssertScope {
+ public:
+  explicit AssertScope(const DefinedAssert& asserted) noexcept;
+  ~AssertScope();
+  AssertScope(const AssertScope&) = delete;
+  AssertScope& operator=(const AssertScope&) = delete;
+
+ private:
+  const DefinedAssert* const outer_;
+};
+
 // Base of all kinds, with the properties of every definition:
 //
-//   conditions  nodes over the arguments; if one is false the call is declined
-//               (definitions/conditions.h)
-//   alert       for one whose result is one of several, since elements may be written more than
-//               once: the name under which PyTorch raises or warns of that where deterministic
-//               algorithms are asked for
+//   conditions  nodes over the arguments; if one is false, the call is declined
+//   alert       name of a nondeterministic operator in PyTorch's error or warning for
+//               torch.use_deterministic_algorithms
 //
 // Derived classes have the constructor `(const Definition&, const c10::FunctionSchema&)`, which
 // raises ValueError for an invalid definition.
 class OUTBOARD_API DefinedKernel : public DeviceKernel {
  public:
-  // `own_conditions`: the derived class evaluates the conditions, with more than the arguments.
+  // `evaluates_conditions`: the derived class evaluates the conditions, with further names.
   DefinedKernel(const Definition& definition, const c10::FunctionSchema& schema,
-                bool own_conditions = false)
+                bool evaluates_conditions = false)
       : overload_(schema),
         conditions_(definition, overload_),
         family_(definition.family.empty() ? definition.kind : definition.family),
-        alert_(definition.text("alert")),
-        own_conditions_(own_conditions) {}
+        alert_(definition.string("alert")),
+        evaluates_conditions_(evaluates_conditions) {}
   const char* family() const noexcept override { return family_.c_str(); }
   bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
            c10::DeviceIndex device, bool keeps_arguments) final {
-    if (!own_conditions_ && !conditions_.hold(*stack)) return false;
+    if (!evaluates_conditions_ && !conditions_.hold(*stack)) return false;
     const size_t base = stack->size() - overload_.argument_count();
     if (!serve(stack, device)) return false;
     if (!keeps_arguments) overload_.take_arguments(*stack, base);
@@ -53,9 +121,9 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
   }
 
  protected:
-  // `run` with `keeps_arguments`, for a call that meets the conditions.
+  // Runs a call that meets the conditions. Leaves the arguments on the stack below the results.
   virtual bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) = 0;
-  // Call before the first launch.
+  // Raises or warns of the property `alert`; call it before the first launch.
   void alert() const;
 
   const Overload overload_;
@@ -64,7 +132,7 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
  private:
   const std::string family_;
   const std::string alert_;
-  const bool own_conditions_;
+  const bool evaluates_conditions_;
 };
 
 using KernelFactory = std::shared_ptr<DeviceKernel> (*)(const Definition&,

@@ -33,4 +33,16 @@ int group_lanes(c10::DeviceIndex device) {
   return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
 }
 
+size_t most_calls(c10::DeviceIndex device, size_t pointers, size_t bytes, size_t common,
+                  size_t common_bytes) {
+  constexpr size_t kArguments = 240;      // per launch, without common ones
+  constexpr size_t kArgumentBytes = 992;  // OpenCL guarantees 1024; alignment takes some
+  const bool handles = device_properties(device).addressing == OB_ADDRESSING_HANDLE;
+  const size_t pointer = handles ? 16 : 8;
+  const size_t taken = std::min(kArgumentBytes, common * pointer + common_bytes);
+  const size_t each = pointers * pointer + bytes + 2 * sizeof(uint32_t);
+  const size_t room = std::min(kMostCalls, (kArgumentBytes - taken) / each);
+  return pointers == 0 ? room : std::min(room, kArguments / pointers);
+}
+
 }  // namespace outboard

@@ -1,11 +1,14 @@
-// Work distribution of a device. Definitions and kernel templates do not contain it.
+// Work distribution: vectors and work-groups of a device, and many calls in one launch.
 #pragma once
 
 #include <c10/core/Device.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "runtime/export.h"
+#include "runtime/programs/launch.h"
 
 namespace outboard {
 
@@ -27,8 +30,38 @@ struct WorkShape {
 // A CPU needs explicit wide vectors and long loops, a GPU short ones and many work-items.
 OUTBOARD_API WorkShape work_shape(c10::DeviceIndex device);
 
-// Work-items that share the work of a group, in kernels that do so: 1 on a CPU, which runs the
-// work-items of a group sequentially.
+// Work-items that share the work of a group: 1 on a CPU, which runs them sequentially.
 OUTBOARD_API int group_lanes(c10::DeviceIndex device);
+
+constexpr size_t kMostCalls = 128;  // per launch
+
+// Largest number of calls per launch. Each call has `pointers` and further `bytes`; all calls share
+// `common` pointers and `common_bytes`.
+size_t most_calls(c10::DeviceIndex device, size_t pointers, size_t bytes, size_t common,
+                  size_t common_bytes = 0);
+
+// The argument `ob_calls` of kernels of many calls: a table of sizes and of ends, in work-groups,
+// in which a work-group finds its call. Unused slots have no elements.
+class CallTable {
+ public:
+  explicit CallTable(size_t room) : room_(room) {}
+
+  void add(uint64_t size, uint64_t elements_of_group) {
+    groups_ += (size + elements_of_group - 1) / elements_of_group;
+    table_[room_ + count_] = static_cast<uint32_t>(size);
+    table_[count_++] = static_cast<uint32_t>(groups_);
+  }
+  uint64_t groups() const noexcept { return groups_; }
+  void add_to(LaunchArguments& arguments) {
+    std::fill(table_.begin() + count_, table_.begin() + room_, static_cast<uint32_t>(groups_));
+    arguments.bytes(table_.data(), 2 * room_ * sizeof(uint32_t));
+  }
+
+ private:
+  const size_t room_;
+  size_t count_ = 0;
+  uint64_t groups_ = 0;
+  std::array<uint32_t, 2 * kMostCalls> table_ = {};
+};
 
 }  // namespace outboard

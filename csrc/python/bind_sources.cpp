@@ -2,11 +2,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "device_kernels/pointwise/pointwise_source.h"
-#include "device_kernels/reduction/list_norms.h"
-#include "device_kernels/reduction/reduction_source.h"
 #include "device_kernels/source_writer.h"
-#include "device_kernels/template/template_source.h"
 #include "python/bindings.h"
 #include "python/python_function.h"
 

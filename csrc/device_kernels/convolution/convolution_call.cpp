@@ -78,7 +78,7 @@ c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
 ConvolutionCall::ConvolutionCall(const Definition& definition, const Overload& overload)
     : overload_(overload),
       backward_(definition.flag("backward")),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes"))),
+      dtypes_(definition.dtypes()),
       plain_dtypes_(static_cast<uint64_t>(definition.integer("plain_dtypes"))),
       input_(overload_.index("input")),
       weight_(overload_.index("weight")),

@@ -36,9 +36,8 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/meta_call.h"
-#include "device_kernels/definitions/numbers.h"
-#include "device_kernels/template/reported_fault.h"
 #include "tensors/dense.h"
+#include "device_kernels/definitions/overload.h"
 #include "transfer/copy.h"
 
 namespace outboard {
@@ -97,15 +96,15 @@ const at::Tensor* first_tensor(const Overload& overload, size_t inputs,
 Decomposition::Decomposition(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       body_(definition.function("body")),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
-      casts_(definition.text("casts")),
+      dtypes_(definition.dtypes()),
+      casts_(definition.string("casts")),
       cpu_arguments_(definition.flag("cpu_arguments")),
       number_arguments_(number_arguments(overload_)),
       fault_(definition, overload_.name()),
-      writes_(!definition.texts("results").empty()) {
+      writes_(!definition.strings("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
-  const std::vector<std::string>& results = definition.texts("results");
+  const std::vector<std::string>& results = definition.strings("results");
   TORCH_CHECK_VALUE(body_ != nullptr, "the definition of ", overload_.name(), " has no body");
   for (const std::string& name : body_->parameters) {
     const int place = overload_.find(name);

@@ -14,11 +14,6 @@ void Definition::ask(const std::string& key) const {
   last_asked_ = key;
 }
 
-bool Definition::has(const std::string& key) const {
-  ask(key);
-  return properties.count(key) != 0;
-}
-
 std::vector<std::string> Definition::unknown() const {
   std::vector<std::string> result;
   for (const auto& [key, value] : properties) {
@@ -94,7 +89,7 @@ std::optional<double> Definition::real(const std::string& key) const {
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
-const std::string& Definition::text(const std::string& key) const {
+const std::string& Definition::string(const std::string& key) const {
   return or_empty(find<std::string>(key));
 }
 
@@ -107,7 +102,7 @@ size_t Definition::one_of(const std::string& key, const std::vector<std::string>
   return static_cast<size_t>(found - known.begin());
 }
 
-const std::vector<std::string>& Definition::texts(const std::string& key) const {
+const std::vector<std::string>& Definition::strings(const std::string& key) const {
   return or_empty(find<std::vector<std::string>>(key));
 }
 
@@ -144,15 +139,15 @@ void Definition::check_names(const std::string& key, const std::vector<std::stri
     TORCH_CHECK_VALUE(std::find(known.begin(), known.end(), name) != known.end(), "it names '",
                       name, "', which is none of '", c10::Join("', '", known), "'");
   };
-  if (std::holds_alternative<std::map<std::string, std::string>>(found->second)) {
-    for (const auto& [name, text] : dictionary(key)) check(name);
-  } else if (std::holds_alternative<NamedIntegers>(found->second)) {
-    for (const auto& [name, number] : named_integers(key)) check(name);
-  } else if (std::holds_alternative<NamedReals>(found->second)) {
-    for (const auto& [name, number] : named_reals(key)) check(name);
-  } else {
-    for (const std::string& name : texts(key)) check(name);
-  }
+  std::visit(
+      [&](const auto& value) {
+        if constexpr (requires { value.begin()->first; }) {
+          for (const auto& [name, of_name] : value) check(name);
+        } else {
+          for (const std::string& name : strings(key)) check(name);
+        }
+      },
+      found->second);
 }
 
 const std::map<std::string, std::string>& Definition::dictionary(const std::string& key) const {
@@ -162,8 +157,8 @@ const std::map<std::string, std::string>& Definition::dictionary(const std::stri
 Definition::Function Definition::function(const std::string& key) const {
   const auto found = properties.find(key);
   if (found != properties.end() && std::holds_alternative<std::string>(found->second)) {
-    const auto known = functions().find(text(key));
-    TORCH_CHECK_VALUE(known != functions().end(), "there is no function '", text(key),
+    const auto known = functions().find(string(key));
+    TORCH_CHECK_VALUE(known != functions().end(), "there is no function '", string(key),
                       "', which the definition of ",
                       overloads.empty() ? "no operator" : overloads[0], " asks for");
     return known->second;

@@ -1,5 +1,5 @@
-// An operator definition as Python gives it: the overloads, the kind of definition, and
-// what kernels of this kind need to know.
+// An operator definition from Python (torch_outboard/ops/definition.py): overloads, kind, and
+// properties.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -22,13 +22,13 @@ namespace outboard {
 
 // The body of a decomposition, which takes values by name.
 struct DecompositionFunction {
-  using Arguments = std::vector<c10::Argument>;  // their names and types
+  using Arguments = std::vector<c10::Argument>;  // names and types
 
   std::vector<std::string> parameters;
-  // Whether the caller has to check that it writes to no argument before it declines a call.
+  // The caller checks that the function writes to no argument before it declines a call.
   bool watched = true;
-  // Takes values of the parameters, which are all that lies on the stack, and leaves the results.
-  // False: it declined the call. Any number of threads may call it.
+  // Replaces the values of the parameters, the whole stack, by the results. False: the call is
+  // declined. Thread-safe.
   std::function<bool(const Arguments& parameters, const Arguments& returns,
                      torch::jit::Stack& values)>
       call;
@@ -45,45 +45,44 @@ class OUTBOARD_API Definition {
                    std::map<std::string, std::string>, NamedIntegers, NamedReals, Function>;
 
   std::string kind;                    // "pointwise"
-  std::string family;                  // kind of work, for listings; "": the kind of definition
-  std::string location;                // "file:line" of the definition in Python, or empty
+  std::string family;                  // for listings; "": the kind
+  std::string location;                // "file:line" in Python, or empty
   std::vector<std::string> overloads;  // "aten::add.Tensor"
-  // What properties that are nodes are computed by.
+  // Nodes, which properties name by index.
   std::shared_ptr<const ExpressionGraph> graph = std::make_shared<const ExpressionGraph>();
   std::map<std::string, Value> properties;
 
-  bool has(const std::string& key) const;
-  // The value of a property, or what is given here where there is none. One of another type raises.
+  // The value of a property, or the default without it. Another type raises ValueError.
   bool flag(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t otherwise = 0) const;
-  std::optional<double> real(const std::string& key) const;  // integers are real, too
-  const std::string& text(const std::string& key) const;     // otherwise ""
-  // The index of a text among those that are known, 0 where there is none. Another one raises.
+  // Bits of dtypes (kernel_types.h), by default of all.
+  uint64_t dtypes() const { return static_cast<uint64_t>(integer("dtypes", -1)); }
+  std::optional<double> real(const std::string& key) const;  // also of an integer
+  const std::string& string(const std::string& key) const;   // default: ""
+  // The index of a string in `known`, by default 0. Another string raises ValueError.
   size_t one_of(const std::string& key, const std::vector<std::string>& known) const;
-  const std::vector<std::string>& texts(const std::string& key) const;
+  const std::vector<std::string>& strings(const std::string& key) const;
   const Integers& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
   const NamedIntegers& named_integers(const std::string& key) const;
   const NamedReals& named_reals(const std::string& key) const;
-  // Nodes of the graph. -1 where there is none.
+  // Nodes of the graph; -1: none.
   int node(const std::string& key) const;
   std::vector<int> nodes(const std::string& key) const;
-  // A text is the name of a function in C++ (OUTBOARD_DECOMPOSITION).
+  // A function in Python, or in C++ by its name (OUTBOARD_DECOMPOSITION).
   Function function(const std::string& key) const;
 
-  // Raises where a property, a list or a dictionary, mentions another name than these.
+  // Raises ValueError if a property, a list or a dictionary, has a name that is not in `known`.
   void check_names(const std::string& key, const std::vector<std::string>& known) const;
 
-  // The properties that no kernel has asked for so far. A kernel asks for all that it knows.
+  // The properties that were not read. A kernel reads all properties of its kind.
   std::vector<std::string> unknown() const;
-  // The one that was asked for last: what a kernel raises while it reads a definition is blamed on
-  // it.
+  // The property that was read last: errors of a kernel that reads a definition name it.
   const std::string& last_asked() const { return last_asked_; }
-  // The same as asking for it, without a value.
-  void ask(const std::string& key) const;
 
  private:
-  // nullptr: there is none, or an empty list or dictionary of another type.
+  void ask(const std::string& key) const;
+  // nullptr without the property, or for an empty list or dictionary of another type.
   template <class T>
   const T* find(const std::string& key) const;
 
@@ -98,9 +97,9 @@ struct DecompositionRegistrar {
 
 }  // namespace outboard
 
-// At file scope: a function `bool(torch::jit::Stack&)`, as of DecompositionFunction, under a name
-// by which definitions refer to it. It must not write to an argument before it declines.
-// `parameters` has blanks between names.
+// At file scope: registers `bool function(torch::jit::Stack&)`, a DecompositionFunction::call,
+// under its name for definitions. It must not write to an argument before it declines.
+// `parameters`: names separated by blanks.
 #define OUTBOARD_DECOMPOSITION(function, parameters)                                 \
   static const ::outboard::DecompositionRegistrar outboard_decomposition_##function( \
       #function, parameters, &function)

@@ -1,29 +1,133 @@
 #include "device_kernels/definitions/meta_call.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/MetaFunctions.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
 
-#include "device_kernels/definitions/meta_kernels.h"
-
 namespace outboard {
 namespace {
 
-constexpr size_t kRemembered = 256;  // results for an overload
+using c10::KernelFunction;
 
-c10::OperatorHandle find_meta_function(const std::string& name) {
-  const size_t dot = name.find('.');
-  return c10::Dispatcher::singleton().findSchemaOrThrow(
-      name.substr(0, dot).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+// `Function` selects an overload of a C++ function.
+template <class Function>
+KernelFunction boxed(Function* function) {
+  return KernelFunction::makeFromUnboxedRuntimeFunction(function);
 }
+
+// Overloads without a name of their own whose Meta kernel is one C++ function.
+// clang-format off
+#define OUTBOARD_META_KERNELS(META)                                                         \
+  META(_log_softmax)                          META(_log_softmax_backward_data)              \
+  META(_softmax)                              META(_softmax_backward_data)                  \
+  META(_upsample_bicubic2d_aa)                META(_upsample_bilinear2d_aa)                 \
+  META(_upsample_bilinear2d_aa_backward)      META(_upsample_nearest_exact1d)               \
+  META(_upsample_nearest_exact2d)             META(_upsample_nearest_exact2d_backward)      \
+  META(_upsample_nearest_exact3d)             META(adaptive_max_pool2d)                     \
+  META(adaptive_max_pool2d_backward)          META(adaptive_max_pool3d)                     \
+  META(adaptive_max_pool3d_backward)          META(aminmax)                                 \
+  META(avg_pool2d)                            META(avg_pool2d_backward)                     \
+  META(avg_pool3d)                            META(avg_pool3d_backward)                     \
+  META(cat)                                   META(cumprod)                                 \
+  META(cumsum)                                META(fractional_max_pool2d)                   \
+  META(gather)                                META(glu)                                     \
+  META(index_add)                             META(index_copy)                              \
+  META(index_reduce)                          META(linalg_cross)                            \
+  META(max_pool2d_with_indices)               META(max_pool2d_with_indices_backward)        \
+  META(mse_loss)                              META(nll_loss_backward)                       \
+  META(nll_loss_forward)                      META(reflection_pad1d)                        \
+  META(reflection_pad1d_backward)             META(reflection_pad3d)                        \
+  META(reflection_pad3d_backward)             META(renorm)                                  \
+  META(replication_pad1d)                     META(replication_pad1d_backward)              \
+  META(replication_pad2d)                     META(replication_pad3d)                       \
+  META(scatter_add)                           META(smooth_l1_loss)                          \
+  META(softshrink)                            META(topk)                                    \
+  META(tril)                                  META(triu)                                    \
+  META(upsample_bicubic2d)                    META(upsample_bilinear2d)                     \
+  META(upsample_linear1d)                     META(upsample_nearest1d)                      \
+  META(upsample_nearest2d)                    META(upsample_nearest2d_backward)             \
+  META(upsample_nearest3d)                    META(upsample_trilinear3d)
+// clang-format on
+
+// PyTorch's Meta kernels in C++, by functional overload. Once PyTorch's Python part is loaded, the
+// dispatcher does not reach them: Python functions for tracing replace them. Each call of those
+// takes the interpreter lock and up to half a millisecond.
+const std::unordered_map<std::string, KernelFunction>& meta_kernels() {
+  static const auto* instance = new std::unordered_map<std::string, KernelFunction>{
+      {"aten::isin.Scalar_Tensor",
+       boxed<at::Tensor(const at::Scalar&, const at::Tensor&, bool, bool)>(&at::meta::isin)},
+      {"aten::isin.Tensor_Scalar",
+       boxed<at::Tensor(const at::Tensor&, const at::Scalar&, bool, bool)>(&at::meta::isin)},
+      {"aten::isin.Tensor_Tensor",
+       boxed<at::Tensor(const at::Tensor&, const at::Tensor&, bool, bool)>(&at::meta::isin)},
+      {"aten::norm.ScalarOpt_dim",
+       boxed<at::Tensor(const at::Tensor&, const std::optional<at::Scalar>&, at::IntArrayRef,
+                        bool)>(&at::meta::norm)},
+      {"aten::norm.ScalarOpt_dim_dtype",
+       boxed<at::Tensor(const at::Tensor&, const std::optional<at::Scalar>&, at::IntArrayRef, bool,
+                        at::ScalarType)>(&at::meta::norm)},
+      {"aten::scatter.reduce",
+       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&,
+                        std::string_view)>(&at::meta::scatter)},
+      {"aten::scatter.src",
+       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&)>(
+           &at::meta::scatter)},
+      {"aten::scatter.value",
+       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Scalar&)>(
+           &at::meta::scatter)},
+      {"aten::scatter.value_reduce",
+       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Scalar&,
+                        std::string_view)>(&at::meta::scatter)},
+      {"aten::scatter_reduce.two", boxed(&at::meta::scatter_reduce)},
+      {"aten::sort.stable", boxed(&at::meta::sort)},
+#define OUTBOARD_META(name) {"aten::" #name, boxed(&at::meta::name)},
+      OUTBOARD_META_KERNELS(OUTBOARD_META)
+#undef OUTBOARD_META
+  };
+  return *instance;
+}
+
+// "aten::gather" of "aten::gather.out" and of "aten::gather_".
+std::string functional_name(const std::string& overload) {
+  std::string name = operator_name(overload).name;
+  if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
+  return name;
+}
+
+// True if `functional` has the arguments of `overload` except those of out=.
+bool is_form(const c10::FunctionSchema& functional, const Overload& overload) {
+  size_t arguments = overload.argument_count();
+  if (overload.form() == Overload::Form::kOut) arguments -= overload.written_count();
+  if (functional.arguments().size() != arguments) return false;
+  for (size_t i = 0; i < arguments; ++i) {
+    const c10::Argument& ours = overload.argument(static_cast<int>(i));
+    const c10::Argument& theirs = functional.arguments()[i];
+    if (ours.name() != theirs.name() || *ours.type() != *theirs.type()) return false;
+  }
+  return true;
+}
+
+// The functional form of an overload, "aten::gather" of "aten::gather.out", if its Meta kernel is
+// in the table; else "".
+std::string functional_meta_kernel(const Overload& overload) {
+  for (const auto& [name, kernel] : meta_kernels()) {
+    if (functional_name(name) != functional_name(overload.name())) continue;
+    const auto functional = c10::Dispatcher::singleton().findSchema(operator_name(name));
+    if (functional.has_value() && is_form(functional->schema(), overload)) return name;
+  }
+  return "";
+}
+
+constexpr size_t kCachedCalls = 256;  // per overload
 
 at::Tensor meta_like(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
-  // A number that became a tensor promotes others less, and meta functions in Python need to see
-  // it.
+  // Type promotion treats wrapped numbers differently, so meta functions get them as they are.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
@@ -64,23 +168,10 @@ void add_number(Facts& facts, double number) {
   facts.push_back(bits);
 }
 
-// Appends what a Meta kernel sees of an argument; false for kinds that are not known here.
+// Appends the dtypes, sizes, strides and numbers of an argument; false for an unknown kind.
 template <class Facts>
 bool add_facts(Facts& facts, const c10::IValue& argument) {
-  enum Kind : int64_t {
-    kNone,
-    kTensor,
-    kTensors,
-    kInt,
-    kBool,
-    kDouble,
-    kComplex,
-    kInts,
-    kDoubles,
-    kText,
-    kOptionalTensors,
-    kBools
-  };
+  enum Kind : int64_t { kNone, kTensor, kList, kInt, kBool, kDouble, kComplex, kString };
   if (argument.isNone()) {
     facts.push_back(kNone);
   } else if (argument.isTensor()) {
@@ -99,38 +190,17 @@ bool add_facts(Facts& facts, const c10::IValue& argument) {
     facts.push_back(kComplex);
     add_number(facts, argument.toComplexDouble().real());
     add_number(facts, argument.toComplexDouble().imag());
-  } else if (argument.isTensorList()) {
-    const auto tensors = argument.toTensorList();
-    facts.push_back(kTensors);
-    facts.push_back(static_cast<int64_t>(tensors.size()));
-    for (const at::Tensor& tensor : tensors) add_facts(facts, tensor);
-  } else if (argument.isOptionalTensorList()) {
-    const auto tensors = argument.toListRef();
-    facts.push_back(kOptionalTensors);
-    facts.push_back(static_cast<int64_t>(tensors.size()));
-    for (const c10::IValue& tensor : tensors) {
-      add_facts(facts, tensor.isTensor() ? tensor.toTensor() : at::Tensor());
-    }
-  } else if (argument.isBoolList()) {
-    const auto flags = argument.toBoolList();
-    facts.push_back(kBools);
-    facts.push_back(static_cast<int64_t>(flags.size()));
-    for (const bool flag : flags) facts.push_back(flag);
-  } else if (argument.isIntList()) {
-    const auto numbers = argument.toIntList();
-    facts.push_back(kInts);
-    facts.push_back(static_cast<int64_t>(numbers.size()));
-    for (const int64_t number : numbers) facts.push_back(number);
-  } else if (argument.isDoubleList()) {
-    const auto numbers = argument.toDoubleList();
-    facts.push_back(kDoubles);
-    facts.push_back(static_cast<int64_t>(numbers.size()));
-    for (const double number : numbers) add_number(facts, number);
+  } else if (argument.isList()) {
+    const auto elements = argument.toListRef();
+    facts.push_back(kList);
+    facts.push_back(static_cast<int64_t>(elements.size()));
+    return std::all_of(elements.begin(), elements.end(),
+                       [&](const c10::IValue& element) { return add_facts(facts, element); });
   } else if (argument.isString()) {
-    const std::string& text = argument.toStringRef();
-    facts.push_back(kText);
-    facts.push_back(static_cast<int64_t>(text.size()));
-    for (const char letter : text) facts.push_back(letter);
+    const std::string& string = argument.toStringRef();
+    facts.push_back(kString);
+    facts.push_back(static_cast<int64_t>(string.size()));
+    facts.append(string.begin(), string.end());
   } else {
     return false;
   }
@@ -140,7 +210,11 @@ bool add_facts(Facts& facts, const c10::IValue& argument) {
 }  // namespace
 
 MetaCall::MetaCall(const std::string& meta_function, const Overload& overload)
-    : meta_function_(find_meta_function(meta_function)), kernel_(find_meta_kernel(meta_function)) {
+    : meta_function_(c10::Dispatcher::singleton().findSchemaOrThrow(
+          operator_name(meta_function).name.c_str(),
+          operator_name(meta_function).overload_name.c_str())) {
+  const auto known = meta_kernels().find(meta_function);
+  if (known != meta_kernels().end()) kernel_ = &known->second;
   for (const c10::Argument& argument : meta_function_.schema().arguments()) {
     arguments_.push_back(overload.index(argument.name()));
   }
@@ -148,7 +222,7 @@ MetaCall::MetaCall(const std::string& meta_function, const Overload& overload)
 
 std::unique_ptr<const MetaCall> MetaCall::of(const Definition& definition,
                                              const Overload& overload) {
-  std::string name = definition.text("meta");
+  std::string name = definition.string("meta");
   if (name.empty()) name = functional_meta_kernel(overload);
   return name.empty() ? nullptr : std::make_unique<const MetaCall>(name, overload);
 }
@@ -164,7 +238,7 @@ size_t MetaCall::FactsHash::operator()(const Facts& facts) const noexcept {
 
 bool MetaCall::add_call(Facts& facts, const Overload& overload,
                         const torch::jit::Stack& stack) const {
-  // Where the meta function turns numbers into tensors.
+  // The dtype of tensors that the meta function makes from numbers.
   facts.push_back(static_cast<int64_t>(at::get_default_dtype_as_scalartype()));
   for (const int argument : arguments_) {
     if (!add_facts(facts, overload.read(stack, argument))) return false;
@@ -185,7 +259,7 @@ std::optional<std::vector<at::Tensor>> MetaCall::try_results(const Overload& ove
   } catch (const std::exception&) {
     if (!complete) return std::nullopt;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (refused_.size() >= kRemembered) refused_.clear();
+    if (refused_.size() >= kCachedCalls) refused_.clear();
     refused_.insert(std::move(facts));
     return std::nullopt;
   }
@@ -213,7 +287,7 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
   for (c10::IValue& value : given) results.push_back(std::move(value).toTensor());
   if (complete) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (known_.size() >= kRemembered) known_.clear();
+    if (known_.size() >= kCachedCalls) known_.clear();
     known_.emplace(std::move(facts), results);
   }
   return results;

@@ -3,25 +3,32 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <c10/util/Exception.h>
+#include <c10/util/TypeCast.h>
+#include <c10/util/overflows.h>
 
 #include "tensors/dense.h"
 
 namespace outboard {
+
+using at::ScalarType;
+
+c10::OperatorName operator_name(const std::string& overload) {
+  const size_t dot = overload.find('.');
+  return {overload.substr(0, dot), dot == std::string::npos ? "" : overload.substr(dot + 1)};
+}
 
 Overload::Overload(const c10::FunctionSchema& schema)
     : name_(c10::toString(schema.operator_name())),
       argument_count_(schema.arguments().size()),
       result_count_(schema.returns().size()),
       arguments_(schema.arguments()) {
-  // Arguments that are written without being returned, such as running means, are no results.
+  // Written arguments that are not returned, such as running means, are no results.
   const bool returns_new = !schema.returns().empty() && schema.returns()[0].alias_info() == nullptr;
   if (returns_new) return;
   bool out = false;
   for (const c10::Argument& argument : arguments_) out = out || argument.is_out();
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    const c10::AliasInfo* alias = arguments_[i].alias_info();
-    const bool result = !out || arguments_[i].is_out();
-    if (result && alias != nullptr && alias->isWrite()) written_.push_back(static_cast<int>(i));
+  for (int i = 0; i < static_cast<int>(arguments_.size()); ++i) {
+    if ((!out || arguments_[i].is_out()) && writes(i)) written_.push_back(i);
   }
   if (written_.empty()) return;
   form_ = arguments_[written_[0]].is_out() ? Form::kOut : Form::kInPlace;
@@ -128,6 +135,64 @@ bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
       });
       if (!apart) return false;
     }
+  }
+  return true;
+}
+
+namespace {
+
+bool overflows(const at::Scalar& scalar, ScalarType dtype) {
+  if (scalar.isBoolean() || dtype == ScalarType::Bool) return false;
+  const auto exceeds = [&]<class T>(T) {
+    if (scalar.isComplex()) return c10::overflows<T>(scalar.toComplexDouble());
+    if (scalar.isFloatingPoint()) return c10::overflows<T>(scalar.toDouble());
+    return c10::overflows<T>(scalar.toLong());
+  };
+  switch (dtype) {
+#define OUTBOARD_CASE(type, name) \
+  case ScalarType::name:          \
+    return exceeds(type{});
+    OUTBOARD_CASE(uint8_t, Byte)
+    OUTBOARD_CASE(int8_t, Char)
+    OUTBOARD_CASE(int16_t, Short)
+    OUTBOARD_CASE(int32_t, Int)
+    OUTBOARD_CASE(int64_t, Long)
+    OUTBOARD_CASE(c10::Half, Half)
+    OUTBOARD_CASE(c10::BFloat16, BFloat16)
+    OUTBOARD_CASE(float, Float)
+    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
+#undef OUTBOARD_CASE
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool takes_number(ScalarType dtype, const at::Scalar& number, bool strict) {
+  if (number.isComplex() && !at::isComplexType(dtype)) return false;
+  if (strict && number.isBoolean() && dtype != ScalarType::Bool) return false;
+  if (strict && number.isFloatingPoint() && at::isIntegralType(dtype, /*includeBool=*/true)) {
+    return false;
+  }
+  return !overflows(number, dtype);
+}
+
+std::vector<int> number_arguments(const Overload& overload) {
+  std::vector<int> numbers;
+  for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {
+    c10::TypePtr type = overload.argument(i).type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    if (type->kind() == c10::TypeKind::NumberType) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+bool takes_numbers(ScalarType dtype, const std::vector<int>& arguments, const Overload& overload,
+                   const torch::jit::Stack& stack) {
+  for (const int argument : arguments) {
+    const c10::IValue& value = overload.read(stack, argument);
+    if (value.isScalar() && !takes_number(dtype, value.toScalar())) return false;
   }
   return true;
 }

@@ -49,7 +49,7 @@ int ExpressionGraph::checked(int64_t index) const {
 
 namespace {
 
-// More than any tensor has dimensions, and any kernel takes numbers.
+// More numbers than any tensor has dimensions or any kernel has parameters.
 constexpr int64_t kLongestList = 1 << 16;
 
 size_t length_of_list(int64_t length) {
@@ -64,12 +64,6 @@ size_t index_in(int64_t index, size_t size) {
   TORCH_CHECK_VALUE(from_start >= 0 && from_start < static_cast<int64_t>(size),
                     "an operator definition asks for element ", index, " of a list of ", size);
   return static_cast<size_t>(from_start);
-}
-
-at::DimVector sizes_of(const List& list) {
-  at::DimVector sizes;
-  for (const ExpressionNumber& element : list) sizes.push_back(element.as_integer());
-  return sizes;
 }
 
 bool equal(const ExpressionValue& a, const ExpressionValue& b) {
@@ -88,11 +82,7 @@ bool equal(const ExpressionValue& a, const ExpressionValue& b) {
   }
 }
 
-bool among(ScalarType dtype, uint64_t dtypes) {
-  return dtype == ScalarType::Undefined || (dtypes >> static_cast<int>(dtype) & 1) != 0;
-}
-
-// Of a tensor or a number; Undefined for what is not given.
+// The dtype of a tensor or a number; Undefined for an argument that is not given.
 ScalarType dtype_of(const ExpressionValue& value) {
   const bool tensor = value.kind == Kind::kTensor && value.tensor->defined();
   return tensor ? value.tensor->scalar_type() : value.dtype;
@@ -103,20 +93,16 @@ ScalarType dtype_of(const c10::IValue& element) {
   return given ? element.toTensor().scalar_type() : ScalarType::Undefined;
 }
 
-bool has_dtype(const ExpressionValue& value, uint64_t dtypes) {
-  if (value.kind != Kind::kTensors) return among(dtype_of(value), dtypes);
+// Whether a condition holds for the dtype of a value, or of each tensor of a list.
+template <class Condition>
+bool each_dtype(const ExpressionValue& value, const Condition& holds) {
+  if (value.kind != Kind::kTensors) return holds(dtype_of(value));
   const auto elements = value.tensors->toListRef();
   return std::all_of(elements.begin(), elements.end(),
-                     [&](const c10::IValue& element) { return among(dtype_of(element), dtypes); });
+                     [&](const c10::IValue& element) { return holds(dtype_of(element)); });
 }
 
 bool same_dtype(const ExpressionValue& a, const ExpressionValue& b) {
-  const auto same = [](ScalarType one, ScalarType other) {
-    return one == ScalarType::Undefined || other == ScalarType::Undefined || one == other;
-  };
-  if (a.kind != Kind::kTensors && b.kind != Kind::kTensors) {
-    return same(dtype_of(a), dtype_of(b));
-  }
   if (a.kind == Kind::kTensors && b.kind == Kind::kTensors) {
     const auto ones = a.tensors->toListRef();
     const auto others = b.tensors->toListRef();
@@ -125,14 +111,14 @@ bool same_dtype(const ExpressionValue& a, const ExpressionValue& b) {
                         return dtype_of(one) == dtype_of(other);
                       });
   }
-  const bool first = a.kind == Kind::kTensors;
-  const ScalarType dtype = dtype_of(first ? b : a);
-  const auto elements = (first ? a : b).tensors->toListRef();
-  return std::all_of(elements.begin(), elements.end(),
-                     [&](const c10::IValue& element) { return same(dtype_of(element), dtype); });
+  if (a.kind == Kind::kTensors) return same_dtype(b, a);
+  const ScalarType dtype = dtype_of(a);
+  return each_dtype(b, [&](ScalarType other) {
+    return dtype == ScalarType::Undefined || other == ScalarType::Undefined || dtype == other;
+  });
 }
 
-// Whether dimensions are in range and none comes twice.
+// True if dimensions are in range and differ.
 bool are_distinct(const List& dimensions, int64_t count) {
   std::bitset<64> seen;
   for (const ExpressionNumber& dimension : dimensions) {
@@ -147,26 +133,29 @@ bool are_distinct(const List& dimensions, int64_t count) {
 }  // namespace
 
 void Evaluation::set(int node, const c10::IValue& argument) {
-  List list;
-  if (argument.isIntList()) {
-    for (const int64_t element : argument.toIntList()) list.push_back(element);
-  } else if (argument.isDoubleList()) {
-    for (const double element : argument.toDoubleList()) list.push_back(element);
-  } else if (argument.isBoolList()) {
-    for (const bool element : argument.toBoolList()) list.push_back(element);
-  } else {
+  if (!argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
     values_[node] = ExpressionValue::of_argument(argument);
     return;
   }
-  values_[node] = keep(std::move(list));
+  List list;
+  for (const c10::IValue& element : argument.toListRef()) {
+    list.push_back(element.isInt()    ? ExpressionNumber(element.toInt())
+                   : element.isBool() ? ExpressionNumber(element.toBool())
+                                      : ExpressionNumber(element.toDouble()));
+  }
+  values_[node] = stored(std::move(list));
 }
 
-ExpressionValue Evaluation::keep(List list) {
+ExpressionValue Evaluation::stored(List list) {
   lists_.push_front(std::move(list));
-  return ExpressionValue::of(lists_.front());
+  return lists_.front();
 }
 
-at::DimVector Evaluation::sizes(int node) { return sizes_of(list(node)); }
+at::DimVector Evaluation::sizes(int node) {
+  at::DimVector sizes;
+  for (const ExpressionNumber& element : list(node)) sizes.push_back(element.as_integer());
+  return sizes;
+}
 
 const ExpressionValue& Evaluation::value(int index) {
   ExpressionValue& value = values_[index];
@@ -176,40 +165,43 @@ const ExpressionValue& Evaluation::value(int index) {
 
 ExpressionValue Evaluation::compute(const Node& node) {
   const auto child = [&](size_t i) -> const ExpressionValue& { return value(node.children[i]); };
-  const auto bits = [&](int index) { return static_cast<uint64_t>(integer(index)); };
   switch (node.operation) {
     case Operation::kNone:
-    case Operation::kName:  // of an argument that the overload lacks
+    case Operation::kName:  // an argument that the overload lacks
       return ExpressionValue::none();
     case Operation::kNumber:
-      return ExpressionValue::of(node.number);
+      return node.number;
     case Operation::kString:
-      return ExpressionValue::of(node.text);
+      return node.text;
     case Operation::kWhere:
       return child(child(0).truth() ? 1 : 2);
     case Operation::kOr:
-      return ExpressionValue::of(child(0).truth() || child(1).truth());
+      return child(0).truth() || child(1).truth();
     case Operation::kAnd:
-      return ExpressionValue::of(child(0).truth() && child(1).truth());
+      return child(0).truth() && child(1).truth();
     case Operation::kNot:
-      return ExpressionValue::of(!child(0).truth());
+      return !child(0).truth();
     case Operation::kEqual:
-      return ExpressionValue::of(equal(child(0), child(1)));
+      return equal(child(0), child(1));
     case Operation::kUnequal:
-      return ExpressionValue::of(!equal(child(0), child(1)));
+      return !equal(child(0), child(1));
     case Operation::kGiven:
-      return ExpressionValue::of(child(0).given());
+      return child(0).given();
     case Operation::kEither:
       return child(0).given() ? child(0) : child(1);
-    case Operation::kHasDtype:
-      return ExpressionValue::of(has_dtype(child(0), bits(node.children[1])));
+    case Operation::kHasDtype: {
+      const auto dtypes = static_cast<uint64_t>(integer(node.children[1]));
+      return each_dtype(child(0), [&](ScalarType dtype) {
+        return dtype == ScalarType::Undefined || (dtypes >> static_cast<int>(dtype) & 1) != 0;
+      });
+    }
     case Operation::kAsDtype: {
       ExpressionValue dtype = ExpressionValue::none();
       if (child(0).given()) dtype.dtype = static_cast<ScalarType>(integer(node.children[0]));
       return dtype;
     }
     case Operation::kSameDtype:
-      return ExpressionValue::of(same_dtype(child(0), child(1)));
+      return same_dtype(child(0), child(1));
     default:
       break;
   }
@@ -226,60 +218,59 @@ ExpressionValue Evaluation::compute_number(const Node& node) {
   const auto operand = [&](size_t i) -> const ExpressionNumber& {
     return number(node.children[i]);
   };
-  const auto make = [](ExpressionNumber result) { return ExpressionValue::of(result); };
   switch (node.operation) {
     case Operation::kNegate:
-      return make(-operand(0));
+      return -operand(0);
     case Operation::kAdd:
-      return make(operand(0) + operand(1));
+      return operand(0) + operand(1);
     case Operation::kSubtract:
-      return make(operand(0) - operand(1));
+      return operand(0) - operand(1);
     case Operation::kMultiply:
-      return make(operand(0) * operand(1));
+      return operand(0) * operand(1);
     case Operation::kDivide:
-      return make(operand(0) / operand(1));
+      return operand(0) / operand(1);
     case Operation::kFloorDivide:
-      return make(operand(0).floor_divide(operand(1)));
+      return operand(0).floor_divide(operand(1));
     case Operation::kRemainder:
-      return make(operand(0).remainder(operand(1)));
+      return operand(0).remainder(operand(1));
     case Operation::kLess:
-      return make(operand(0) < operand(1));
+      return operand(0) < operand(1);
     case Operation::kLessEqual:
-      return make(operand(0) <= operand(1));
+      return operand(0) <= operand(1);
     case Operation::kGreater:
-      return make(operand(0) > operand(1));
+      return operand(0) > operand(1);
     case Operation::kGreaterEqual:
-      return make(operand(0) >= operand(1));
+      return operand(0) >= operand(1);
     case Operation::kMinimum:
     case Operation::kMaximum: {
       const auto extreme = [&](const ExpressionNumber& a, const ExpressionNumber& b) {
         return node.operation == Operation::kMinimum ? std::min(a, b) : std::max(a, b);
       };
       const ExpressionValue& first = value(node.children[0]);
-      if (first.kind != Kind::kList) return make(extreme(operand(0), operand(1)));
+      if (first.kind != Kind::kList) return extreme(operand(0), operand(1));
       List list = first.as_list();
       for (ExpressionNumber& element : list) element = extreme(element, operand(1));
-      return keep(std::move(list));
+      return stored(std::move(list));
     }
     case Operation::kFloor:
-      return make(operand(0).floor());
+      return operand(0).floor();
     case Operation::kCeil:
-      return make(operand(0).ceil());
+      return operand(0).ceil();
     case Operation::kAbs:
-      return make(operand(0).abs());
+      return operand(0).abs();
     case Operation::kFloat:
-      return make(operand(0).as_real());
+      return operand(0).as_real();
     case Operation::kInt:
-      return make(operand(0).as_integer());
+      return operand(0).as_integer();
     case Operation::kLog:
-      return make(std::log(operand(0).as_real()));
+      return std::log(operand(0).as_real());
     case Operation::kLog1p:
-      return make(std::log1p(operand(0).as_real()));
+      return std::log1p(operand(0).as_real());
     case Operation::kLog2Ceil: {
       int64_t power = 0;
       while (power < 62 && operand(0) > ExpressionNumber(int64_t{1} << power)) ++power;
       TORCH_CHECK_VALUE(power < 62, "an operator definition has a large logarithm");
-      return make(power);
+      return power;
     }
     default:
       break;
@@ -291,78 +282,72 @@ ExpressionValue Evaluation::compute_of_tensor(const Node& node) {
   const at::Tensor& tensor = value(node.children[0]).as_tensor();
   switch (node.operation) {
     case Operation::kNumel:
-      return ExpressionValue::of(tensor.numel());
+      return tensor.numel();
     case Operation::kDim:
-      return ExpressionValue::of(tensor.dim());
+      return tensor.dim();
     case Operation::kSize:
     case Operation::kStride: {
       const int64_t d = c10::maybe_wrap_dim(integer(node.children[1]), tensor.dim());
-      // A tensor without dimensions counts as one of one element.
-      if (tensor.dim() == 0) return ExpressionValue::of(int64_t{1});
-      return ExpressionValue::of(node.operation == Operation::kSize ? tensor.size(d)
-                                                                    : tensor.stride(d));
+      // A 0-d tensor has one dimension of size 1 here.
+      if (tensor.dim() == 0) return int64_t{1};
+      return node.operation == Operation::kSize ? tensor.size(d) : tensor.stride(d);
     }
     case Operation::kShape: {
       List list;
       for (const int64_t size : tensor.sizes()) list.push_back(size);
-      return keep(std::move(list));
+      return stored(std::move(list));
     }
     case Operation::kIsContiguous:
-      return ExpressionValue::of(tensor.is_contiguous());
+      return tensor.is_contiguous();
     case Operation::kElementSize:
-      return ExpressionValue::of(static_cast<int64_t>(tensor.element_size()));
+      return static_cast<int64_t>(tensor.element_size());
     case Operation::kIsFloatingPoint:
-      return ExpressionValue::of(at::isFloatingType(tensor.scalar_type()));
+      return at::isFloatingType(tensor.scalar_type());
     default:
       break;
   }
   TORCH_INTERNAL_ASSERT(false, "an operation of tensors is unknown");
 }
 
-// What has no list as its value.
+// Operations on lists whose value is no list.
 ExpressionValue Evaluation::compute_of_list(const Node& node) {
   const auto elements = [&]() -> const List& { return list(node.children[0]); };
   const auto extreme = [&](auto find) {
     TORCH_CHECK_VALUE(!elements().empty(),
                       "an operator definition wants the extreme of an empty list");
-    return ExpressionValue::of(*find(elements().begin(), elements().end()));
+    return *find(elements().begin(), elements().end());
   };
   switch (node.operation) {
     case Operation::kTensor: {
       static const at::Tensor undefined;
       const auto tensors = value(node.children[0]).as_tensors().toListRef();
-      const auto count = static_cast<int64_t>(tensors.size());
       int64_t index = integer(node.children[1]);
-      if (index < 0) index += count;
-      const bool there =
-          index >= 0 && index < count && tensors[static_cast<size_t>(index)].isTensor();
-      return ExpressionValue::of(there ? tensors[static_cast<size_t>(index)].toTensor()
-                                       : undefined);
+      if (index < 0) index += static_cast<int64_t>(tensors.size());
+      const auto i = static_cast<size_t>(index);  // of a negative number above every size
+      return i < tensors.size() && tensors[i].isTensor() ? tensors[i].toTensor() : undefined;
     }
     case Operation::kElement:
-      return ExpressionValue::of(
-          elements()[index_in(integer(node.children[1]), elements().size())]);
+      return elements()[index_in(integer(node.children[1]), elements().size())];
     case Operation::kLen:
-      return ExpressionValue::of(static_cast<int64_t>(elements().size()));
+      return static_cast<int64_t>(elements().size());
     case Operation::kProd: {
       ExpressionNumber product = 1;
       for (const ExpressionNumber& element : elements()) product = product * element;
-      return ExpressionValue::of(product);
+      return product;
     }
     case Operation::kSum: {
       ExpressionNumber sum = 0;
       for (const ExpressionNumber& element : elements()) sum = sum + element;
-      return ExpressionValue::of(sum);
+      return sum;
     }
     case Operation::kMin:
       return extreme([](auto begin, auto end) { return std::min_element(begin, end); });
     case Operation::kMax:
       return extreme([](auto begin, auto end) { return std::max_element(begin, end); });
     case Operation::kWrap:
-      return ExpressionValue::of(
-          c10::maybe_wrap_dim(integer(node.children[0]), integer(node.children[1])));
+      return c10::maybe_wrap_dim(integer(node.children[0]), integer(node.children[1]));
     case Operation::kDistinct:
-      return ExpressionValue::of(are_distinct(elements(), integer(node.children[1])));
+      return are_distinct(elements(), integer(node.children[1]));
     default:
       return compute_list(node);
   }
@@ -398,8 +383,7 @@ ExpressionValue Evaluation::compute_list(const Node& node) {
       break;
     case Operation::kDrop:
       made = elements();
-      // The only dimension of a tensor without dimensions.
-      if (made.empty()) break;
+      if (made.empty()) break;  // the sizes of a 0-d tensor
       made.erase(made.begin() + index_in(integer(node.children[1]), made.size()));
       break;
     case Operation::kReplace:
@@ -439,7 +423,7 @@ ExpressionValue Evaluation::compute_list(const Node& node) {
     default:
       TORCH_INTERNAL_ASSERT(false, "an operation of lists is unknown");
   }
-  return keep(std::move(made));
+  return stored(std::move(made));
 }
 
 }  // namespace outboard

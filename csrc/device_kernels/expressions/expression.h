@@ -1,8 +1,7 @@
-// What operator definitions compute at a call: conditions, sizes, parameters and launches.
+// Expressions of operator definitions: conditions, sizes, parameters and launches of a call.
 //
-// torch_outboard/ops/symbolic.py makes graphs of functions in Python, once; Evaluation computes
-// nodes for a call, each at most once, and only those that are asked for. Numbers:
-// expression_number.h.
+// torch_outboard/ops/symbolic.py records a function in Python as a graph, once. Evaluation computes
+// the nodes that a call needs, each at most once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +18,7 @@
 
 namespace outboard {
 
-// An operation, how Python writes it, and how many nodes it takes; -1: any number.
+// Operations: name, name in Python, number of operands; -1: any number.
 // clang-format off
 #define OUTBOARD_OPERATIONS(OPERATION)                                                            \
   OPERATION(None, "none", 0)                   OPERATION(Number, "number", 0)                     \
@@ -70,13 +69,13 @@ class OUTBOARD_API ExpressionGraph {
     std::string text;  // of strings and names
   };
 
-  // Appends a node, whose children have been added. Raises ValueError for an operation that does
-  // not exist, and for children that do not or are too many or too few.
+  // Appends a node. Its children must have been added. Raises ValueError for an unknown operation
+  // and for unknown, too many or too few children.
   void add(const std::string& operation, const std::vector<int64_t>& children,
            ExpressionNumber number, std::string text);
   const Node& node(int index) const { return nodes_[index]; }
   int size() const { return static_cast<int>(nodes_.size()); }
-  // Raises ValueError where there is no node of the index.
+  // The index. Raises ValueError if there is no such node.
   int checked(int64_t index) const;
 
  private:
@@ -91,12 +90,12 @@ class OUTBOARD_API Evaluation {
 
   explicit Evaluation(const ExpressionGraph& graph) : graph_(graph), values_(graph.size()) {}
 
-  // Of names. What is referred to has to outlive the evaluation.
+  // Sets the value of a name. It must outlive the evaluation.
   void set(int node, const c10::IValue& argument);
-  void set(int node, const at::Tensor& tensor) { values_[node] = ExpressionValue::of(tensor); }
-  void set(int node, ExpressionNumber number) { values_[node] = ExpressionValue::of(number); }
+  void set(int node, const at::Tensor& tensor) { values_[node] = tensor; }
+  void set(int node, ExpressionNumber number) { values_[node] = number; }
 
-  // Raise ValueError for values that do not fit, and IndexError as PyTorch does.
+  // These raise ValueError for values that do not fit, and IndexError as PyTorch does.
   const ExpressionValue& value(int node);
   const ExpressionNumber& number(int node) { return value(node).as_number(); }
   int64_t integer(int node) { return number(node).as_integer(); }
@@ -111,7 +110,8 @@ class OUTBOARD_API Evaluation {
   ExpressionValue compute_of_tensor(const Node& node);
   ExpressionValue compute_of_list(const Node& node);
   ExpressionValue compute_list(const Node& node);
-  ExpressionValue keep(List list);
+  // A value that refers to a list of this evaluation.
+  ExpressionValue stored(List list);
 
   const ExpressionGraph& graph_;
   c10::SmallVector<ExpressionValue, 48> values_;

@@ -2,7 +2,151 @@
 
 #include <c10/util/Exception.h>
 
+#include <cmath>
+
 namespace outboard {
+namespace {
+
+// 2^63: integers are in [-2^63, 2^63).
+constexpr double kIntegers = 9223372036854775808.0;
+
+[[noreturn]] void raise_overflow(const char* operation) {
+  TORCH_CHECK_VALUE(false, "an operator definition needs more than 64 bits for ", operation);
+}
+
+bool fits(double real) { return real >= -kIntegers && real < kIntegers; }
+
+ExpressionNumber whole(double real) {
+  return fits(real) ? ExpressionNumber(static_cast<int64_t>(real)) : ExpressionNumber(real);
+}
+
+// A number as a real. Raises ValueError for an integer that a double does not hold exactly.
+double exact(const ExpressionNumber& number) {
+  const double real = number.as_real();
+  if (!number.is_real() &&
+      !(real < kIntegers && static_cast<int64_t>(real) == number.as_integer())) {
+    raise_overflow("a quotient of reals");
+  }
+  return real;
+}
+
+// A real zero divides as IEEE 754 says.
+void require_divisor(const ExpressionNumber& number) {
+  TORCH_CHECK_VALUE(number.is_real() || number.truth(), "an operator definition divides by zero");
+}
+
+enum class Order : uint8_t { kLess, kEqual, kGreater, kNone };
+
+Order opposite(Order order) {
+  return order == Order::kLess ? Order::kGreater : order == Order::kGreater ? Order::kLess : order;
+}
+
+template <class T>
+Order order_of(T a, T b) {
+  return a < b ? Order::kLess : a > b ? Order::kGreater : a == b ? Order::kEqual : Order::kNone;
+}
+
+Order order_of(int64_t integer, double real) {
+  if (std::isnan(real)) return Order::kNone;
+  if (real >= kIntegers) return Order::kLess;
+  if (real < -kIntegers) return Order::kGreater;
+  const double down = std::floor(real);
+  const Order order = order_of(integer, static_cast<int64_t>(down));
+  return order == Order::kEqual && real > down ? Order::kLess : order;
+}
+
+Order order_of(const ExpressionNumber& a, const ExpressionNumber& b) {
+  if (a.is_real() && b.is_real()) return order_of(a.as_real(), b.as_real());
+  if (a.is_real()) return opposite(order_of(b.as_integer(), a.as_real()));
+  if (b.is_real()) return order_of(a.as_integer(), b.as_real());
+  return order_of(a.as_integer(), b.as_integer());
+}
+
+}  // namespace
+
+int64_t ExpressionNumber::as_integer() const {
+  if (!is_real_) return integer_;
+  TORCH_CHECK_VALUE(fits(real_) && real_ == std::floor(real_), "an operator definition gives ",
+                    real_, " where an integer of 64 bits is needed");
+  return static_cast<int64_t>(real_);
+}
+
+ExpressionNumber ExpressionNumber::operator-() const {
+  if (is_real_) return -real_;
+  return ExpressionNumber(0) - *this;
+}
+
+ExpressionNumber ExpressionNumber::operator+(const ExpressionNumber& other) const {
+  if (is_real_ || other.is_real_) return as_real() + other.as_real();
+  int64_t result;
+  if (__builtin_add_overflow(integer_, other.integer_, &result)) raise_overflow("a sum");
+  return result;
+}
+
+ExpressionNumber ExpressionNumber::operator-(const ExpressionNumber& other) const {
+  if (is_real_ || other.is_real_) return as_real() - other.as_real();
+  int64_t result;
+  if (__builtin_sub_overflow(integer_, other.integer_, &result)) raise_overflow("a difference");
+  return result;
+}
+
+ExpressionNumber ExpressionNumber::operator*(const ExpressionNumber& other) const {
+  if (is_real_ || other.is_real_) return as_real() * other.as_real();
+  int64_t result;
+  if (__builtin_mul_overflow(integer_, other.integer_, &result)) raise_overflow("a product");
+  return result;
+}
+
+ExpressionNumber ExpressionNumber::operator/(const ExpressionNumber& other) const {
+  require_divisor(other);
+  return exact(*this) / exact(other);
+}
+
+ExpressionNumber ExpressionNumber::floor_divide(const ExpressionNumber& other) const {
+  require_divisor(other);
+  if (is_real_ || other.is_real_) return std::floor(as_real() / other.as_real());
+  if (other.integer_ == -1) return -*this;  // no other divisor overflows
+  const int64_t quotient = integer_ / other.integer_;
+  const bool rounded_up = integer_ % other.integer_ != 0 && (integer_ < 0) != (other.integer_ < 0);
+  return quotient - (rounded_up ? 1 : 0);
+}
+
+ExpressionNumber ExpressionNumber::remainder(const ExpressionNumber& other) const {
+  require_divisor(other);
+  if (is_real_ || other.is_real_) {
+    const double rest = std::fmod(as_real(), other.as_real());
+    return rest != 0 && (rest < 0) != (other.as_real() < 0) ? rest + other.as_real() : rest;
+  }
+  if (other.integer_ == -1) return 0;
+  const int64_t rest = integer_ % other.integer_;
+  return rest != 0 && (rest < 0) != (other.integer_ < 0) ? rest + other.integer_ : rest;
+}
+
+ExpressionNumber ExpressionNumber::floor() const {
+  return is_real_ ? whole(std::floor(real_)) : *this;
+}
+
+ExpressionNumber ExpressionNumber::ceil() const {
+  return is_real_ ? whole(std::ceil(real_)) : *this;
+}
+
+ExpressionNumber ExpressionNumber::abs() const {
+  if (is_real_) return std::abs(real_);
+  return integer_ < 0 ? -*this : *this;
+}
+
+bool ExpressionNumber::operator==(const ExpressionNumber& other) const {
+  return order_of(*this, other) == Order::kEqual;
+}
+
+bool ExpressionNumber::operator<(const ExpressionNumber& other) const {
+  return order_of(*this, other) == Order::kLess;
+}
+
+bool ExpressionNumber::operator<=(const ExpressionNumber& other) const {
+  const Order order = order_of(*this, other);
+  return order == Order::kLess || order == Order::kEqual;
+}
 
 using Kind = ExpressionValue::Kind;
 
@@ -12,37 +156,9 @@ ExpressionValue ExpressionValue::none() {
   return value;
 }
 
-ExpressionValue ExpressionValue::of(ExpressionNumber number) {
-  ExpressionValue value;
-  value.kind = Kind::kNumber;
-  value.number = number;
-  return value;
-}
-
-ExpressionValue ExpressionValue::of(const List& list) {
-  ExpressionValue value;
-  value.kind = Kind::kList;
-  value.list = &list;
-  return value;
-}
-
-ExpressionValue ExpressionValue::of(const std::string& string) {
-  ExpressionValue value;
-  value.kind = Kind::kString;
-  value.string = &string;
-  return value;
-}
-
-ExpressionValue ExpressionValue::of(const at::Tensor& tensor) {
-  ExpressionValue value;
-  value.kind = Kind::kTensor;
-  value.tensor = &tensor;
-  return value;
-}
-
 ExpressionValue ExpressionValue::of_argument(const c10::IValue& argument) {
-  if (argument.isTensor()) return of(argument.toTensor());
-  if (argument.isString()) return of(argument.toStringRef());
+  if (argument.isTensor()) return argument.toTensor();
+  if (argument.isString()) return argument.toStringRef();
   ExpressionValue value = none();
   if (argument.isTensorList() || argument.isOptionalTensorList()) {
     value.kind = Kind::kTensors;
@@ -50,12 +166,12 @@ ExpressionValue ExpressionValue::of_argument(const c10::IValue& argument) {
   } else if (argument.isScalar()) {
     const at::Scalar scalar = argument.toScalar();
     if (argument.isInt()) {
-      value = of(argument.toInt());
+      value = argument.toInt();
     } else if (argument.isBool()) {
-      value = of(argument.toBool());
+      value = argument.toBool();
     } else if (!scalar.isComplex()) {
-      // Of an integer above those of 64 bits with a sign the value does not matter.
-      value = of(scalar.to<double>());
+      // The value of an unsigned integer above 2^63 does not matter.
+      value = scalar.to<double>();
     }
     value.dtype = scalar.type();
   }

@@ -1,4 +1,10 @@
-// Values of expressions: numbers, lists of numbers, strings, tensors, lists of tensors, or none.
+// Values of operator definitions: numbers, lists of numbers, strings, tensors, lists of tensors, or
+// none.
+//
+// Numbers are integers of 64 bits or doubles, as Python has int and float. Integers are computed
+// exactly. A result of more than 64 bits, a division by the integer zero and an integer that a real
+// division would round raise ValueError, and never wrap. Reals follow IEEE 754; an operation of an
+// integer and a real is one of reals.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +14,58 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
-#include "device_kernels/expressions/expression_number.h"
 #include "runtime/export.h"
 
 namespace outboard {
+
+class OUTBOARD_API ExpressionNumber {
+ public:
+  ExpressionNumber() = default;
+  // Implicit, since literals and sizes are numbers; no other types, so that nothing is rounded
+  // unseen.
+  ExpressionNumber(int64_t integer) : integer_(integer) {}
+  ExpressionNumber(int integer) : integer_(integer) {}
+  ExpressionNumber(bool flag) : integer_(flag ? 1 : 0) {}
+  ExpressionNumber(double real) : is_real_(true), real_(real) {}
+
+  bool is_real() const noexcept { return is_real_; }
+  bool truth() const noexcept { return is_real_ ? real_ != 0 : integer_ != 0; }
+  // A real that is a whole number counts as one. Raises ValueError for others.
+  int64_t as_integer() const;
+  // The nearest double.
+  double as_real() const noexcept { return is_real_ ? real_ : static_cast<double>(integer_); }
+
+  ExpressionNumber operator-() const;
+  ExpressionNumber operator+(const ExpressionNumber& other) const;
+  ExpressionNumber operator-(const ExpressionNumber& other) const;
+  ExpressionNumber operator*(const ExpressionNumber& other) const;
+  // Of reals, whatever the operands are.
+  ExpressionNumber operator/(const ExpressionNumber& other) const;
+  // Rounded down; the remainder has the sign of the divisor.
+  ExpressionNumber floor_divide(const ExpressionNumber& other) const;
+  ExpressionNumber remainder(const ExpressionNumber& other) const;
+  // Integers, or the real again where 64 bits do not hold it.
+  ExpressionNumber floor() const;
+  ExpressionNumber ceil() const;
+  ExpressionNumber abs() const;
+
+  // Exact, also between integers and reals. NaN is equal to, and less than, nothing.
+  bool operator==(const ExpressionNumber& other) const;
+  bool operator!=(const ExpressionNumber& other) const { return !(*this == other); }
+  bool operator<(const ExpressionNumber& other) const;
+  bool operator<=(const ExpressionNumber& other) const;
+  bool operator>(const ExpressionNumber& other) const { return other < *this; }
+  bool operator>=(const ExpressionNumber& other) const { return other <= *this; }
+
+ private:
+  bool is_real_ = false;
+  union {
+    int64_t integer_ = 0;
+    double real_;
+  };
+};
 
 // Refers to lists, strings and tensors that the caller owns.
 struct OUTBOARD_API ExpressionValue {
@@ -20,7 +73,7 @@ struct OUTBOARD_API ExpressionValue {
   using List = c10::SmallVector<ExpressionNumber, 6>;
 
   Kind kind = Kind::kUnknown;
-  // Of a number that was given as one, also of a complex one, whose kind is none.
+  // The dtype of an argument that is a number. A complex number has a dtype and the kind none.
   at::ScalarType dtype = at::ScalarType::Undefined;
   ExpressionNumber number;
   union {
@@ -31,13 +84,17 @@ struct OUTBOARD_API ExpressionValue {
     const c10::IValue* tensors;
   };
 
+  ExpressionValue() = default;  // kUnknown
+  // Implicit from numbers, flags, lists, strings and tensors.
+  template <class T>
+    requires std::is_arithmetic_v<T> || std::is_same_v<T, ExpressionNumber>
+  ExpressionValue(T number_) : kind(Kind::kNumber), number(number_) {}
+  ExpressionValue(const List& list_) : kind(Kind::kList), list(&list_) {}
+  ExpressionValue(const std::string& string_) : kind(Kind::kString), string(&string_) {}
+  ExpressionValue(const at::Tensor& tensor_) : kind(Kind::kTensor), tensor(&tensor_) {}
   static ExpressionValue none();
-  static ExpressionValue of(ExpressionNumber number);
-  static ExpressionValue of(const List& list);
-  static ExpressionValue of(const std::string& string);
-  static ExpressionValue of(const at::Tensor& tensor);
-  // Of an argument that is no list of numbers, which outlives the value. What is no flag, number,
-  // dtype (a number), string, tensor or list of tensors is none.
+  // The value of an argument that outlives it and is no list of numbers. An argument that is no
+  // flag, number, dtype (a number), string, tensor or list of tensors is none.
   static ExpressionValue of_argument(const c10::IValue& argument);
 
   // Neither none nor an undefined tensor.

@@ -62,7 +62,7 @@ constexpr int64_t kLongest = int64_t{1} << 30;  // squares of indices must fit 6
 }  // namespace
 
 FourierKernel::FourierKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : DefinedKernel(definition, schema), source_(definition.text("source")) {
+    : DefinedKernel(definition, schema), source_(definition.string("source")) {
   kind_ = static_cast<Kind>(definition.one_of("direction", {"complex", "from_real", "to_real"}));
   self_ = overload_.index("self");
   dim_ = overload_.index("dim");

@@ -73,9 +73,9 @@ LibraryProductKernel::LibraryProductKernel(const Definition& definition,
                                            const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       call_(definition, overload_),
-      gelu_flag_(definition.text("gelu_flag").empty()
+      gelu_flag_(definition.string("gelu_flag").empty()
                      ? -1
-                     : overload_.index(definition.text("gelu_flag"))),
+                     : overload_.index(definition.string("gelu_flag"))),
       resizes_silently_(definition.flag("resizes_silently")) {}
 
 bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {

@@ -11,7 +11,7 @@
 #include <deque>
 
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/definitions/numbers.h"
+#include "device_kernels/definitions/overload.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 #include "torch_version.h"
@@ -83,21 +83,21 @@ bool is_list(const Overload& overload, const std::string& argument) {
 
 PointwiseExpression expression_of(const Definition& definition, const Overload& overload) {
   PointwiseExpression expression;
-  const auto& names = definition.texts("names");
+  const auto& names = definition.strings("names");
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto& arguments = definition.texts("operands");
+    const auto& arguments = definition.strings("operands");
     const bool common = i < arguments.size() && !is_list(overload, arguments[i]);
     expression.operands.push_back(
-        {names[i], contains(definition.texts("masks"), names[i]), /*uniform=*/false, common});
+        {names[i], contains(definition.strings("masks"), names[i]), /*uniform=*/false, common});
   }
-  expression.scalars = definition.texts("scalar_names");
-  for (const std::string& argument : definition.texts("scalars")) {
+  expression.scalars = definition.strings("scalar_names");
+  for (const std::string& argument : definition.strings("scalars")) {
     expression.listed_scalars.push_back(is_list(overload, argument));
   }
-  expression.results = definition.texts("expressions");
+  expression.results = definition.strings("expressions");
   expression.kind = result_of(definition);
   expression.scalar = definition.flag("scalar");
-  if (const std::string& divisor = definition.text("divisor"); !divisor.empty()) {
+  if (const std::string& divisor = definition.string("divisor"); !divisor.empty()) {
     const auto found = std::find(names.begin(), names.end(), divisor);
     TORCH_CHECK_VALUE(found != names.end(), "'", divisor, "' is none of the operands");
     expression.divisor = static_cast<size_t>(found - names.begin());
@@ -113,7 +113,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
       result_(result_of(definition)),
       types_(static_cast<Types>(
           definition.one_of("types", {"promote", "float", "complex", "self", "same"}))),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+      dtypes_(definition.dtypes()),
       any_output_(definition.flag("any_output")),
       same_output_(definition.flag("same_output")),
       may_overlap_(definition.flag("may_overlap")),
@@ -121,26 +121,26 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
       strict_(definition.flag("strict")),
       rounded_(definition.flag("rounded")),
       launcher_(expression_of(definition, overload_)) {
-  if (const std::string& name = definition.text("meta"); !name.empty())
+  if (const std::string& name = definition.string("meta"); !name.empty())
     meta_.emplace(name, overload_);
   const PointwiseExpression expression = expression_of(definition, overload_);
-  const auto& scalars = definition.texts("scalars");
-  TORCH_CHECK_VALUE(definition.texts("scalar_names").size() == scalars.size(),
+  const auto& scalars = definition.strings("scalars");
+  TORCH_CHECK_VALUE(definition.strings("scalar_names").size() == scalars.size(),
                     "there are not as many scalars as names of them");
   definition.check_names("promoting", expression.scalars);
   definition.check_names("absent", expression.scalars);
-  definition.check_names("masks", definition.texts("names"));
-  const auto& arguments = definition.texts("operands");
-  TORCH_CHECK_VALUE(definition.texts("names").size() == arguments.size(),
+  definition.check_names("masks", definition.strings("names"));
+  const auto& arguments = definition.strings("operands");
+  TORCH_CHECK_VALUE(definition.strings("names").size() == arguments.size(),
                     "there are not as many operands as names of them");
-  for (const std::string& argument : definition.texts("operands")) {
+  for (const std::string& argument : definition.strings("operands")) {
     overload_.index(argument);
     lists_ = lists_ || is_list(overload_, argument);
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
   }
-  const size_t expressions = definition.texts("expressions").size();
+  const size_t expressions = definition.strings("expressions").size();
   TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
                     expressions, " expressions, and the operator has ", overload_.result_count(),
                     " results");
@@ -150,7 +150,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
     const bool required = value == absent.end();
     scalars_.push_back({required ? overload_.index(scalars[i]) : overload_.find(scalars[i]),
                         required ? std::nullopt : std::optional<at::Scalar>(value->second),
-                        contains(definition.texts("promoting"), expression.scalars[i])});
+                        contains(definition.strings("promoting"), expression.scalars[i])});
   }
 }
 

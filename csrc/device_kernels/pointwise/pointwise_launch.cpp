@@ -107,18 +107,6 @@ DeviceAssert& PointwiseLauncher::division_fault(c10::DeviceIndex device) {
   });
 }
 
-int PointwiseSource::width() const {
-  size_t largest = c10::elementSize(compute);
-  bool is_complex = at::isComplexType(compute);
-  const auto see = [&](at::ScalarType dtype) {
-    largest = std::max(largest, c10::elementSize(value_dtype(dtype)));
-    is_complex = is_complex || at::isComplexType(dtype);
-  };
-  for (const auto& output : outputs) see(output.dtype);
-  for (const auto& input : inputs) see(input.dtype);
-  return is_complex || scalar ? 1 : shape.width(static_cast<int>(largest));
-}
-
 PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
                                                const at::TensorIteratorBase& iterator,
                                                ScalarType compute, bool wide) const {

@@ -25,34 +25,34 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/definitions/numbers.h"
+#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 namespace {
 
 bool contains(const Definition& definition, const char* property, const std::string& name) {
-  const auto& names = definition.texts(property);
+  const auto& names = definition.strings(property);
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 PointwiseExpression list_expression(const Definition& definition) {
   PointwiseExpression expression;
-  for (const std::string& name : definition.texts("names")) {
+  for (const std::string& name : definition.strings("names")) {
     expression.operands.push_back({name});
     expression.operands.back().uniform = contains(definition, "uniform", name);
     expression.operands.back().common =
-        expression.operands.size() > definition.texts("lists").size();
+        expression.operands.size() > definition.strings("lists").size();
   }
-  expression.condition = definition.text("flag_if");
+  expression.condition = definition.string("flag_if");
   for (const auto& [name, text] : definition.dictionary("once")) {
     expression.once.emplace_back(name, text);
   }
-  expression.scalars = definition.texts("scalars");
+  expression.scalars = definition.strings("scalars");
   for (const auto& [name, node] : definition.named_integers("derived")) {
     expression.scalars.push_back(name);
   }
   expression.listed_scalars.resize(expression.scalars.size(), false);
-  expression.results = definition.texts("expressions");
+  expression.results = definition.strings("expressions");
   return expression;
 }
 
@@ -60,23 +60,23 @@ class PointwiseListsKernel final : public DefinedKernel {
  public:
   PointwiseListsKernel(const Definition& definition, const c10::FunctionSchema& schema)
       : DefinedKernel(definition, schema),
-        dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+        dtypes_(definition.dtypes()),
         launcher_(list_expression(definition)) {
     const PointwiseExpression expression = list_expression(definition);
-    for (const std::string& list : definition.texts("lists"))
+    for (const std::string& list : definition.strings("lists"))
       lists_.push_back(overload_.index(list));
-    for (const std::string& name : definition.texts("common"))
+    for (const std::string& name : definition.strings("common"))
       common_.push_back(overload_.index(name));
-    if (const std::string& flag = definition.text("flag"); !flag.empty())
+    if (const std::string& flag = definition.string("flag"); !flag.empty())
       flag_ = overload_.index(flag);
     TORCH_CHECK_VALUE(flag_ >= 0 || expression.condition.empty(), "it has a condition and no flag");
-    for (const std::string& scalar : definition.texts("scalars")) {
+    for (const std::string& scalar : definition.strings("scalars")) {
       scalars_.push_back(overload_.index(scalar));
     }
     for (const auto& [name, node] : definition.named_integers("derived")) {
       derived_.push_back(definition.graph->checked(node));
     }
-    for (const std::string& output : definition.texts("outputs")) {
+    for (const std::string& output : definition.strings("outputs")) {
       const auto found = std::find_if(expression.operands.begin(), expression.operands.end(),
                                       [&](const auto& operand) { return operand.name == output; });
       TORCH_CHECK_VALUE(found != expression.operands.end(), "it names '", output,
@@ -86,7 +86,7 @@ class PointwiseListsKernel final : public DefinedKernel {
     TORCH_CHECK_VALUE(!outputs_.empty() && outputs_.size() == expression.results.size() &&
                           lists_.size() + common_.size() == expression.operands.size(),
                       "there are not as many expressions as outputs, or names as lists");
-    definition.check_names("uniform", definition.texts("names"));
+    definition.check_names("uniform", definition.strings("names"));
   }
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {

@@ -126,8 +126,8 @@ MatrixProductKernel::MatrixProductKernel(const Definition& definition,
                                          const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       call_(definition, overload_),
-      source_(ProductProgram::keep(definition.text("source"))),
-      groups_(ProductProgram::keep(definition.text("groups"))),
+      source_(ProductProgram::keep(definition.string("source"))),
+      groups_(ProductProgram::keep(definition.string("groups"))),
       conjugates_left_(definition.flag("conjugates_left")),
       resizes_silently_(definition.flag("resizes_silently")) {}
 

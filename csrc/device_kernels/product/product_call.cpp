@@ -80,10 +80,10 @@ ProductCall::ProductCall(const Definition& definition, const Overload& overload)
       right_dimensions_(dimensions_of(definition, "right_rank", "kn", "n")),
       result_dimensions_(
           result_of(left_dimensions_, right_dimensions_, definition.flag("sums_batches"))),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes"))),
-      left_(overload_.index(definition.text("left"))),
-      right_(overload_.index(definition.text("right"))),
-      added_(definition.text("added").empty() ? -1 : overload_.index(definition.text("added"))),
+      dtypes_(definition.dtypes()),
+      left_(overload_.index(definition.string("left"))),
+      right_(overload_.index(definition.string("right"))),
+      added_(definition.string("added").empty() ? -1 : overload_.index(definition.string("added"))),
       alpha_(overload_.find("alpha")),
       beta_(overload_.find("beta")),
       integral_scalars_(definition.flag("integral_scalars")) {}

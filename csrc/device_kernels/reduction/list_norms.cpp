@@ -17,10 +17,8 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/pointwise/call_table.h"
-#include "device_kernels/reduction/list_norms.h"
-#include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
+#include "device_kernels/source_writer.h"
 
 namespace outboard {
 namespace {
@@ -78,7 +76,7 @@ class ListNorms final : public DefinedKernel {
  public:
   ListNorms(const Definition& definition, const c10::FunctionSchema& schema)
       : DefinedKernel(definition, schema),
-        dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {}
+        dtypes_(definition.dtypes()) {}
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
     const std::vector<at::Tensor> tensors = overload_.read(*stack, 0).toTensorVector();

@@ -101,21 +101,21 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
       all_if_empty_(definition.flag("all_if_empty")),
       widens_(definition.flag("widens")),
       empty_(definition.real("empty")),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))) {
-  description_.fields = definition.texts("state");
-  description_.initial = definition.text("initial");
-  description_.step = definition.text("step");
-  description_.merge = definition.text("merge");
-  description_.results = definition.texts("results");
+      dtypes_(definition.dtypes()) {
+  description_.fields = definition.strings("state");
+  description_.initial = definition.string("initial");
+  description_.step = definition.string("step");
+  description_.merge = definition.string("merge");
+  description_.results = definition.strings("results");
   const size_t count = description_.results.size();
   const auto& indices = definition.integers("indices");
   for (size_t k = 0; k < count; ++k) {
     description_.indices.push_back(k < indices.size() && indices[k] != 0);
   }
   TORCH_CHECK_VALUE(
-      definition.texts("results").size() == overload_.result_count() && count >= 1 && count <= 2,
+      definition.strings("results").size() == overload_.result_count() && count >= 1 && count <= 2,
       "there are ", count, "; one or two are possible, as many as the overload returns");
-  description_.parameters = definition.texts("scalars");
+  description_.parameters = definition.strings("scalars");
   for (const std::string& name : description_.parameters) scalars_.push_back(overload_.index(name));
   definition.check_names("absent", description_.parameters);
   const auto& absent = definition.named_reals("absent");
@@ -123,7 +123,7 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
     const auto value = absent.find(name);
     absent_.push_back(value != absent.end() ? std::optional(value->second) : std::nullopt);
   }
-  if (const std::string& name = definition.text("exceeds"); !name.empty()) {
+  if (const std::string& name = definition.string("exceeds"); !name.empty()) {
     const auto& names = description_.parameters;
     const auto found = std::find(names.begin(), names.end(), name);
     TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the scalars");

@@ -32,7 +32,7 @@
 
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
-#include "device_kernels/reduction/reduction_source.h"
+#include "device_kernels/source_writer.h"
 #include "runtime/programs/program.h"
 
 namespace at {

@@ -1,11 +1,11 @@
 #include "device_kernels/template/template.h"
 
-// How a definition becomes a kernel template. What calls do with it: template_call.cpp.
-
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/definitions/numbers.h"
+#include "dispatch/placement.h"
+#include "transfer/copy.h"
+#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 
@@ -13,7 +13,7 @@ using at::ScalarType;
 
 namespace {
 
-// By its number; Undefined for -1.
+// The dtype of a number; Undefined for -1.
 ScalarType dtype_numbered(int64_t number) {
   return number < 0 ? ScalarType::Undefined : static_cast<ScalarType>(number);
 }
@@ -48,8 +48,8 @@ std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Definition&
 TemplateKernel::TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema, /*own_conditions=*/true),
       location_(definition.location),
-      source_(definition.text("source")),
-      dtypes_(static_cast<uint64_t>(definition.integer("dtypes", -1))),
+      source_(definition.string("source")),
+      dtypes_(definition.dtypes()),
       vectors_(definition.flag("vectors")),
       resizes_silently_(definition.flag("resizes_silently")),
       number_arguments_(number_arguments(overload_)),
@@ -61,17 +61,17 @@ TemplateKernel::TemplateKernel(const Definition& definition, const c10::Function
       processors_(node_of_name("processors")),
       matrix_units_(node_of_name("matrix_units")),
       generator_(overload_.find("generator")),
-      fault_(definition, overload_.name()) {
+      assert_(definition, overload_.name()) {
   read_operands(definition);
   read_made_tensors(definition);
-  for (const std::string& name : definition.texts("moves"))
+  for (const std::string& name : definition.strings("moves"))
     tensors_[tensor_index(name)].items = true;
-  for (const std::string& name : definition.texts("strided"))
+  for (const std::string& name : definition.strings("strided"))
     tensors_[tensor_index(name)].strided = true;
-  if (const std::string& name = definition.text("compute_of"); !name.empty()) {
+  if (const std::string& name = definition.string("compute_of"); !name.empty()) {
     compute_of_ = static_cast<size_t>(tensor_index(name));
   }
-  for (const std::string& name : definition.texts("scalars")) {
+  for (const std::string& name : definition.strings("scalars")) {
     scalars_.push_back(overload_.index(name));
     scalar_names_.push_back(name);
   }
@@ -84,7 +84,7 @@ TemplateKernel::TemplateKernel(const Definition& definition, const c10::Function
 }
 
 void TemplateKernel::read_operands(const Definition& definition) {
-  const auto& optional = definition.texts("optional");
+  const auto& optional = definition.strings("optional");
   std::vector<std::string> operands;
   for (const auto& [name, node] : definition.named_integers("operands")) {
     operands.push_back(name);
@@ -111,11 +111,11 @@ void TemplateKernel::read_operands(const Definition& definition) {
 }
 
 void TemplateKernel::read_made_tensors(const Definition& definition) {
-  const auto& results = definition.texts("results");
+  const auto& results = definition.strings("results");
   TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "it has ", results.size(),
                     " results, the overload ", overload_.result_count());
   for (const char* property : {"results", "temporaries"}) {
-    for (const std::string& name : definition.texts(property)) {
+    for (const std::string& name : definition.strings(property)) {
       Tensor tensor;
       tensor.name = name;
       tensor.name_node = node_of_name(c10::str(property, ".", name));
@@ -126,10 +126,10 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
   for (const auto& [name, dtype] : definition.named_integers("made_dtypes")) {
     tensors_[tensor_index(name)].dtype = dtype_numbered(dtype);
   }
-  for (const std::string& name : definition.texts("value_dtypes")) {
+  for (const std::string& name : definition.strings("value_dtypes")) {
     tensors_[tensor_index(name)].of_values = true;
   }
-  for (const std::string& name : definition.texts("argument_dtypes")) {
+  for (const std::string& name : definition.strings("argument_dtypes")) {
     overload_.index("dtype");
     tensors_[tensor_index(name)].from_argument = true;
   }
@@ -157,7 +157,7 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
 }
 
 void TemplateKernel::read_launches(const Definition& definition) {
-  const auto& kernels = definition.texts("kernels");
+  const auto& kernels = definition.strings("kernels");
   const std::vector<int> items = definition.nodes("items");
   const std::vector<int> when = definition.nodes("when");
   const std::vector<int> repeat = definition.nodes("repeat");
@@ -166,6 +166,57 @@ void TemplateKernel::read_launches(const Definition& definition) {
     launches_.push_back({kernels[i], items.at(i), when.at(i), repeat.at(i), groups.at(i) != 0});
   }
   read_after_ = static_cast<size_t>(definition.integer("read_after"));
+}
+
+bool TemplateKernel::reserve_random(Call& call, const torch::jit::Stack& stack) const {
+  if (random_ < 0) return true;
+  std::optional<at::Generator> generator;
+  if (generator_ >= 0) generator = overload_.read(stack, generator_).toOptional<at::Generator>();
+  int64_t draws = -1;
+  if (!evaluates([&] { return (draws = call.values.integer(random_)) >= 0; })) return false;
+  call.philox = reserve_philox(generator, call.device, static_cast<uint64_t>(draws));
+  return true;
+}
+
+void TemplateKernel::read_values(Call& call) const {
+  for (const Read& read : reads_) {
+    const at::Scalar element = call.tensors[read.tensor].narrow(0, 0, 1).item();
+    const ExpressionNumber number = element.isIntegral(/*includeBool=*/true)
+                                        ? ExpressionNumber(element.to<int64_t>())
+                                        : ExpressionNumber(element.to<double>());
+    if (read.node >= 0) call.values.set(read.node, number);
+  }
+}
+
+bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
+  Call call(conditions_.graph(), device);
+  call.tensors.reserve(tensors_.size());
+  if (!prepare(call, *stack)) return false;
+  alert();
+  call.tensors.resize(tensors_.size());
+  const DevicePlacementScope device_placement;
+  const bool sized_by_reads = !reads_.empty();
+  if (!sized_by_reads && !make_results(call, *stack)) return false;
+  make_operands_dense(call);
+  if (!make_temporaries(call) || !plan(call, 0, sized_by_reads ? read_after_ : launches_.size()) ||
+      !reserve_random(call, *stack)) {
+    return false;
+  }
+  enqueue(call);
+  if (sized_by_reads) {
+    read_values(call);
+    if (!make_results(call, *stack) || !plan(call, read_after_, launches_.size())) return false;
+    enqueue(call);
+  }
+  if (assert_.reports()) expect_fault(current_stream_state(device), assert_.on(device));
+  for (size_t k = 0; k < call.results.size(); ++k) {
+    const at::Tensor& computed = call.tensors[operand_count_ + k];
+    if (call.results[k].defined() && !call.results[k].is_same(computed)) {
+      copy_into(call.results[k], computed);
+    }
+  }
+  overload_.finish(stack, call.results);
+  return true;
 }
 
 OUTBOARD_DEFINITION_KIND("template", TemplateKernel);

@@ -1,14 +1,12 @@
-// Kernel templates: kernels written in OpenCL C, and a description of what surrounds them: which
-// tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
+// Kernel templates: kernels in OpenCL C, with a description of their operands, results, parameters
+// and launches.
 //
-// docs/definitions.md describes the properties of a definition, in the order in which a call goes
-// through them: which calls it serves (template_operands.cpp), what it makes
-// (template_results.cpp), what kernels get besides tensors and scalars (template_source.h,
-// template_launch.cpp), and what is launched (template_launch.cpp). Those that every definition may
-// have: defined_kernel.h.
+// docs/definitions.md describes the properties of a definition. Each step of a call uses some:
+//   template.cpp          reading the definition, and the order of the steps
+//   template_tensors.cpp  served calls, dtypes, results and temporaries
+//   template_launch.cpp   parameters, programs and launches
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +15,8 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/definitions/meta_call.h"
-#include "device_kernels/template/reported_fault.h"
-#include "device_kernels/template/template_source.h"
+#include "device_kernels/source_writer.h"
+#include "runtime/generator.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
@@ -40,15 +38,15 @@ class TemplateKernel final : public DefinedKernel {
     at::ScalarType dtype = at::ScalarType::Undefined;
     bool from_argument = false;  // the dtype is the argument `dtype`
     bool of_values = false;      // the dtype is that of values
-    uint64_t accepts = 0;        // 0: as the first tensor
+    uint64_t accepts = 0;        // bits of dtypes; 0: that of the first tensor
     int like = -1;               // an operand, by index, and so the next
     int memory_format = -1;
     // Nodes; -1 where there is none.
     int sizes = -1;      // a list for results, a number for temporaries
     int strides = -1;    // -1: as `meta`, `like` or `memory_format` say
     int wanted = -1;     // -1: yes
-    int initial = -1;    // what it holds before the first launch
-    int starts_as = -1;  // an operand whose values it holds then
+    int initial = -1;    // a number that fills it before the first launch
+    int starts_as = -1;  // an operand that is copied into it before
     int name_node = -1;
   };
   struct Named {
@@ -70,14 +68,35 @@ class TemplateKernel final : public DefinedKernel {
     c10::DeviceIndex device;
     bool wide;
     c10::SmallVector<int64_t, 16> values;  // dtypes, constants, lanes
-    bool operator==(const Key& other) const {
-      return device == other.device && wide == other.wide && values == other.values;
-    }
+    bool operator==(const Key& other) const = default;
   };
-  struct Kernels {
-    std::vector<Kernel*> launches;
+  using Kernels = std::vector<Kernel*>;  // per launch
+  struct Call {
+    struct Planned {
+      size_t launch;
+      uint64_t items;
+      uint64_t repeat;
+    };
+
+    Call(const ExpressionGraph& graph, c10::DeviceIndex device_) : device(device_), values(graph) {}
+
+    c10::DeviceIndex device;
+    std::vector<at::Tensor> tensors;  // as kernels see them
+    std::vector<at::Tensor> results;  // as they are returned
+    c10::SmallVector<at::ScalarType, 8> dtypes;
+    Evaluation values;
+    std::vector<at::Tensor> meta;  // results by PyTorch's Meta kernel
+    std::vector<at::Scalar> scalars;
+    PhiloxState philox{0, 0};
+    // Parameters and constants of the kernels in their order, and the launches.
+    c10::SmallVector<int64_t, 16> numbers;
+    c10::SmallVector<double, 8> reals;
+    c10::SmallVector<c10::SmallVector<int64_t, 6>, 2> lists;
+    c10::SmallVector<int64_t, 8> constants;
+    c10::SmallVector<Planned, 4> launches;
+    int lanes = 1;  // of a work-group
+    bool wide = false;
   };
-  struct Call;
 
   int tensor_index(const std::string& name) const;
   // -1: the definition does not use the name.
@@ -99,7 +118,7 @@ class TemplateKernel final : public DefinedKernel {
   void initialize(Call& call, size_t tensor) const;
   at::ScalarType compute_dtype(const Call& call) const;
   const Kernels& kernels(const Call& call);
-  // What the launches need to know. False: the definition cannot say that.
+  // Evaluates the launches [first, last) and their parameters. False if values do not fit.
   bool plan(Call& call, size_t first, size_t last) const;
   bool reserve_random(Call& call, const torch::jit::Stack& stack) const;
   void read_values(Call& call) const;
@@ -130,7 +149,7 @@ class TemplateKernel final : public DefinedKernel {
   size_t read_after_ = 0;
   int lanes_ = -1;  // of a work-group
   int random_ = -1;
-  // Nodes that name facts of the device.
+  // Nodes of the names that `set_facts` sets.
   int group_lanes_;
   int deterministic_;
   int processors_;
@@ -138,7 +157,7 @@ class TemplateKernel final : public DefinedKernel {
   int generator_ = -1;
   std::unique_ptr<const MetaCall> meta_;
   KernelTable<Key, Kernels> table_;
-  const ReportedFault fault_;
+  const DefinedAssert assert_;
 };
 
 }  // namespace outboard

@@ -1,9 +1,9 @@
-// Third step of a call: parameters and constants of the kernels, their programs, and the launches.
+// Launches of a call: parameters and constants of the kernels, and their programs.
 #include <ATen/ops/from_blob.h>
 
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
-#include "device_kernels/template/template_call.h"
+#include "device_kernels/template/template.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
@@ -14,10 +14,10 @@ using at::ScalarType;
 
 namespace {
 
-// A grid of work-groups is at most so many per compute unit; each then takes several items.
+// Most work-groups per compute unit; each then loops.
 constexpr uint64_t kGroupsPerUnit = 64;
 
-// A constant that limits the registers of a work-item.
+// The constant that limits the registers of a work-item.
 constexpr const char* kRegisters = "OB_REGISTERS";
 
 template <class Index>
@@ -44,8 +44,7 @@ struct Numbers {
   }
 };
 
-// Kernels add two numbers, or a number and the place of an element, in one step: with 32 bits,
-// neither may have more than this. Beyond the second bound even 64 bits are not enough.
+// Limits of numbers, so that the sum of two, or of a number and an index, fits 32 or 64 bits.
 constexpr int64_t kNarrowNumber = (int64_t{1} << 30) - 1;
 constexpr int64_t kWideNumber = (int64_t{1} << 62) - 1;
 
@@ -87,7 +86,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     source.moves_items = tensors_[0].items;
     source.compute = compute_dtype(call);
     source.random = random_ >= 0;
-    source.reports = fault_.reports();
+    source.reports = assert_.reports();
     source.wide = call.wide;
     source.gpu = gpu;
     source.width = 1;
@@ -96,23 +95,20 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
     source.local = call.lanes;
-    const std::string text = source_writer().kernel_template(source);
+    const std::string program = source_writer().kernel_template(source);
     const ScalarType values = source.moves_items ? ScalarType::Float : value_dtype(source.compute);
     options = literal_options(values) + options;
     Kernels made;
     for (const Launch& launch : launches_) {
-      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, options));
+      made.push_back(&find_kernel(call.device, program, launch.kernel, options));
     }
     return made;
   });
 }
 
 void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
-  if (call.wide) {
-    arguments.value(number);
-  } else {
-    arguments.value(static_cast<int32_t>(number));  // plan() knows that it fits
-  }
+  // plan() checked that it fits.
+  call.wide ? arguments.value(number) : arguments.value(static_cast<int32_t>(number));
 }
 
 void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) {
@@ -126,11 +122,8 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
     arguments.address(there ? tensor.const_data_ptr() : some);
     if (!tensors_[i].strided) continue;
     const at::Tensor& described = tensor.defined() ? tensor : call.tensors[0];
-    if (call.wide) {
-      arguments.value(Layout<int64_t>(described));
-    } else {
-      arguments.value(Layout<int32_t>(described));
-    }
+    call.wide ? arguments.value(Layout<int64_t>(described))
+              : arguments.value(Layout<int32_t>(described));
   }
   const ScalarType compute = compute_dtype(call);
   for (const at::Scalar& scalar : call.scalars) {
@@ -146,23 +139,15 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
     }
   }
   for (const int64_t number : call.numbers) add_index(call, arguments, number);
-  const bool twice = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
-                                            compute == ScalarType::ComplexDouble);
+  const bool is_double = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
+                                                compute == ScalarType::ComplexDouble);
   for (const double number : call.reals) {
-    if (twice) {
-      arguments.value(number);
-    } else {
-      arguments.value(static_cast<float>(number));
-    }
+    is_double ? arguments.value(number) : arguments.value(static_cast<float>(number));
   }
   for (const auto& list : call.lists) {
-    if (call.wide) {
-      arguments.value(Numbers<int64_t>(list));
-    } else {
-      arguments.value(Numbers<int32_t>(list));
-    }
+    call.wide ? arguments.value(Numbers<int64_t>(list)) : arguments.value(Numbers<int32_t>(list));
   }
-  if (fault_.reports()) arguments.address(fault_.on(call.device).address());
+  if (assert_.reports()) arguments.address(assert_.on(call.device).address());
   if (random_ >= 0) arguments.value(call.philox.seed).value(call.philox.offset);
 }
 
@@ -243,7 +228,7 @@ void TemplateKernel::enqueue(Call& call) {
       add_arguments(call, arguments);
       add_index(call, arguments, static_cast<int64_t>(planned.items));
       add_index(call, arguments, static_cast<int64_t>(step));
-      launch(current_stream_state(call.device), *known.launches[planned.launch], grid, arguments);
+      launch(current_stream_state(call.device), *known[planned.launch], grid, arguments);
     }
   }
 }

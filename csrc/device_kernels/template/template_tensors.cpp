@@ -1,18 +1,38 @@
-// First step of a call: whether the definition serves it, and the dtypes of all tensors.
+// Tensors of a call: whether the definition serves them, dtypes, results, temporaries, and contents
+// before the first launch.
 #include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
+#include <c10/core/MemoryFormat.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/definitions/numbers.h"
-#include "device_kernels/template/template_call.h"
+#include "device_kernels/template/template.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
+#include "tensors/empty.h"
+#include "transfer/copy.h"
+#include "transfer/fill.h"
 
 namespace outboard {
 
 using at::ScalarType;
+
+namespace {
+
+// Strides of a memory format; empty for row-major order.
+at::DimVector strides_in(at::MemoryFormat format, at::IntArrayRef sizes) {
+  if (format == at::MemoryFormat::ChannelsLast && sizes.size() == 4) {
+    return at::DimVector(c10::get_channels_last_strides_2d(sizes));
+  }
+  if (format == at::MemoryFormat::ChannelsLast3d && sizes.size() == 5) {
+    return at::DimVector(c10::get_channels_last_strides_3d(sizes));
+  }
+  return {};
+}
+
+}  // namespace
 
 bool TemplateKernel::take_operands(Call& call, const torch::jit::Stack& stack) const {
   for (size_t i = 0; i < operand_count_; ++i) {
@@ -27,7 +47,7 @@ bool TemplateKernel::take_operands(Call& call, const torch::jit::Stack& stack) c
     if (tensors_[i].strided && tensor.dim() > kTemplateDimensions) return false;
     call.tensors.push_back(tensor);
   }
-  // Tensors that matter for their sizes alone: the host raises if they are on another device.
+  // Tensors that give only sizes: the CPU kernel raises if they are on another device.
   return std::all_of(unread_.begin(), unread_.end(), [&](const int argument) {
     const c10::IValue& value = overload_.read(stack, argument);
     return !value.isTensor() || !value.toTensor().defined() || value.toTensor().dim() == 0 ||
@@ -50,15 +70,15 @@ bool TemplateKernel::take_operand_dtypes(Call& call) const {
   return true;
 }
 
-// Of result or temporary `i`; what stands before it in the definition has its dtype already.
+// The dtype of result or temporary `i`. Tensors before it in the definition have theirs already.
 ScalarType TemplateKernel::made_dtype(const Call& call, const torch::jit::Stack& stack,
                                       size_t i) const {
   const Tensor& tensor = tensors_[i];
   const size_t result = i - operand_count_;
   const auto argument = [&](ScalarType absent) {
-    const int place = overload_.find("dtype");
-    if (place < 0 || overload_.read(stack, place).isNone()) return absent;
-    return overload_.read(stack, place).toScalarType();
+    const int index = overload_.find("dtype");
+    if (index < 0 || overload_.read(stack, index).isNone()) return absent;
+    return overload_.read(stack, index).toScalarType();
   };
   if (result < call.meta.size() && call.meta[result].defined()) {
     return call.meta[result].scalar_type();
@@ -69,7 +89,7 @@ ScalarType TemplateKernel::made_dtype(const Call& call, const torch::jit::Stack&
   if (tensor.of_values) return value_dtype(compute_dtype(call));
   if (tensor.dtype != ScalarType::Undefined) return tensor.dtype;
   if (tensor.dtype_of != static_cast<int>(i)) return call.dtypes[tensor.dtype_of];
-  // A factory's result: given, by the argument `dtype`, or the default.
+  // The result of a factory: the dtype of the given output, the argument `dtype`, or the default.
   const at::Tensor& given = overload_.given_output(stack, result);
   return given.defined() ? given.scalar_type() : argument(at::get_default_dtype_as_scalartype());
 }
@@ -94,7 +114,7 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
 
 bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
-  // A result that starts from an operand may be that one.
+  // A result that starts as an operand may be that operand.
   c10::SmallVector<int, 4> initial;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const int operand = tensors_[operand_count_ + k].starts_as;
@@ -104,7 +124,7 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
-    // Of another dtype: the host knows whether that is an error.
+    // For another dtype the CPU kernel raises or converts.
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions)) {
@@ -149,6 +169,97 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
   if (!served) return false;
   if (meta_ != nullptr) call.meta = meta_->results(overload_, stack);
   return choose_dtypes(call, stack) && given_results_fit(call, stack);
+}
+
+bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const size_t i = operand_count_ + k;
+    const Tensor& description = tensors_[i];
+    bool wanted = true;
+    at::DimVector sizes;
+    at::DimVector strides;
+    const bool known = evaluates([&] {
+      wanted = description.wanted < 0 || call.values.truth(description.wanted);
+      if (!wanted) return true;
+      if (k < call.meta.size()) {
+        sizes = call.meta[k].sizes();
+        strides = call.meta[k].strides();
+      } else {
+        sizes = description.sizes < 0 ? at::DimVector(call.tensors.at(0).sizes())
+                                      : call.values.sizes(description.sizes);
+      }
+      if (description.strides >= 0) strides = call.values.sizes(description.strides);
+      return true;
+    });
+    if (!known) return false;
+    if (!wanted) {
+      call.dtypes[i] = at::ScalarType::Undefined;
+      call.results.emplace_back();
+      continue;
+    }
+    if (description.strides < 0 && strides.empty() && description.like >= 0) {
+      const at::Tensor& model = call.tensors[description.like];
+      strides = at::infer_dense_strides(model.sizes(), model.strides());
+      if (model.is_non_overlapping_and_dense()) strides = model.strides();
+      if (strides.size() != sizes.size()) strides.clear();
+    }
+    if (description.memory_format >= 0 && strides.empty()) {
+      strides = strides_in(call.tensors[description.memory_format].suggest_memory_format(), sizes);
+    }
+    call.results.push_back(prepare_result(
+        overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),
+        strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides),
+        resizes_silently_));
+    const at::Tensor& result = call.results.back();
+    // A result that is also an operand is written to other memory first, unless it starts as it.
+    bool elsewhere = !description.strided && !result.is_contiguous();
+    for (size_t other = 0; other < operand_count_; ++other) {
+      elsewhere = elsewhere || (description.starts_as != static_cast<int>(other) &&
+                                result.is_same(call.tensors[other]));
+    }
+    // Unshares a copy-on-write storage: kernels get plain addresses.
+    if (!elsewhere) result.mutable_data_ptr();
+    call.tensors[i] =
+        elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
+    if (description.name_node >= 0) call.values.set(description.name_node, call.tensors[i]);
+    initialize(call, i);
+  }
+  return true;
+}
+
+void TemplateKernel::make_operands_dense(Call& call) const {
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (call.tensors[i].defined() && !tensors_[i].strided) {
+      call.tensors[i] = call.tensors[i].contiguous();
+    }
+  }
+}
+
+bool TemplateKernel::make_temporaries(Call& call) const {
+  for (size_t i = operand_count_ + overload_.result_count(); i < tensors_.size(); ++i) {
+    int64_t count = -1;
+    const bool known = evaluates([&] {
+      count = call.values.integer(tensors_[i].sizes);
+      return true;
+    });
+    if (!known) return false;
+    call.tensors[i] = empty_on(call.device, {count}, call.dtypes[i]);
+    if (tensors_[i].name_node >= 0) call.values.set(tensors_[i].name_node, call.tensors[i]);
+    initialize(call, i);
+  }
+  return true;
+}
+
+void TemplateKernel::initialize(Call& call, size_t i) const {
+  const Tensor& description = tensors_[i];
+  const at::Tensor& tensor = call.tensors[i];
+  if (tensor.numel() == 0) return;
+  if (description.initial >= 0) {
+    fill_on_device(tensor, call.values.number(description.initial).as_real());
+  }
+  if (description.starts_as < 0) return;
+  const at::Tensor& source = call.tensors[description.starts_as];
+  if (!tensor.is_same(source)) copy_into(tensor, source);
 }
 
 }  // namespace outboard
