@@ -1,10 +1,10 @@
 // The kernel generator `fourier`: discrete Fourier transforms along any dimensions, of any length.
 //
 // Properties of a definition:
-//   direction "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
-//   (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the root of the
-//   number of elements of a transform, 2: by that number)
-//   source   source of the kernels
+//   direction  "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
+//              (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the
+//              root of the number of elements of a transform, 2: by that number)
+//   source     source of the kernels
 //
 // Results have the memory order of PyTorch's CPU kernels: transformed dimensions are last.
 #include <ATen/ops/as_strided.h>
@@ -14,8 +14,7 @@
 #include <string>
 
 #include "device_kernels/defined_kernel.h"
-#include "device_kernels/fourier/fourier_call.h"
-#include "device_kernels/fourier/fourier_kernels.h"
+#include "device_kernels/fourier/fourier_steps.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
@@ -35,9 +34,7 @@ class FourierKernel final : public DefinedKernel {
     c10::DeviceIndex device;
     at::ScalarType dtype;
     bool wide;
-    bool operator==(const Key& other) const {
-      return device == other.device && dtype == other.dtype && wide == other.wide;
-    }
+    bool operator==(const Key& other) const = default;
   };
 
   // Dimensions in memory order of the result; those of `dims` come last.
@@ -50,14 +47,36 @@ class FourierKernel final : public DefinedKernel {
   const std::string source_;
   Kind kind_;
   int self_, dim_, normalization_, option_;
-  KernelTable<Key, const FourierKernels*> table_;
+  KernelTable<Key, FourierKernels> table_;
 };
-
-using at::ScalarType;
 
 namespace {
 
+using at::ScalarType;
+
 constexpr int64_t kLongest = int64_t{1} << 30;  // squares of indices must fit 64 bits
+
+// A dense array in the memory order `order`, as a tensor of these sizes.
+at::Tensor as_result(const at::Tensor& dense, at::IntArrayRef sizes, at::IntArrayRef order) {
+  at::DimVector strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[order[i]] = stride;
+    stride *= std::max<int64_t>(sizes[order[i]], 1);
+  }
+  return dense.as_strided(sizes, strides);
+}
+
+// Transforms the first `count` of `dims`, the last one first. `inner`: elements of the dimensions
+// behind them; it becomes that of all.
+at::Tensor along_each(FourierCall& call, const at::Tensor& self, at::IntArrayRef dims, size_t count,
+                      at::Tensor data, int64_t& inner) {
+  for (size_t i = count; i-- > 0;) {
+    data = call.along(data, self.size(dims[i]), inner, /*last=*/i == 0);
+    inner *= self.size(dims[i]);
+  }
+  return data;
+}
 
 }  // namespace
 
@@ -84,34 +103,16 @@ at::DimVector FourierKernel::order(const at::Tensor& self, at::DimVector& dims, 
   return result;
 }
 
-namespace {
-
-// A dense array in the memory order `order`, as a tensor of these sizes.
-at::Tensor as_result(const at::Tensor& dense, at::IntArrayRef sizes, at::IntArrayRef order) {
-  at::DimVector strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    strides[order[i]] = stride;
-    stride *= std::max<int64_t>(sizes[order[i]], 1);
-  }
-  return dense.as_strided(sizes, strides);
-}
-
-}  // namespace
-
 at::Tensor FourierKernel::complex_transform(FourierCall& call, const at::Tensor& self,
                                             at::DimVector dims, bool sort_last) {
-  const at::DimVector places = order(self, dims, sort_last);
-  at::Tensor data = call.read(self.permute(places));
+  const at::DimVector memory_order = order(self, dims, sort_last);
   int64_t inner = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    data = call.along(data, self.size(dims[i]), inner, /*last=*/i == 0);
-    inner *= self.size(dims[i]);
-  }
+  at::Tensor data =
+      along_each(call, self, dims, dims.size(), call.read(self.permute(memory_order)), inner);
   // A copy is needed if no pass has applied the scale, or if the data is still that of `self`.
   if (call.scale != 1 || data.const_data_ptr() == self.const_data_ptr())
     data = call.cut(data, inner, inner);
-  return as_result(data, self.sizes(), places);
+  return as_result(data, self.sizes(), memory_order);
 }
 
 at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at::DimVector dims,
@@ -121,9 +122,9 @@ at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at:
   at::DimVector sizes(self.sizes());
   sizes[last] = last_size;
   if (kind_ == Kind::kFromReal) {
-    const at::DimVector places = order(self, dims, /*sort_last=*/false);
+    const at::DimVector memory_order = order(self, dims, /*sort_last=*/false);
     const int64_t n = self.size(last);
-    const at::Tensor rows = self.permute(places);
+    const at::Tensor rows = self.permute(memory_order);
     const bool only_one = dims.size() == 1;
     const bool aligned = self.storage_offset() % 2 == 0;
     at::Tensor data;
@@ -134,12 +135,9 @@ at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at:
       if (last_size != n) data = call.cut(data, n, last_size);
     }
     int64_t inner = last_size;
-    for (size_t i = dims.size() - 1; i-- > 0;) {
-      data = call.along(data, self.size(dims[i]), inner, /*last=*/i == 0);
-      inner *= self.size(dims[i]);
-    }
+    data = along_each(call, self, dims, dims.size() - 1, std::move(data), inner);
     if (call.scale != 1) data = call.cut(data, inner, inner);
-    return as_result(data, sizes, places);
+    return as_result(data, sizes, memory_order);
   }
   const double scale = call.take_scale();
   at::Tensor half = self;
@@ -148,13 +146,13 @@ at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at:
   }
   call.scale = scale;
   at::DimVector only{last};
-  const at::DimVector places = order(half, only, /*sort_last=*/false);
-  at::Tensor data = call.read(half.permute(places));
+  const at::DimVector memory_order = order(half, only, /*sort_last=*/false);
+  at::Tensor data = call.read(half.permute(memory_order));
   if (FourierCall::halves(last_size)) {
-    return as_result(call.to_real(data, last_size), sizes, places);
+    return as_result(call.to_real(data, last_size), sizes, memory_order);
   }
   data = call.along(call.cut(data, half.size(last), last_size), last_size, 1, /*last=*/true);
-  return as_result(call.real_parts(data), sizes, places);
+  return as_result(call.real_parts(data), sizes, memory_order);
 }
 
 bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
@@ -216,7 +214,7 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
        given.scalar_type() != (kind_ == Kind::kToReal ? call.real : call.complex))) {
     return false;
   }
-  call.kernels = table_.find(Key{device, call.real, call.wide}, [&] {
+  call.kernels = &table_.find(Key{device, call.real, call.wide}, [&] {
     return make_fourier_kernels(device, call.real, call.wide, source_);
   });
   const at::Tensor result = compute(call, self, dims, last_size);
