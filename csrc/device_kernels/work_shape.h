@@ -6,11 +6,22 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
+
+// Quotients and multiples rounded up, of values that are not negative.
+template <class Number>
+constexpr Number divide_up(Number value, std::type_identity_t<Number> by) {
+  return (value + by - 1) / by;
+}
+template <class Number>
+constexpr Number round_up(Number value, std::type_identity_t<Number> multiple) {
+  return divide_up(value, multiple) * multiple;
+}
 
 // `vector_bytes`: size of explicit vectors. `chunk`: elements per work-item in kernels over many
 // elements, a multiple of every width; 0: one vector, so that adjacent work-items read adjacent

@@ -35,9 +35,9 @@ ConvolutionKernel::ConvolutionKernel(const Definition& definition,
                                      const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       call_(definition, overload_),
-      passes_(ProductProgram::keep(definition.string("source")),
-              ProductProgram::keep(definition.string("padded")),
-              ProductProgram::keep(definition.string("groups"))) {}
+      passes_(ProductProgram::intern(definition.string("source")),
+              ProductProgram::intern(definition.string("padded")),
+              ProductProgram::intern(definition.string("groups"))) {}
 
 bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;

@@ -5,8 +5,7 @@
 #include <numeric>
 
 #include "device_kernels/convolution/convolution_passes.h"
-#include "device_kernels/product/groups/group_tiles.h"
-#include "device_kernels/product/groups/unit_tiles.h"
+#include "device_kernels/product/group_tiles.h"
 
 namespace outboard {
 namespace {

@@ -11,7 +11,7 @@
 
 namespace outboard {
 
-// Arguments of convolution_passes.h; `text`: source of group_tiles.h from ProductProgram::keep.
+// Arguments of convolution_passes.h; `text`: source of group_tiles.h from ProductProgram::intern.
 bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& output, const std::string& text);

@@ -15,7 +15,7 @@
 
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/product/groups/group_tiles.h"
+#include "device_kernels/product/group_tiles.h"
 #include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 #include "runtime/driver/device.h"
@@ -126,8 +126,8 @@ MatrixProductKernel::MatrixProductKernel(const Definition& definition,
                                          const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       call_(definition, overload_),
-      source_(ProductProgram::keep(definition.string("source"))),
-      groups_(ProductProgram::keep(definition.string("groups"))),
+      source_(ProductProgram::intern(definition.string("source"))),
+      groups_(ProductProgram::intern(definition.string("groups"))),
       conjugates_left_(definition.flag("conjugates_left")),
       resizes_silently_(definition.flag("resizes_silently")) {}
 

@@ -30,11 +30,80 @@ constexpr Portions kGpuPortions = {16, 64, int64_t{128} << 20};
 
 constexpr int64_t kSlice = 8192;  // elements per slice of a long row
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
+// CPU: the sums of a tile and the operands of a step fill the vector registers, 16, or 32 of 64
+// bytes. With one row more, compilers spill sums in each step, which halves the speed. GPU: many
+// small tiles.
+constexpr ProductBlocks kCpuBlocks = {5, 2, 8};
+constexpr ProductBlocks kWideCpuBlocks = {12, 2, 8};
+constexpr ProductBlocks kGpuBlocks = {4, 1, 1};
+
+// Left operand: each tile reads a few elements at each step along K. If its rows are dense, these
+// are sequential streams: packing pays only for many columns. Otherwise each step reads another
+// cache line: packing pays if panels of columns after the first read many elements again, or if a
+// cache cannot hold the lines of a panel of rows.
+constexpr int64_t kColumns = 1024;
+constexpr int64_t kReadAgain = 3 << 18;
+constexpr int64_t kLeftSteps = 1024;
+
+// Right operand: each step reads another cache line. Up to kFewPanels panels of rows read it no
+// more often than packing would. More panels need it in the L2 cache. Many panels also need steps
+// shorter than a page, because lines that are pages apart share cache sets, and few steps.
+constexpr int64_t kFewPanels = 2;
+constexpr int64_t kManyPanels = 8;
+constexpr int64_t kCachedBytes = int64_t{1} << 20;
+constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kRightSteps = 512;
+
+// Panels of lines with stride `line`; there are at least as many lines as in a panel.
+TileStrides strides_of_panels(int64_t batch, int64_t lines, int64_t panel, int64_t line,
+                              int64_t step) {
+  return {batch, panel * line, line, step, round_up(lines, panel) - lines};
+}
+
+struct TileSize {
+  int64_t rows, columns;
+};
+
+// `lines` lines packed in panels of `panel`.
+TileStrides packed_strides(int64_t depth, int64_t lines, int64_t panel) {
+  return {round_up(lines, panel) * depth, panel * depth, 1, panel, 0};
+}
+
+// In place, on CPUs; nullopt if the operand must be packed or packing is faster.
+std::optional<TileStrides> left_in_place(const ProductLayout& layout, const TileSize& tile) {
+  const ProductStrides& left = layout.left;
+  if (layout.inner_depth < layout.depth || layout.rows < tile.rows) return std::nullopt;
+  const int64_t again = (divide_up(layout.columns, tile.columns) - 1) * layout.rows * layout.depth;
+  const bool dense = left.column <= 1;
+  if (dense ? layout.columns > kColumns && again > kReadAgain
+            : again > kReadAgain || (again > 0 && layout.depth > kLeftSteps)) {
+    return std::nullopt;
+  }
+  return strides_of_panels(left.batch, layout.rows, tile.rows, left.row, left.column);
+}
+
+// `bytes`: of an element.
+std::optional<TileStrides> right_in_place(const ProductLayout& layout, const TileSize& tile,
+                                          int64_t bytes) {
+  const ProductStrides& right = layout.right;
+  if (layout.inner_depth < layout.depth || layout.columns < tile.columns || right.column != 1) {
+    return std::nullopt;
+  }
+  const int64_t panels = divide_up(layout.rows, tile.rows);
+  const int64_t step = right.row * bytes;
+  if (panels > kFewPanels && layout.depth * step > kCachedBytes) return std::nullopt;
+  if (panels > kManyPanels && (step >= kPageBytes || layout.depth > kRightSteps)) {
+    return std::nullopt;
+  }
+  return strides_of_panels(right.batch, layout.columns, tile.columns, 1, right.row);
 }
 
 }  // namespace
+
+ProductBlocks product_blocks(c10::DeviceIndex device) {
+  if (device_properties(device).kind != OB_DEVICE_CPU) return kGpuBlocks;
+  return work_shape(device).vector_bytes == 64 ? kWideCpuBlocks : kCpuBlocks;
+}
 
 std::string define(const char* name, int64_t number) {
   return std::string("#define ") + name + " " + std::to_string(number) + "\n";
@@ -62,10 +131,10 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   fine_local_ = shape.local;
   packed_bytes_ = portions.packed_bytes;
   in_place_ = cpu && value_ == dtype;
-  std::string text = define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
-                     define("PANELS", blocks.panels) + define("SLICE", slice_);
-  if (in_place_) text += "#define IN_PLACE\n";
-  text_ = source_writer().product(dtype, value_, width_, wide, text, source);
+  std::string macros = define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
+                       define("PANELS", blocks.panels) + define("SLICE", slice_);
+  if (in_place_) macros += "#define IN_PLACE\n";
+  source_ = source_writer().product(dtype, value_, width_, wide, macros, source);
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
   tiles_ = &kernel("tiles");
@@ -75,7 +144,18 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   sum_slices_ = &kernel("sum_slices");
 }
 
-const std::string& ProductProgram::keep(const std::string& source) {
+void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count, bool wide) {
+  if (wide) {
+    arguments.bytes(values, count * sizeof(int64_t));
+    return;
+  }
+  std::array<int32_t, 64> narrow;
+  TORCH_INTERNAL_ASSERT(count <= narrow.size());
+  std::copy_n(values, count, narrow.begin());
+  arguments.bytes(narrow.data(), count * sizeof(int32_t));
+}
+
+const std::string& ProductProgram::intern(const std::string& source) {
   static auto* mutex = new std::mutex;
   static auto* sources = new std::set<std::string>;
   std::lock_guard<std::mutex> lock(*mutex);
@@ -93,27 +173,11 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
 }
 
 Kernel& ProductProgram::kernel(const char* name) const {
-  return find_kernel(device_, text_, name, literal_options(value_));
+  return find_kernel(device_, source_, name, literal_options(value_));
 }
 
 at::Tensor ProductProgram::workspace(int64_t elements) const {
   return empty_on(device_, {elements}, value_);
-}
-
-void ProductProgram::add_indices(LaunchArguments& arguments, const int64_t* values,
-                                 size_t count) const {
-  if (wide_) {
-    arguments.bytes(values, count * sizeof(int64_t));
-    return;
-  }
-  std::array<int32_t, 64> narrow;
-  TORCH_INTERNAL_ASSERT(count <= narrow.size());
-  std::copy_n(values, count, narrow.begin());
-  arguments.bytes(narrow.data(), count * sizeof(int32_t));
-}
-
-void ProductProgram::add_index(LaunchArguments& arguments, int64_t value) const {
-  add_indices(arguments, &value, 1);
 }
 
 void ProductProgram::enqueue(Kernel& kernel, int64_t items, bool coarse,
@@ -135,7 +199,7 @@ int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
 
 at::Tensor ProductProgram::pack(Kernel& kernel, const ProductLayout& layout, int64_t lines,
                                 int64_t panel, const void* operand) const {
-  const int64_t panels = round_up(lines, panel) / panel;
+  const int64_t panels = divide_up(lines, panel);
   at::Tensor packed = workspace(layout.batches * panels * panel * layout.depth);
   LaunchArguments arguments;
   arguments.address(operand).address(packed.mutable_data_ptr());
@@ -146,24 +210,24 @@ at::Tensor ProductProgram::pack(Kernel& kernel, const ProductLayout& layout, int
 
 TileOperand ProductProgram::left_operand(const ProductLayout& layout, const void* left) const {
   const TileSize tile = {rows_, columns_};
-  const auto places = in_place_ ? left_in_place(layout, tile) : std::nullopt;
-  if (places) return {left, *places, {}};
+  const auto strides = in_place_ ? left_in_place(layout, tile) : std::nullopt;
+  if (strides) return {left, *strides, {}};
   const at::Tensor packed = pack(*pack_left_, layout, layout.rows, rows_, left);
-  return {packed.const_data_ptr(), packed_places(layout.depth, layout.rows, rows_), packed};
+  return {packed.const_data_ptr(), packed_strides(layout.depth, layout.rows, rows_), packed};
 }
 
 TileOperand ProductProgram::right_operand(const ProductLayout& layout, const void* right) const {
   const TileSize tile = {rows_, columns_};
   const auto bytes = static_cast<int64_t>(c10::elementSize(value_));
-  const auto places = in_place_ ? right_in_place(layout, tile, bytes) : std::nullopt;
-  if (places) return {right, *places, {}};
+  const auto strides = in_place_ ? right_in_place(layout, tile, bytes) : std::nullopt;
+  if (strides) return {right, *strides, {}};
   return packed_right(pack(*pack_right_, layout, layout.columns, columns_, right), layout.depth,
                       layout.columns);
 }
 
 TileOperand ProductProgram::packed_right(const at::Tensor& packed, int64_t depth,
                                          int64_t columns) const {
-  return {packed.const_data_ptr(), packed_places(depth, columns, columns_), packed};
+  return {packed.const_data_ptr(), packed_strides(depth, columns, columns_), packed};
 }
 
 void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayout& layout,
@@ -179,15 +243,15 @@ void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayou
 void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars& scalars,
                               const TileOperand& left, const TileOperand& right, void* out,
                               const void* added, int64_t begin, int64_t count) const {
-  const int64_t row_panels = round_up(layout.rows, rows_) / rows_;
-  const int64_t column_panels = round_up(count, columns_) / columns_;
+  const int64_t row_panels = divide_up(layout.rows, rows_);
+  const int64_t column_panels = divide_up(count, columns_);
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, left.address, right.address, out, added);
   add_index(arguments, begin);
   add_index(arguments, count);
-  add_layout(arguments, left.places);
-  add_layout(arguments, right.places);
-  const int64_t groups = round_up(row_panels, panels_) / panels_;
+  add_layout(arguments, left.strides);
+  add_layout(arguments, right.strides);
+  const int64_t groups = divide_up(row_panels, panels_);
   enqueue(*tiles_, layout.batches * column_panels * groups, true, arguments);
 }
 
@@ -196,7 +260,7 @@ void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductSca
                                    const void* added) const {
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, left, right, out, added);
-  const int64_t groups = round_up(layout.columns, width_) / width_;
+  const int64_t groups = divide_up(layout.columns, width_);
   enqueue(*row_vectors_, layout.batches * layout.rows * groups, false, arguments);
 }
 
@@ -210,7 +274,7 @@ void ProductProgram::multiply_single(const ProductLayout& layout, const ProductS
 
 void ProductProgram::multiply_slices(const ProductLayout& layout, const void* left,
                                      const void* right, void* out) const {
-  const int64_t count = round_up(layout.depth, kSlice) / kSlice;
+  const int64_t count = divide_up(layout.depth, kSlice);
   const at::Tensor partials = workspace(count);
   LaunchArguments first;
   first.address(left).address(right).address(partials.mutable_data_ptr());

@@ -1,8 +1,8 @@
 // The kernels of torch_outboard/kernels/products/matrix_product.cl for one dtype on one device:
 // packing, products in register tiles, and products too small for packing.
 //
-// Shared by kernel generators that end in a matrix product: they pass operands as strides, or pack
-// one by their own kernel in the same program.
+// Kernel generators that end in a matrix product pass operands as strides, or pack one by their own
+// kernel in the same program.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,8 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "device_kernels/product/product_blocks.h"
-#include "device_kernels/product/tile_places.h"
+#include "device_kernels/work_shape.h"
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
 
@@ -46,19 +45,46 @@ struct ProductScalars {
   bool adds = false;  // true if `added` is read
 };
 
-// An operand of tiles. Packed memory may be freed as soon as work is enqueued.
+// Strides of an operand of tiles, in elements and in the layout of the kernels: of batches, of
+// panels (as high or wide as a tile), of the lines of a panel, and along K. The last panel begins
+// `early` lines earlier.
+struct TileStrides {
+  int64_t batch, panel, line, step, early;
+};
+
+// An operand of tiles, packed or in place. Packing costs one read and a launch; tiles then read
+// memory in order. In place they jump from line to line, which costs little while the lines stay
+// cached. Packed memory may be freed as soon as work is enqueued.
 struct TileOperand {
   const void* address;
-  TilePlaces places;
+  TileStrides strides;
   at::Tensor packed;
 };
+
+// Tile sizes.
+struct ProductBlocks {
+  int rows;     // of a tile
+  int vectors;  // of a tile, side by side
+  int panels;   // tiles of a work-item, one below the other
+};
+
+OUTBOARD_API ProductBlocks product_blocks(c10::DeviceIndex device);
+
+// Adds a struct of 64-bit indices as one argument, of 32-bit indices unless `wide`.
+void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count, bool wide);
+template <class Layout>
+void add_layout(LaunchArguments& arguments, const Layout& layout, bool wide) {
+  static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
+  add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
+              sizeof(Layout) / sizeof(int64_t), wide);
+}
 
 class OUTBOARD_API ProductProgram {
  public:
   // The interned copy of a source of kernels, a key of `find`.
-  static const std::string& keep(const std::string& source);
-  // The program of `source`, which `keep` interned: a source that begins with that of the template;
-  // `wide`: 64-bit indices. Never destroyed.
+  static const std::string& intern(const std::string& source);
+  // The program of an interned source that begins with that of the template; `wide`: 64-bit
+  // indices. Never destroyed.
   static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                                     const std::string& source);
 
@@ -89,16 +115,14 @@ class OUTBOARD_API ProductProgram {
   void multiply_slices(const ProductLayout& layout, const void* left, const void* right,
                        void* out) const;
 
-  // For generators with their own kernels in the program.
+  // For generators with further kernels in the program.
   Kernel& kernel(const char* name) const;
   at::Tensor workspace(int64_t elements) const;
-  int64_t slices(int64_t depth) const { return (depth + slice_ - 1) / slice_; }
-  void add_index(LaunchArguments& arguments, int64_t value) const;
+  int64_t slices(int64_t depth) const { return divide_up(depth, slice_); }
+  void add_index(LaunchArguments& arguments, int64_t value) const { add_layout(arguments, value); }
   template <class Layout>
   void add_layout(LaunchArguments& arguments, const Layout& layout) const {
-    static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
-    add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
-                sizeof(Layout) / sizeof(int64_t));
+    outboard::add_layout(arguments, layout, wide_);
   }
   // Launches work-items with much work each (`coarse`) or little; adds their number, the last
   // argument of every kernel.
@@ -110,7 +134,6 @@ class OUTBOARD_API ProductProgram {
  private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                  const ProductBlocks& blocks, const std::string& source);
-  void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const void* left, const void* right, void* out,
                     const void* added) const;
@@ -127,7 +150,7 @@ class OUTBOARD_API ProductProgram {
   int coarse_local_;
   int fine_local_;
   int64_t packed_bytes_;
-  std::string text_;
+  std::string source_;
   Kernel* pack_left_;
   Kernel* pack_right_;
   Kernel* tiles_;

@@ -18,7 +18,7 @@ struct PaddedGradient {
 };
 
 // `output` and `input` belong to the convolution that is not transposed. `text`: source of the
-// kernels, interned by ProductProgram::keep. `cached`: written by write_input_from_padded if all
+// kernels, interned by ProductProgram::intern. `cached`: written by write_input_from_padded if all
 // images of `output` were packed at once, reused by write_weight_from_padded if the grids match.
 bool write_output_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,

@@ -37,7 +37,7 @@ struct GradientOperand {
 
 class PaddedProgram {
  public:
-  // The program of `source`, which ProductProgram::keep interned. Never destroyed.
+  // The program of `source`, which ProductProgram::intern interned. Never destroyed.
   static const PaddedProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
                                    const std::string& source);
   // Largest number of kernel elements.

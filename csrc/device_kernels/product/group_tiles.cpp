@@ -1,8 +1,12 @@
-#include "device_kernels/product/groups/group_tiles.h"
+#include "device_kernels/product/group_tiles.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <exception>
 #include <iterator>
 #include <limits>
 #include <tuple>
@@ -10,10 +14,10 @@
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
-#include "device_kernels/product/groups/unit_tiles.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
+#include "runtime/streams/stream.h"
 
 namespace outboard {
 namespace {
@@ -41,8 +45,6 @@ constexpr int64_t kFewRows = 4;
 constexpr int64_t kFewAtOnce = 8;
 constexpr int64_t kFewDepth = 8;
 
-int64_t rounds(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple; }
-
 // Same layout as in the kernels.
 struct GroupStrides {
   int64_t batch, row, column;
@@ -51,13 +53,14 @@ struct GroupLayout {
   int64_t batches, rows, columns, depth;
   GroupStrides left, right, out, added;
   int64_t parts, part;
-  int64_t left_way, right_way;
+  int64_t left_access, right_access;
 };
 
 GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
 
-// How an operand with these strides of lines and of K is read; a single line has stride 0.
-int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t depth) {
+// Access of an operand with these strides of lines and of K; a single line has stride 0.
+int64_t operand_access(const void* address, int64_t bytes, int64_t batch, int64_t line,
+                       int64_t depth) {
   const bool along = line == 0 || (depth != 0 && depth < line);
   const auto aligned = [&](int64_t count) { return count * bytes % kVectorBytes == 0; };
   const bool dense = along ? depth == 1 && aligned(line) : line == 1 && aligned(depth);
@@ -85,10 +88,76 @@ GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
               define("DEPTH", tile.depth)};
 }
 
+// `depth`: of a slice; `down`, `across`: warps of a group; `stages`: slices in local memory. A
+// warpgroup is four warps, one below the other. Speeds: a product of 4096 x 4096 x 4096 on an H100.
+// Tiles without warpgroups use less than 48 KiB, NVIDIA's OpenCL limit without them.
+struct UnitTile {
+  int rows, columns, depth, down, across, stages;
+  int registers, at_once, speed;
+};
+constexpr UnitTile kUnitTiles[] = {{128, 128, 32, 2, 2, 2, 255, 2, 100},
+                                   {128, 64, 32, 2, 2, 3, 168, 3, 80},
+                                   {64, 128, 32, 2, 2, 3, 168, 3, 80},
+                                   {64, 64, 32, 2, 2, 3, 128, 4, 70}};
+constexpr UnitTile kWarpgroupTiles[] = {{256, 128, 64, 16, 1, 4, 128, 1, 100},
+                                        {128, 128, 64, 8, 1, 3, 128, 2, 91},
+                                        {64, 128, 64, 4, 1, 4, 128, 2, 73},
+                                        {64, 64, 64, 4, 1, 4, 128, 3, 56}};
+constexpr int kWarp = 32;
+constexpr int kUnitItems = 512;  // of the largest tile
+
+GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
+  const int items = tile.down * tile.across * kWarp;
+  std::string text = define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
+                     define("UNIT_DEPTH", tile.depth) + define("WARPS_DOWN", tile.down) +
+                     define("WARPS_ACROSS", tile.across) + define("STAGES", tile.stages) +
+                     define("UNIT_ITEMS", items) +
+                     // For kernels without shared tiles.
+                     define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
+  if (warpgroups) text += define("WARPGROUPS", 1);
+  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.speed, text};
+}
+
+bool has(c10::DeviceIndex device, uint32_t feature) {
+  return (device_properties(device).features & feature) != 0;
+}
+
+// Small integers: products and sums are exact.
+at::Tensor integers(int64_t size, int64_t step, ScalarType dtype) {
+  const at::Tensor numbers = at::arange(size * size).mul(step).remainder(7).sub(3);
+  return numbers.view({size, size}).to(dtype);
+}
+
+bool multiplies_right(c10::DeviceIndex device, ScalarType dtype, const std::string& source) {
+  constexpr int64_t kSize = 72;  // more than a tile
+  const at::Tensor left = integers(kSize, 5, dtype), right = integers(kSize, 11, dtype);
+  const at::Device there(c10::DeviceType::PrivateUse1, device);
+  const at::Tensor a = left.to(there), b = right.to(there), out = at::empty_like(a);
+  ProductLayout layout;
+  layout.rows = layout.columns = layout.depth = layout.inner_depth = layout.inner_columns = kSize;
+  layout.left = layout.right = layout.out = {0, kSize, 1, 0};
+  // Never destroyed: the kernel tables use its address as a key.
+  const auto& tiles =
+      *new GroupTiles(device, dtype, /*wide=*/false, /*side=*/16, /*units=*/true, source);
+  tiles.multiply(layout, {},
+                 {a.const_data_ptr(), b.const_data_ptr(), out.mutable_data_ptr(), nullptr});
+  return out.cpu().to(at::kFloat).equal(at::mm(left.to(at::kFloat), right.to(at::kFloat)));
+}
+
+// The tiles of the matrix units of a device.
+std::vector<GroupTiles::Tile> unit_tiles(c10::DeviceIndex device) {
+  const bool warpgroups = has(device, OB_FEATURE_WARPGROUPS);
+  std::vector<GroupTiles::Tile> tiles;
+  for (const UnitTile& tile : warpgroups ? kWarpgroupTiles : kUnitTiles) {
+    tiles.push_back(unit_tile(tile, warpgroups));
+  }
+  return tiles;
+}
+
 }  // namespace
 
 const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                                   const std::string& text) {
+                                   const std::string& source) {
   if (device_properties(device).kind != OB_DEVICE_GPU) return nullptr;
   const int largest = work_shape(device).local;
   const auto* side = std::find_if(std::begin(kSides), std::end(kSides),
@@ -96,13 +165,14 @@ const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bo
   if (side == std::end(kSides)) return nullptr;
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool>;
   static auto* programs = new KernelTable<Key, const GroupTiles*>;
-  return programs->find(Key{&text, device, dtype, wide}, [&] {
-    return new GroupTiles(device, dtype, wide, *side, uses_matrix_units(device, dtype, text), text);
+  return programs->find(Key{&source, device, dtype, wide}, [&] {
+    return new GroupTiles(device, dtype, wide, *side, uses_matrix_units(device, dtype, source),
+                          source);
   });
 }
 
 GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int side, bool units,
-                       const std::string& text)
+                       const std::string& source)
     : device_(device),
       dtype_(dtype),
       value_(product_value_dtype(dtype)),
@@ -111,7 +181,7 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       units_(units),
       width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
       compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
-      text_(text) {
+      source_(source) {
   if (units) {
     tiles_ = unit_tiles(device);
     return;
@@ -124,7 +194,8 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
 }
 
 int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) const {
-  return layout.batches * rounds(layout.rows, tile.rows) * rounds(layout.columns, tile.columns);
+  return layout.batches * divide_up(layout.rows, tile.rows) *
+         divide_up(layout.columns, tile.columns);
 }
 
 // The fastest plan of a cost model: compute units run `at_once` groups per turn. A turn computes
@@ -140,8 +211,8 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
     // The most parts that fit into one turn or two; other numbers leave compute units idle.
     for (const int64_t fitting : {int64_t{1}, slots / tiles, 2 * slots / tiles}) {
       const int64_t parts = std::clamp<int64_t>(fitting, 1, most);
-      const int64_t turns = rounds(tiles * parts, slots);
-      const int64_t depth = rounds(rounds(layout.depth, parts), kDeepest) * kDeepest;
+      const int64_t turns = divide_up(tiles * parts, slots);
+      const int64_t depth = round_up(divide_up(layout.depth, parts), kDeepest);
       int64_t time = turns * tile.at_once * tile.rows * tile.columns * depth / tile.speed * 100;
       if (parts > 1) {
         const int64_t sums = layout.batches * layout.rows * layout.columns * parts;
@@ -152,31 +223,33 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
     }
   }
   const int64_t part =
-      std::max<int64_t>(rounds(rounds(layout.depth, best_parts), kDeepest), 1) * kDeepest;
-  return {*best, std::max<int64_t>(rounds(layout.depth, part), 1), part};
+      std::max<int64_t>(divide_up(divide_up(layout.depth, best_parts), kDeepest), 1) * kDeepest;
+  return {*best, std::max<int64_t>(divide_up(layout.depth, part), 1), part};
 }
 
 const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
   using Key = std::tuple<const void*, const void*, bool, int64_t, int64_t>;
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
-  const Ways ways = units_ ? work.ways : Ways{-1, -1};  // -1: passed at launch
-  const Key key{this, &tile, image, ways.left, ways.right};
+  const Access access = units_ ? work.access : Access{-1, -1};  // -1: passed at launch
+  const Key key{this, &tile, image, access.left, access.right};
   return table->find(key, [&] {
-    std::string text = define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
+    std::string macros = define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
     if (units_) {
-      text += dtype_ == ScalarType::Half ? "#define MATRIX_UNITS \"f16\"\n"
-                                         : "#define MATRIX_UNITS \"bf16\"\n#define UNIT_BFLOAT16\n";
-      text += define("LEFT_WAY", static_cast<int>(ways.left)) +
-              define("RIGHT_WAY", static_cast<int>(ways.right));
+      macros += dtype_ == ScalarType::Half
+                    ? "#define MATRIX_UNITS \"f16\"\n"
+                    : "#define MATRIX_UNITS \"bf16\"\n#define UNIT_BFLOAT16\n";
+      macros += define("LEFT_WAY", static_cast<int>(access.left)) +
+                define("RIGHT_WAY", static_cast<int>(access.right));
     }
-    if (image) text += "#define IMAGE\n";
-    text = source_writer().product(dtype_, value_, width_, wide_, text, text_);
+    if (image) macros += "#define IMAGE\n";
+    const std::string program =
+        source_writer().product(dtype_, value_, width_, wide_, macros, source_);
     // For drivers that can pass a register limit to their compiler.
     const std::string options =
         std::string(literal_options(value_)) + " -DOB_REGISTERS=" + std::to_string(tile.registers);
     const auto kernel = [&](const char* name) {
-      return &find_kernel(device_, text, name, options);
+      return &find_kernel(device_, program, name, options);
     };
     return Kernels{kernel("group_tiles"), kernel("add_parts"),
                    kernel(image ? "few_results" : "thin_products"),
@@ -184,51 +257,40 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
   });
 }
 
-void GroupTiles::add_indices(LaunchArguments& arguments, const int64_t* values,
-                             size_t count) const {
-  if (wide_) {
-    arguments.bytes(values, count * sizeof(int64_t));
-    return;
-  }
-  std::array<int32_t, sizeof(GroupLayout) / sizeof(int64_t)> narrow;
-  TORCH_INTERNAL_ASSERT(count <= narrow.size());
-  std::copy_n(values, count, narrow.begin());
-  arguments.bytes(narrow.data(), count * sizeof(int32_t));
-}
-
 int64_t GroupTiles::vectors(const ProductLayout& layout) const {
-  return layout.batches * layout.rows * rounds(layout.columns, width_);
+  return layout.batches * layout.rows * divide_up(layout.columns, width_);
 }
 
-GroupTiles::Ways GroupTiles::ways_of(const ProductLayout& layout,
-                                     const Addresses& addresses) const {
+GroupTiles::Access GroupTiles::access_of(const ProductLayout& layout,
+                                         const Addresses& addresses) const {
   const auto bytes = static_cast<int64_t>(c10::elementSize(dtype_));
   const auto& [left, right] = std::tie(layout.left, layout.right);
-  return {way_of(addresses.left, bytes, left.batch, left.row, left.column),
-          way_of(addresses.right, bytes, right.batch, right.column, right.row)};
+  return {operand_access(addresses.left, bytes, left.batch, left.row, left.column),
+          operand_access(addresses.right, bytes, right.batch, right.column, right.row)};
 }
 
 void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& scalars,
                           const Addresses& addresses) const {
-  enqueue_tiles({layout, nullptr, ways_of(layout, addresses), scalars, addresses});
+  enqueue_tiles({layout, nullptr, access_of(layout, addresses), scalars, addresses});
 }
 
 void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
                                const Addresses& addresses) const {
-  const Ways ways = ways_of(layout, addresses);
+  const Access access = access_of(layout, addresses);
   // Same partition of a group as in the kernel.
-  const int64_t lines = (ways.left & kAlongDepth) != 0 ? side_ * side_ / kTogether : kTogether;
-  enqueue_few({layout, nullptr, ways, scalars, addresses},
-              layout.batches * layout.columns * rounds(layout.rows, lines));
+  const int64_t lines = (access.left & kAlongDepth) != 0 ? side_ * side_ / kTogether : kTogether;
+  enqueue_few({layout, nullptr, access, scalars, addresses},
+              layout.batches * layout.columns * divide_up(layout.rows, lines));
 }
 
-void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
-                          const ProductScalars& scalars, const Addresses& addresses) const {
-  const Work work = {layout, &image, ways, scalars, addresses};
+void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image,
+                          const Access& access, const ProductScalars& scalars,
+                          const Addresses& addresses) const {
+  const Work work = {layout, &image, access, scalars, addresses};
   if (layout.rows > kFewRows) {
     enqueue_tiles(work);
   } else if (layout.depth > layout.columns) {
-    enqueue_few(work, layout.batches * layout.rows * rounds(layout.columns, kResults));
+    enqueue_few(work, layout.batches * layout.rows * divide_up(layout.columns, kResults));
   } else {
     enqueue_rows(work);
   }
@@ -247,9 +309,9 @@ void GroupTiles::enqueue_few(const Work& work, int64_t groups) const {
   const int64_t least = side_ * side_ * kFewDepth;
   const int64_t parts = std::clamp<int64_t>(compute_units_ * kFewAtOnce / groups, 1,
                                             std::max<int64_t>(depth / least, 1));
-  const int64_t part = std::max<int64_t>(rounds(depth, parts), 1);
+  const int64_t part = std::max<int64_t>(divide_up(depth, parts), 1);
   enqueue_parts(work, made, *made.few_results,
-                {tiles_.back(), std::max<int64_t>(rounds(depth, part), 1), part}, groups,
+                {tiles_.back(), std::max<int64_t>(divide_up(depth, part), 1), part}, groups,
                 side_ * side_);
 }
 
@@ -277,20 +339,41 @@ void GroupTiles::enqueue(const Work& work, Kernel& kernel, const Plan& plan, con
   const GroupLayout described = {layout.batches,      layout.rows,           layout.columns,
                                  layout.depth,        strides(layout.left),  strides(layout.right),
                                  strides(layout.out), strides(layout.added), plan.parts,
-                                 plan.part,           work.ways.left,        work.ways.right};
+                                 plan.part,           work.access.left,      work.access.right};
   const ProductScalars& scalars = work.scalars;
   LaunchArguments arguments;
   arguments.address(work.addresses.left).address(work.addresses.right).address(work.addresses.out);
   arguments.address(scalars.adds ? work.addresses.added : work.addresses.out).address(partials);
-  add_indices(arguments, reinterpret_cast<const int64_t*>(&described),
-              sizeof(described) / sizeof(int64_t));
+  add_layout(arguments, described, wide_);
   add_scalar(arguments, scalars.alpha, value_);
   add_scalar(arguments, scalars.adds ? scalars.beta : at::Scalar(0), value_);
   arguments.value(static_cast<int32_t>(scalars.adds));
   if (work.image != nullptr) arguments.value(*work.image);
-  add_indices(arguments, &count, 1);
+  add_layout(arguments, count, wide_);
   launch(current_stream_state(device_), kernel,
          Grid::linear(static_cast<uint64_t>(items), static_cast<uint64_t>(local)), arguments);
+}
+
+bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype, const std::string& source) {
+  if ((dtype != ScalarType::Half && dtype != ScalarType::BFloat16) ||
+      !has(device, OB_FEATURE_MATRIX_UNITS) ||
+      device_properties(device).max_work_group_size < kUnitItems) {
+    return false;
+  }
+  // Graph capture cannot wait for a result.
+  if (current_stream_state(device).capturing.load()) return true;
+  static auto* found = new KernelTable<std::tuple<c10::DeviceIndex, ScalarType>, bool>;
+  return found->find({device, dtype}, [&] {
+    std::string reason = "a small product was wrong";
+    try {
+      if (multiplies_right(device, dtype, source)) return true;
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+    TORCH_WARN("Products of ", dtype, " on ", device_properties(device).name,
+               " go without its matrix units, which is slower: ", reason);
+    return false;
+  });
 }
 
 }  // namespace outboard

@@ -41,11 +41,11 @@ class OUTBOARD_API GroupTiles {
     void* out;
     const void* added;
   };
-  // Order in which adjacent work-items read an operand: along K with kAlongDepth, else along lines
-  // (rows of the left operand, columns of the right one). kVectors: 16-bit elements can be read
-  // eight at once.
+  // Access of adjacent work-items to an operand: along K with kAlongDepth, else along lines (rows
+  // of the left operand, columns of the right one). kVectors: 16-bit elements can be read eight at
+  // once.
   static constexpr int64_t kAlongDepth = 1, kVectors = 2;
-  struct Ways {
+  struct Access {
     int64_t left, right;
   };
 
@@ -58,10 +58,10 @@ class OUTBOARD_API GroupTiles {
     std::string definitions;
   };
 
-  // The kernels of `text`, which ProductProgram::keep interned; `wide`: 64-bit indices. Never
-  // destroyed. nullptr if the device's work-groups cannot share a tile.
+  // The kernels of a source interned by ProductProgram; `wide`: 64-bit indices. Never destroyed.
+  // nullptr if the device's work-groups cannot share a tile.
   static const GroupTiles* find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                                const std::string& text);
+                                const std::string& source);
 
   // Products with one level of indices. `multiply_thin` suits results of a few columns.
   void multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
@@ -70,13 +70,13 @@ class OUTBOARD_API GroupTiles {
                 const Addresses& addresses) const;
   // A product with an image as the right operand. The layout's strides along K and along columns
   // are ignored, except those of `added`.
-  void convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
+  void convolve(const ProductLayout& layout, const ImageOperand& image, const Access& access,
                 const ProductScalars& scalars, const Addresses& addresses) const;
 
   // `units`: the device has matrix instructions for this dtype; otherwise `side` x `side`
   // work-items share a tile. Use `find` for cached programs.
   GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units,
-             const std::string& text);
+             const std::string& source);
 
  private:
   // A tile, and the split of K into parts.
@@ -95,16 +95,15 @@ class OUTBOARD_API GroupTiles {
   struct Work {
     const ProductLayout& layout;
     const ImageOperand* image;
-    const Ways& ways;
+    const Access& access;
     const ProductScalars& scalars;
     const Addresses& addresses;
   };
 
   int64_t tiles_of(const ProductLayout& layout, const Tile& tile) const;
-  Ways ways_of(const ProductLayout& layout, const Addresses& addresses) const;
+  Access access_of(const ProductLayout& layout, const Addresses& addresses) const;
   Plan plan(const ProductLayout& layout) const;
   const Kernels& kernels(const Tile& tile, const Work& work) const;
-  void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
   // By tiles; by `groups` groups along K for each part of it; by work-items with a row each.
   void enqueue_tiles(const Work& work) const;
   void enqueue_few(const Work& work, int64_t groups) const;
@@ -114,6 +113,7 @@ class OUTBOARD_API GroupTiles {
                      int64_t groups, int64_t local) const;
   void enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
                int64_t count, int64_t local, int64_t items) const;
+  // Vectors of the result.
   int64_t vectors(const ProductLayout& layout) const;
 
   const c10::DeviceIndex device_;
@@ -123,8 +123,12 @@ class OUTBOARD_API GroupTiles {
   const bool units_;
   const int width_;
   const int64_t compute_units_;
-  const std::string& text_;
+  const std::string& source_;
   std::vector<Tile> tiles_;  // from large to small
 };
+
+// True if products of this dtype use matrix units: the device declares them and computes a small
+// product correctly. Otherwise the first call warns.
+bool uses_matrix_units(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
 
 }  // namespace outboard
