@@ -1,6 +1,7 @@
 #include "device_kernels/convolution/convolution_call.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "device_kernels/kernel_types.h"
 
@@ -73,6 +74,46 @@ c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
     sizes.push_back(size);
   }
   return sizes;
+}
+
+TapPattern gathered_taps(int64_t taps) {
+  TapPattern pattern = {};
+  pattern.count = pattern.cycle = {1, 1, taps};
+  pattern.step = {1, 1, 1};
+  return pattern;
+}
+
+TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel) {
+  TapPattern pattern = {};
+  for (int d = 0; d < 3; ++d) {
+    pattern.count[d] = kernel[d];
+    pattern.scale[d] = geometry.dilation[d];
+    pattern.offset[d] = -geometry.padding[d];
+    pattern.step[d] = geometry.stride[d];
+    pattern.cycle[d] = geometry.stride[d] / std::gcd(geometry.stride[d], geometry.dilation[d]);
+    pattern.each[d] = 1;
+  }
+  return pattern;
+}
+
+TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel,
+                         const SpatialValues& remainder) {
+  TapPattern pattern = {};
+  for (int d = 0; d < 3; ++d) {
+    const int64_t stride = geometry.stride[d], dilation = geometry.dilation[d];
+    const int64_t reached = remainder[d] + geometry.padding[d];
+    pattern.step[d] = pattern.cycle[d] = 1;
+    pattern.each[d] = stride / std::gcd(stride, dilation);
+    const int64_t last = std::min(pattern.each[d], kernel[d]);
+    while (pattern.first[d] < last && (reached - pattern.first[d] * dilation) % stride != 0) {
+      ++pattern.first[d];
+    }
+    if (pattern.first[d] == last) continue;
+    pattern.count[d] = (kernel[d] - 1 - pattern.first[d]) / pattern.each[d] + 1;
+    pattern.scale[d] = -(pattern.each[d] * dilation / stride);
+    pattern.offset[d] = (reached - pattern.first[d] * dilation) / stride;
+  }
+  return pattern;
 }
 
 ConvolutionCall::ConvolutionCall(const Definition& definition, const Overload& overload)

@@ -1,5 +1,4 @@
-// The operands and parameters of a call of `convolution` or of its backward, read from the stack
-// and checked.
+// The operands, parameters and geometry of a call of `convolution` or of its backward.
 //
 // Properties of their definitions:
 //   backward  the overload is a backward; otherwise it has the arguments of `convolution`
@@ -12,7 +11,9 @@
 #include <ATen/core/stack.h>
 #include <c10/util/DimVector.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/definitions/definition.h"
@@ -22,10 +23,19 @@ namespace outboard {
 // Always three spatial dimensions; a tensor with fewer lacks the first ones.
 using SpatialValues = std::array<int64_t, 3>;
 
-// The spatial part of the sizes or strides of an image or a weight; missing dimensions: `missing`.
+// The spatial part of the sizes or strides of an image or a weight; `missing`: for dimensions that
+// it lacks.
 SpatialValues spatial(at::IntArrayRef values, int64_t missing);
 
 inline int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+
+// Kernels of convolutions use 32-bit indices.
+using NarrowTriple = std::array<int32_t, 3>;
+
+inline int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
+inline NarrowTriple narrow(const SpatialValues& values) {
+  return {narrow(values[0]), narrow(values[1]), narrow(values[2])};
+}
 
 struct ConvolutionGeometry {
   SpatialValues stride, padding, dilation, output_padding;
@@ -40,6 +50,40 @@ struct ConvolutionGeometry {
   // Sizes of the operator's result; empty if the arguments do not fit each other.
   c10::DimVector output_sizes(const at::Tensor& input, const at::Tensor& weight) const;
 };
+
+// The kernel elements (taps) of a result, per dimension: tap i reads the index floor((scale * i +
+// offset) / step) relative to the position, in phase i % cycle. It is the kernel element `first + i
+// * each`.
+struct TapPattern {
+  SpatialValues count, scale, offset, step, cycle;
+  SpatialValues first, each;
+
+  int64_t taps() const { return count[0] * count[1] * count[2]; }
+};
+
+// Taps of gathered patches: one plane per tap; tap i reads the position's own index in phase i.
+TapPattern gathered_taps(int64_t taps);
+
+// Taps of an output position in the input.
+TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel);
+
+// Taps of the input positions `remainder + n * stride` in the output, for the data gradient. If
+// there is no tap, `count` is 0 in some dimension.
+TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel,
+                         const SpatialValues& remainder);
+
+// Calls `function` for each remainder of input positions divided by the stride. In a data gradient,
+// positions with different remainders use different taps.
+template <class Function>
+void for_remainders(const ConvolutionGeometry& geometry, const SpatialValues& sizes,
+                    const Function& function) {
+  SpatialValues at;
+  for (at[0] = 0; at[0] < std::min(geometry.stride[0], sizes[0]); ++at[0]) {
+    for (at[1] = 0; at[1] < std::min(geometry.stride[1], sizes[1]); ++at[1]) {
+      for (at[2] = 0; at[2] < std::min(geometry.stride[2], sizes[2]); ++at[2]) function(at);
+    }
+  }
+}
 
 struct ConvolutionOperands {
   ConvolutionGeometry geometry;

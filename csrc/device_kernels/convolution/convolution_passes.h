@@ -1,5 +1,6 @@
-// The passes of a convolution, each by the kernels for its sizes. A transposed convolution is the
-// data gradient of an ordinary one, so its input is the `output` here.
+// The passes of a convolution: each writes the output, the input or the weight of an ordinary
+// convolution from the other two. A transposed convolution is the data gradient of an ordinary one,
+// so its input is the `output` here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,43 +8,60 @@
 #include <string>
 
 #include "device_kernels/convolution/convolution_call.h"
-#include "device_kernels/convolution/padded/padded_convolution.h"
+#include "device_kernels/convolution/padded_program.h"
 
 namespace outboard {
 
-class ConvolutionPasses {
- public:
-  // Sources of kernels: `source` begins with that of matrix products; `padded` is for
-  // padded_convolution.h and winograd.h, on CPUs with large maps; `groups` is for
-  // group_convolution.h, on GPUs.
-  ConvolutionPasses(const std::string& source, const std::string& padded,
-                    const std::string& groups);
-
-  // True if the kernels support tensors of this extent, or the tensor is undefined.
-  static bool take(const at::Tensor& tensor);
-
-  // The result of `convolution`, transposed or not.
-  void write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& weight, const at::Tensor& bias,
-                    const at::Tensor& result) const;
-
-  // Changes the layout of operands for faster passes. Results keep the original memory format.
-  void lay_out(ConvolutionOperands& operands) const;
-
-  void write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& weight, const at::Tensor& bias,
-                    const at::Tensor& output) const;
-  void write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                   const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input,
-                   PaddedGradient& cached) const;
-  void write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& output, const at::Tensor& weight,
-                    const PaddedGradient& cached) const;
-
- private:
-  const std::string& source_;
-  const std::string& padded_;
-  const std::string& groups_;
+struct ConvolutionPass {
+  const ConvolutionGeometry& geometry;
+  at::Tensor input, weight, output;
+  at::Tensor bias = {};  // added to a written image; undefined for none
 };
+
+// `grad_output` in the padded layout, packed by the data gradient, reused by the weight gradient.
+struct PaddedGradient {
+  at::Tensor planes;  // undefined: not cached
+  PaddedLayout layout;
+};
+
+// Each function below returns false where it does not support the pass or other kernels are faster.
+// `source`: of the kernels, interned by ProductProgram.
+
+// Implicit GEMM on GPUs: work-groups share tiles (group_tiles.h), and the image is a matrix operand
+// read in place.
+bool write_output_by_groups(const ConvolutionPass& pass, const std::string& source);
+bool write_input_by_groups(const ConvolutionPass& pass, const std::string& source);
+bool write_weight_by_groups(const ConvolutionPass& pass, const std::string& source);
+// Converts operands to channels-last where matrix units then load 16 bytes at once and the
+// convolution is large enough to pay for it. Results keep the original memory format.
+void lay_out_for_groups(ConvolutionOperands& operands, const std::string& source);
+
+// Winograd's algorithm F(2 x 2, 3 x 3) on CPUs, for 3 x 3 kernels and stride 1: 2.25 times fewer
+// products, with a few more rounding errors.
+bool write_output_by_winograd(const ConvolutionPass& pass, const std::string& source);
+bool write_input_by_winograd(const ConvolutionPass& pass, const std::string& source,
+                             PaddedGradient& cached);
+bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& source);
+
+// The padded layout on CPUs, whose vectors need large maps in order. `cached`: written by the data
+// gradient if all images of `output` were packed at once, reused if the grids match.
+bool write_output_from_padded(const ConvolutionPass& pass, const std::string& source);
+bool write_input_from_padded(const ConvolutionPass& pass, const std::string& source,
+                             PaddedGradient& cached);
+bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& source,
+                              const PaddedGradient& cached);
+
+// True if 32-bit indices cover the tensor, or it is undefined.
+bool has_small_extent(const at::Tensor& tensor);
+
+// The address of the element at an offset, which is read or written.
+inline const void* element(const at::Tensor& tensor, int64_t offset) {
+  return static_cast<const char*>(tensor.const_data_ptr()) +
+         offset * static_cast<int64_t>(tensor.element_size());
+}
+inline void* mutable_element(const at::Tensor& tensor, int64_t offset) {
+  return static_cast<char*>(tensor.mutable_data_ptr()) +
+         offset * static_cast<int64_t>(tensor.element_size());
+}
 
 }  // namespace outboard

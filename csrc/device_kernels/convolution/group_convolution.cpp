@@ -1,5 +1,4 @@
-#include "device_kernels/convolution/group_convolution.h"
-
+// The passes of a convolution as implicit GEMM on GPUs.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -10,29 +9,25 @@
 namespace outboard {
 namespace {
 
-using Triple = SpatialValues;
-constexpr Triple kNone = {0, 0, 0}, kOnes = {1, 1, 1};
+constexpr SpatialValues kNone = {0, 0, 0}, kOnes = {1, 1, 1};
 
-std::array<int32_t, 3> narrow(const Triple& values) {
-  return {static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1]),
-          static_cast<int32_t>(values[2])};
+// The digits of an index (ImageAxes): a channel or an image, and three coordinates.
+std::array<int32_t, 4> digits(int64_t first, const SpatialValues& rest) {
+  return {narrow(first), narrow(rest[0]), narrow(rest[1]), narrow(rest[2])};
 }
 
-std::array<int32_t, 4> narrow(int64_t first, const Triple& rest) {
-  const std::array<int32_t, 3> last = narrow(rest);
-  return {static_cast<int32_t>(first), last[0], last[1], last[2]};
+SpatialValues times(const SpatialValues& a, const SpatialValues& b) {
+  return {a[0] * b[0], a[1] * b[1], a[2] * b[2]};
 }
 
-Triple times(const Triple& a, const Triple& b) { return {a[0] * b[0], a[1] * b[1], a[2] * b[2]}; }
+SpatialValues negative(const SpatialValues& a) { return {-a[0], -a[1], -a[2]}; }
 
-Triple negative(const Triple& a) { return {-a[0], -a[1], -a[2]}; }
-
-int64_t dot(const Triple& a, const Triple& b) {
+int64_t dot(const SpatialValues& a, const SpatialValues& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), int64_t{0});
 }
 
-Triple sizes_of(const at::Tensor& tensor) { return spatial(tensor.sizes(), 1); }
-Triple strides_of(const at::Tensor& tensor) { return spatial(tensor.strides(), 0); }
+SpatialValues sizes_of(const at::Tensor& tensor) { return spatial(tensor.sizes(), 1); }
+SpatialValues strides_of(const at::Tensor& tensor) { return spatial(tensor.strides(), 0); }
 
 // True if the channels of a position are adjacent in memory.
 bool has_channels_last(const at::Tensor& image) {
@@ -48,7 +43,7 @@ int64_t nearest(const ImageAxes& axes) {
   return axes.other[0];
 }
 
-int64_t way(bool along, bool vectors) {
+int64_t access(bool along, bool vectors) {
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
@@ -65,13 +60,6 @@ bool has_channel_vectors(const at::Tensor& tensor) {
 
 bool fills_vectors(int64_t channels) { return channels % 8 == 0; }
 
-ImageOperand image_of(const at::Tensor& image) {
-  ImageOperand operand = {};
-  operand.size = narrow(sizes_of(image));
-  operand.stride = narrow(strides_of(image));
-  return operand;
-}
-
 void add_bias(ProductLayout& layout, ProductScalars& scalars, const at::Tensor& bias) {
   if (!bias.defined()) return;
   scalars.adds = true;
@@ -84,42 +72,32 @@ const void* address_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-const void* element(const at::Tensor& tensor, int64_t index) {
-  return static_cast<const char*>(tensor.const_data_ptr()) +
-         index * static_cast<int64_t>(tensor.element_size());
+// The dimension of kernel elements in an image that a convolution reads.
+ImageAxes kernel_axes(const ConvolutionPass& pass) {
+  const at::Tensor& weight = pass.weight;
+  return {digits(weight.size(1), sizes_of(weight)),
+          digits(weight.stride(1), strides_of(weight)),
+          narrow(pass.input.stride(1)),
+          narrow(pass.geometry.dilation),
+          narrow(kNone),
+          has_channels_last(pass.input)};
 }
 
-void* mutable_element(const at::Tensor& tensor, int64_t index) {
-  return static_cast<char*>(tensor.mutable_data_ptr()) +
-         index * static_cast<int64_t>(tensor.element_size());
+// The dimension of output positions in an image that a convolution reads.
+ImageAxes position_axes(const ConvolutionPass& pass) {
+  const at::Tensor& output = pass.output;
+  return {digits(output.size(0), sizes_of(output)),
+          digits(output.stride(0), strides_of(output)),
+          narrow(pass.input.stride(0)),
+          narrow(pass.geometry.stride),
+          narrow(negative(pass.geometry.padding)),
+          0};
 }
 
-// Positions `first`, `first + step` ... of one dimension of an input, and their kernel elements
-// `element`, `element + elements` ... Position q and element j contribute to the output position
-// q + shift - j * apart.
-struct Remainder {
-  int64_t first, positions, element, elements, count, shift, apart;
-};
-
-Remainder remainder_of(int64_t first, int64_t size, int64_t kernel, int64_t step, int64_t padding,
-                       int64_t dilation) {
-  const int64_t common = std::gcd(step, dilation);
-  Remainder result = {};
-  result.first = first;
-  result.positions = (size - first + step - 1) / step;
-  result.elements = step / common;
-  result.apart = dilation / common;
-  while (result.element < result.elements &&
-         (first + padding - result.element * dilation) % step != 0) {
-    ++result.element;
-  }
-  if (result.element >= std::min(result.elements, kernel)) {
-    result.element = 0;
-    return result;  // no kernel element
-  }
-  result.count = (kernel - result.element + result.elements - 1) / result.elements;
-  result.shift = (first + padding - result.element * dilation) / step;
-  return result;
+// nullptr if 32-bit indices do not cover the written tensor.
+const GroupTiles* find_tiles(const at::Tensor& written, const std::string& source) {
+  if (!has_small_extent(written)) return nullptr;
+  return GroupTiles::find(written.device().index(), written.scalar_type(), /*wide=*/false, source);
 }
 
 // Patch elements above which a copy to channels-last is faster than element-wise reads.
@@ -127,15 +105,16 @@ constexpr int64_t kManyPatchElements = int64_t{1} << 23;
 
 }  // namespace
 
-void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text) {
+void lay_out_for_groups(ConvolutionOperands& operands, const std::string& source) {
   const at::Tensor& weight = operands.weight;
   const int64_t dimensions = weight.dim(), groups = operands.geometry.groups;
   if (dimensions < 4 || !fills_vectors(weight.size(1)) || !fills_vectors(weight.size(0) / groups) ||
-      !uses_matrix_units(weight.device().index(), weight.scalar_type(), text)) {
+      !uses_matrix_units(weight.device().index(), weight.scalar_type(), source)) {
     return;
   }
-  const int64_t places = c10::multiply_integers(operands.output_sizes) / operands.output_sizes[1];
-  if (places * weight.numel() / weight.size(0) < kManyPatchElements) return;
+  const int64_t positions =
+      c10::multiply_integers(operands.output_sizes) / operands.output_sizes[1];
+  if (positions * weight.numel() / weight.size(0) < kManyPatchElements) return;
   const auto format =
       dimensions == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
   for (at::Tensor* each : {&operands.input, &operands.weight, &operands.gradient}) {
@@ -143,18 +122,15 @@ void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text) 
   }
 }
 
-bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                            const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const std::string& text) {
-  const GroupTiles* tiles = GroupTiles::find(weight.device().index(), weight.scalar_type(),
-                                             /*wide=*/false, text);
-  if (tiles == nullptr || !ConvolutionPasses::take(output)) return false;
-  const Triple positions = sizes_of(output), kernel = sizes_of(weight);
+bool write_output_by_groups(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
+  const GroupTiles* tiles = find_tiles(output, source);
+  if (tiles == nullptr) return false;
   ProductLayout layout;
   layout.batches = geometry.groups;
   layout.rows = weight.size(0) / geometry.groups;
-  layout.depth = weight.size(1) * volume(kernel);
-  layout.columns = output.size(0) * volume(positions);
+  layout.depth = weight.size(1) * volume(sizes_of(weight));
+  layout.columns = output.size(0) * volume(sizes_of(output));
   layout.left.row = weight.stride(0);
   layout.left.batch = layout.rows * weight.stride(0);
   layout.right.batch = weight.size(1) * input.stride(1);
@@ -162,23 +138,14 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
   layout.out.batch = layout.rows * output.stride(1);
   ProductScalars scalars;
   add_bias(layout, scalars, bias);
-  ImageOperand image = image_of(input);
-  image.depth = {narrow(weight.size(1), kernel),
-                 narrow(weight.stride(1), strides_of(weight)),
-                 static_cast<int32_t>(input.stride(1)),
-                 narrow(geometry.dilation),
-                 narrow(kNone),
-                 has_channels_last(input)};
-  image.columns = {
-      narrow(output.size(0), positions),     narrow(output.stride(0), strides_of(output)),
-      static_cast<int32_t>(input.stride(0)), narrow(geometry.stride),
-      narrow(negative(geometry.padding)),    0};
+  const ImageOperand image = {kernel_axes(pass), position_axes(pass), narrow(sizes_of(input)),
+                              narrow(strides_of(input))};
   const bool filled = fills_vectors(weight.size(1));
-  const GroupTiles::Ways ways = {
-      way(nearest(image.depth) < layout.left.row,
-          filled && has_channels_last(input) && has_channel_vectors(weight)),
-      way(has_channels_last(input), filled && has_channel_vectors(input))};
-  tiles->convolve(layout, image, ways, scalars,
+  tiles->convolve(layout, image,
+                  {access(nearest(image.depth) < layout.left.row,
+                          filled && has_channels_last(input) && has_channel_vectors(weight)),
+                   access(has_channels_last(input), filled && has_channel_vectors(input))},
+                  scalars,
                   {weight.const_data_ptr(), input.const_data_ptr(), output.mutable_data_ptr(),
                    address_of(bias)});
   return true;
@@ -186,14 +153,12 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
 
 // With a stride above 1, input positions and kernel elements pair up by remainder: one convolution
 // of stride 1 per remainder.
-bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                           const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const std::string& text) {
-  const GroupTiles* tiles = GroupTiles::find(weight.device().index(), weight.scalar_type(),
-                                             /*wide=*/false, text);
-  if (tiles == nullptr || !ConvolutionPasses::take(input)) return false;
-  const Triple size = sizes_of(input), kernel = sizes_of(weight);
-  const Triple strides = strides_of(input), weight_strides = strides_of(weight);
+bool write_input_by_groups(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
+  const GroupTiles* tiles = find_tiles(input, source);
+  if (tiles == nullptr) return false;
+  const SpatialValues sizes = sizes_of(input), kernel = sizes_of(weight);
+  const SpatialValues strides = strides_of(input), weight_strides = strides_of(weight);
   const int64_t channels = weight.size(0) / geometry.groups;
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -205,83 +170,63 @@ bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor
   layout.out.batch = layout.rows * input.stride(1);
   ProductScalars scalars;
   add_bias(layout, scalars, bias);
-  ImageOperand image = image_of(output);
-  Triple at;
-  for (at[0] = 0; at[0] < std::min(geometry.stride[0], size[0]); ++at[0]) {
-    for (at[1] = 0; at[1] < std::min(geometry.stride[1], size[1]); ++at[1]) {
-      for (at[2] = 0; at[2] < std::min(geometry.stride[2], size[2]); ++at[2]) {
-        Triple positions, first, elements, count, shift, apart;
-        for (int d = 0; d < 3; ++d) {
-          const Remainder one = remainder_of(at[d], size[d], kernel[d], geometry.stride[d],
-                                             geometry.padding[d], geometry.dilation[d]);
-          positions[d] = one.positions;
-          first[d] = one.element;
-          elements[d] = one.elements;
-          count[d] = one.count;
-          shift[d] = one.shift;
-          apart[d] = one.apart;
-        }
-        layout.depth = channels * volume(count);
-        layout.columns = input.size(0) * volume(positions);
-        image.depth = {narrow(channels, count),
-                       narrow(weight.stride(0), times(weight_strides, elements)),
-                       static_cast<int32_t>(output.stride(1)),
-                       narrow(negative(apart)),
-                       narrow(kNone),
-                       has_channels_last(output)};
-        image.columns = {narrow(input.size(0), positions),
-                         narrow(input.stride(0), times(strides, geometry.stride)),
-                         static_cast<int32_t>(output.stride(0)),
-                         narrow(kOnes),
-                         narrow(shift),
-                         0};
-        const GroupTiles::Ways ways = {
-            way(nearest(image.depth) < layout.left.row, has_channel_vectors(weight)),
-            way(has_channels_last(output), fills_vectors(channels) && has_channel_vectors(output))};
-        const int64_t begin = dot(at, strides);
-        tiles->convolve(layout, image, ways, scalars,
-                        {element(weight, dot(first, weight_strides)), output.const_data_ptr(),
-                         mutable_element(input, begin), address_of(bias)});
-      }
-    }
-  }
+  ImageOperand image = {{}, {}, narrow(sizes_of(output)), narrow(strides_of(output))};
+  for_remainders(geometry, sizes, [&](const SpatialValues& remainder) {
+    const SpatialValues& step = pass.geometry.stride;
+    const TapPattern taps = backward_taps(pass.geometry, kernel, remainder);
+    SpatialValues positions;
+    for (int d = 0; d < 3; ++d) positions[d] = divide_up(sizes[d] - remainder[d], step[d]);
+    layout.depth = channels * taps.taps();
+    layout.columns = pass.input.size(0) * volume(positions);
+    image.depth = {digits(channels, taps.count),
+                   digits(pass.weight.stride(0), times(weight_strides, taps.each)),
+                   narrow(pass.output.stride(1)),
+                   narrow(taps.scale),
+                   narrow(kNone),
+                   has_channels_last(pass.output)};
+    image.columns = {digits(pass.input.size(0), positions),
+                     digits(pass.input.stride(0), times(strides, step)),
+                     narrow(pass.output.stride(0)),
+                     narrow(kOnes),
+                     narrow(taps.offset),
+                     0};
+    // Without taps nothing is read, and the first tap may be outside of the weight.
+    const int64_t first_tap = taps.taps() == 0 ? 0 : dot(taps.first, weight_strides);
+    tiles->convolve(
+        layout, image,
+        {access(nearest(image.depth) < layout.left.row, has_channel_vectors(pass.weight)),
+         access(has_channels_last(pass.output),
+                fills_vectors(channels) && has_channel_vectors(pass.output))},
+        scalars,
+        {element(pass.weight, first_tap), pass.output.const_data_ptr(),
+         mutable_element(pass.input, dot(remainder, strides)), address_of(pass.bias)});
+  });
   return true;
 }
 
-bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                            const at::Tensor& output, const at::Tensor& weight,
-                            const std::string& text) {
-  const GroupTiles* tiles = GroupTiles::find(weight.device().index(), weight.scalar_type(),
-                                             /*wide=*/false, text);
-  if (tiles == nullptr || !ConvolutionPasses::take(weight)) return false;
-  const Triple positions = sizes_of(output), kernel = sizes_of(weight);
+bool write_weight_by_groups(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
+  const GroupTiles* tiles = find_tiles(weight, source);
+  if (tiles == nullptr) return false;
   ProductLayout layout;
   layout.batches = geometry.groups;
   layout.rows = weight.size(0) / geometry.groups;
-  layout.depth = output.size(0) * volume(positions);
-  layout.columns = weight.size(1) * volume(kernel);
+  layout.depth = output.size(0) * volume(sizes_of(output));
+  layout.columns = weight.size(1) * volume(sizes_of(weight));
   layout.left.row = output.stride(1);
   layout.left.batch = layout.rows * output.stride(1);
   layout.right.batch = weight.size(1) * input.stride(1);
   layout.out.row = weight.stride(0);
   layout.out.batch = layout.rows * weight.stride(0);
-  ImageOperand image = image_of(input);
-  image.depth = {
-      narrow(output.size(0), positions),     narrow(output.stride(0), strides_of(output)),
-      static_cast<int32_t>(input.stride(0)), narrow(geometry.stride),
-      narrow(negative(geometry.padding)),    0};
-  image.columns = {narrow(weight.size(1), kernel),
-                   narrow(weight.stride(1), strides_of(weight)),
-                   static_cast<int32_t>(input.stride(1)),
-                   narrow(geometry.dilation),
-                   narrow(kNone),
-                   has_channels_last(input)};
-  const GroupTiles::Ways ways = {
-      way(nearest(image.depth) < layout.left.row,
-          (geometry.groups == 1 || fills_vectors(layout.rows)) && has_channel_vectors(output)),
-      way(!has_channels_last(input), fills_vectors(weight.size(1)) && has_channel_vectors(input))};
+  const ImageOperand image = {position_axes(pass), kernel_axes(pass), narrow(sizes_of(input)),
+                              narrow(strides_of(input))};
+  const bool filled = geometry.groups == 1 || fills_vectors(layout.rows);
   tiles->convolve(
-      layout, image, ways, ProductScalars(),
+      layout, image,
+      {access(nearest(image.depth) < layout.left.row, filled && has_channel_vectors(output)),
+       access(!has_channels_last(input),
+              fills_vectors(weight.size(1)) && has_channel_vectors(input))},
+      ProductScalars(),
       {output.const_data_ptr(), input.const_data_ptr(), weight.mutable_data_ptr(), nullptr});
   return true;
 }

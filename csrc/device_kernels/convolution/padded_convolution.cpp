@@ -1,11 +1,9 @@
-#include "device_kernels/convolution/padded/padded_convolution.h"
-
+// The passes of a convolution over the padded layout.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "device_kernels/convolution/padded/padded_arguments.h"
-#include "device_kernels/convolution/padded/padded_program.h"
+#include "device_kernels/convolution/convolution_passes.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 
@@ -28,7 +26,7 @@ constexpr int64_t kMostPasses = 16;
 
 SpatialValues divide_each_up(const SpatialValues& sizes, const SpatialValues& by) {
   SpatialValues result;
-  for (int d = 0; d < 3; ++d) result[d] = (sizes[d] + by[d] - 1) / by[d];
+  for (int d = 0; d < 3; ++d) result[d] = divide_up(sizes[d], by[d]);
   return result;
 }
 
@@ -45,7 +43,7 @@ int64_t images_at_a_time(const PaddedProgram& program, const PaddedLayout& layou
                          const at::Tensor& source) {
   const int64_t images = source.size(0);
   const int64_t planes = source.size(1) * layout.phase_count();
-  const int64_t image = planes * layout.places();
+  const int64_t image = planes * layout.positions();
   const int64_t some =
       std::clamp<int64_t>(kPlaneBytes / (image * program.value_bytes()), 1, images);
   const int64_t plane = layout.plane(some, program.tile_columns());
@@ -53,9 +51,7 @@ int64_t images_at_a_time(const PaddedProgram& program, const PaddedLayout& layou
   sizes[0] = some;
   if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestPaddedIndex)
     return 0;
-  // Equal batches.
-  const int64_t times = (images + some - 1) / some;
-  return (images + times - 1) / times;
+  return divide_up(images, divide_up(images, some));  // equal batches
 }
 
 // True if patches are gathered: few padded positions are used by many rows, and the patches of one
@@ -67,19 +63,13 @@ bool gathers_patches(const PaddedProgram& program, double used, int64_t rows, in
 }
 
 double used_part(const PaddedLayout& layout, const SpatialValues& extent) {
-  return static_cast<double>(volume(extent)) / static_cast<double>(layout.places());
-}
-
-void* image_address(const at::Tensor& image, int64_t number) {
-  return static_cast<char*>(image.mutable_data_ptr()) +
-         number * image.stride(0) * static_cast<int64_t>(image.element_size());
+  return static_cast<double>(volume(extent)) / static_cast<double>(layout.positions());
 }
 
 }  // namespace
 
-bool write_output_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                              const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& output, const std::string& text) {
+bool write_output_from_padded(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
   if (!suits(output, weight, geometry)) return false;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
@@ -88,7 +78,7 @@ bool write_output_from_padded(const ConvolutionGeometry& geometry, const at::Ten
   layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
   if (used < kLeast) return false;
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(0) / geometry.groups, input.size(1), taps, extent);
@@ -105,38 +95,30 @@ bool write_output_from_padded(const ConvolutionGeometry& geometry, const at::Ten
     const ResultLayout result{
         images, output.stride(0), output.stride(1), 0, spatial(output.strides(), 1), extent};
     program.multiply(weights, packed, layout, pattern, planes, gathers, result, bias,
-                     image_address(output, begin));
+                     mutable_element(output, begin * output.stride(0)));
   }
   return true;
 }
 
-bool write_input_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                             const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& input, const std::string& text,
+bool write_input_from_padded(const ConvolutionPass& pass, const std::string& source,
                              PaddedGradient& cached) {
+  const auto& [geometry, input, weight, output, bias] = pass;
   if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
       volume(geometry.stride) > kMostPasses) {
     return false;
   }
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
-  // Positions with different remainders use different kernel elements.
   std::vector<std::pair<SpatialValues, TapPattern>> passes;
   PaddedLayout layout;
-  SpatialValues remainder;
-  for (remainder[0] = 0; remainder[0] < std::min(geometry.stride[0], sizes[0]); ++remainder[0]) {
-    for (remainder[1] = 0; remainder[1] < std::min(geometry.stride[1], sizes[1]); ++remainder[1]) {
-      for (remainder[2] = 0; remainder[2] < std::min(geometry.stride[2], sizes[2]);
-           ++remainder[2]) {
-        const TapPattern pattern = backward_taps(geometry, kernel, remainder);
-        layout.make_room(pattern, content, divide_each_up(sizes, geometry.stride));
-        passes.emplace_back(remainder, pattern);
-      }
-    }
-  }
+  for_remainders(geometry, sizes, [&](const SpatialValues& remainder) {
+    const TapPattern pattern = backward_taps(pass.geometry, kernel, remainder);
+    layout.make_room(pattern, content, divide_each_up(sizes, pass.geometry.stride));
+    passes.emplace_back(remainder, pattern);
+  });
   const double used = used_part(layout, divide_each_up(sizes, geometry.stride));
   if (used < kLeast) return false;
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(1), output.size(1), taps, content);
@@ -147,8 +129,8 @@ bool write_input_from_padded(const ConvolutionGeometry& geometry, const at::Tens
   const at::Tensor dense = weight.contiguous();
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, true);
   std::vector<at::Tensor> packed;
-  for (const auto& pass : passes) {
-    packed.push_back(program.pack_weights(dense, weights, pass.second));
+  for (const auto& [first, pattern] : passes) {
+    packed.push_back(program.pack_weights(dense, weights, pattern));
   }
   TapPattern all = {};
   all.step = {1, 1, 1};
@@ -163,18 +145,18 @@ bool write_input_from_padded(const ConvolutionGeometry& geometry, const at::Tens
       for (int d = 0; d < 3; ++d) {
         result.stride[d] = strides[d] * geometry.stride[d];
         result.first += strides[d] * first[d];
-        result.extent[d] = (sizes[d] - first[d] + geometry.stride[d] - 1) / geometry.stride[d];
+        result.extent[d] = divide_up(sizes[d] - first[d], geometry.stride[d]);
       }
       program.multiply(weights, packed[i], layout, pattern, planes, gathers, result, bias,
-                       image_address(input, begin));
+                       mutable_element(input, begin * input.stride(0)));
     }
   }
   return true;
 }
 
-bool write_weight_from_padded(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                              const at::Tensor& output, const at::Tensor& weight,
-                              const std::string& text, const PaddedGradient& cached) {
+bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& source,
+                              const PaddedGradient& cached) {
+  const auto& [geometry, input, weight, output, bias] = pass;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
@@ -185,7 +167,7 @@ bool write_weight_from_padded(const ConvolutionGeometry& geometry, const at::Ten
   layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
   if (used < kLeast) return false;
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
   const bool gathers = gathers_patches(program, used, weight.size(0) / geometry.groups,
                                        input.size(1), pattern.taps(), extent);
   PaddedLayout gradient_layout;

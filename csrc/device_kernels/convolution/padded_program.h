@@ -1,14 +1,80 @@
-// The kernels of kernels/products/padded_convolution.cl for one dtype on one device.
+// Convolutions of images in a padded layout: sizes, and the kernels of
+// torch_outboard/kernels/products/padded_convolution.cl for one dtype on one device.
+//
+// Padded layout: images packed with zeros between rows, so that a kernel element (a tap) reads
+// values at one distance from every position.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 
-#include "device_kernels/convolution/padded/padded_layout.h"
+#include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/work_shape.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
+
+// Sizes stay below 2^31 when rounded up.
+constexpr int64_t kLargestPaddedIndex = (int64_t{1} << 31) - 65536;
+
+// Sizes of the padded layout of a source, in elements.
+class PaddedLayout {
+ public:
+  SpatialValues phases = {1, 1, 1};  // planes per channel
+  SpatialValues grid = {1, 1, 1};    // positions of an image in a plane
+  int64_t lead = 0;                  // zeros before the first position
+  int64_t reach = 0;                 // farthest distance of a tap behind a position
+
+  // Layout of gathered patches: a plane per tap, with positions of `extent` and no padding.
+  static PaddedLayout of_taps(int64_t taps, const SpatialValues& extent);
+
+  int64_t positions() const { return volume(grid); }
+  int64_t phase_count() const { return volume(phases); }
+  // Elements per plane of `images` images, with trailing zeros for vectors of `width` positions.
+  int64_t plane(int64_t images, int64_t width) const;
+
+  // Adds padding for taps of `pattern` at positions of `extent`; `content`: positions of a phase of
+  // the source.
+  void make_room(const TapPattern& pattern, const SpatialValues& content,
+                 const SpatialValues& extent);
+
+ private:
+  SpatialValues before_ = {}, behind_ = {};  // farthest taps from a position
+};
+
+// Arguments in the layout of the kernels.
+struct PaddedSizes {
+  NarrowTriple phases, grid;
+  int32_t lead, plane;
+};
+
+struct PaddedTaps {
+  NarrowTriple count, scale, offset, step, cycle;
+};
+
+struct PaddedSource {
+  int32_t images, image, channel;
+  NarrowTriple stride, size, scale, offset, step;
+};
+
+struct PaddedWeights {
+  int32_t rows, channels, group, row, channel;
+  NarrowTriple size, count, first, step;
+};
+
+struct PaddedResult {
+  int32_t groups, rows, channels, count;
+  NarrowTriple grid, extent;
+  int32_t image, row, first;
+  NarrowTriple stride;
+};
+
+inline PaddedTaps taps_of(const TapPattern& pattern) {
+  return {narrow(pattern.count), narrow(pattern.scale), narrow(pattern.offset),
+          narrow(pattern.step), narrow(pattern.cycle)};
+}
 
 // A weight of one group in memory: a matrix of rows and channels whose elements are kernels;
 // strides in elements.
@@ -37,7 +103,7 @@ struct GradientOperand {
 
 class PaddedProgram {
  public:
-  // The program of `source`, which ProductProgram::intern interned. Never destroyed.
+  // The program of a source interned by ProductProgram. Never destroyed.
   static const PaddedProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
                                    const std::string& source);
   // Largest number of kernel elements.
@@ -80,9 +146,10 @@ class PaddedProgram {
                      const at::Tensor& sums) const;
   void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
 
-  // For algorithms with their own kernels in the program.
+  // For algorithms with further kernels in the program.
   Kernel& kernel(const char* name) const;
   at::Tensor workspace(int64_t elements) const;
+  PaddedSizes sizes(const PaddedLayout& layout, int64_t images) const;
   // Panels of rows per work-item for this number of tiles.
   int64_t panels_of_item(int64_t tiles) const;
   // Adds the number of work-items, the last argument of every kernel.
@@ -99,7 +166,7 @@ class PaddedProgram {
   int rows_, columns_;      // of a tile
   int filters_, elements_;  // of a tile of gradients
   int64_t processors_;
-  std::string text_;
+  std::string source_;
   Kernel* pack_padded_;
   Kernel* pack_weights_;
   Kernel* gather_patches_;

@@ -1,14 +1,13 @@
-#include "device_kernels/convolution/padded/padded_program.h"
+#include "device_kernels/convolution/padded_program.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "device_kernels/convolution/padded/padded_arguments.h"
+#include "device_kernels/convolution/convolution_passes.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/source_writer.h"
 #include "device_kernels/product/product_program.h"
-#include "device_kernels/work_shape.h"
+#include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 
@@ -16,6 +15,11 @@ namespace outboard {
 namespace {
 
 using at::ScalarType;
+
+int64_t floor_divide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+
+// Elements of a cache line. Planes have an odd number of lines: powers of 2 share cache sets.
+constexpr int64_t kLine = 16;
 
 // Tiles that fill the vector registers: 32 of 64 bytes, or 16 of other sizes.
 struct Tiles {
@@ -39,6 +43,46 @@ struct Gradient {
 };
 
 }  // namespace
+
+PaddedLayout PaddedLayout::of_taps(int64_t taps, const SpatialValues& extent) {
+  PaddedLayout layout;
+  layout.phases = {1, 1, taps};
+  layout.grid = extent;
+  layout.reach = kLine;  // the last vector of a row reads beyond it
+  return layout;
+}
+
+int64_t PaddedLayout::plane(int64_t images, int64_t width) const {
+  const int64_t used = round_up(images * positions(), width);
+  const int64_t lines = divide_up(lead + used + reach, kLine);
+  return (lines | 1) * kLine;
+}
+
+void PaddedLayout::make_room(const TapPattern& pattern, const SpatialValues& content,
+                             const SpatialValues& extent) {
+  for (int d = 0; d < 3; ++d) {
+    grid[d] = std::max({grid[d], content[d], extent[d]});
+  }
+  if (pattern.taps() == 0) return;
+  for (int d = 0; d < 3; ++d) {
+    const int64_t last = pattern.count[d] - 1;
+    const int64_t one = floor_divide(pattern.offset[d], pattern.step[d]);
+    const int64_t other =
+        floor_divide(pattern.scale[d] * last + pattern.offset[d], pattern.step[d]);
+    const int64_t before = std::max<int64_t>(0, -std::min(one, other));
+    const int64_t behind = std::max<int64_t>(0, std::max(one, other));
+    phases[d] = std::max(phases[d], std::min(pattern.count[d], pattern.cycle[d]));
+    // The zeros after a row are also the zeros before the next one.
+    grid[d] = std::max({grid[d], content[d] + before, extent[d] + behind});
+    before_[d] = std::max(before_[d], before);
+    behind_[d] = std::max(behind_[d], behind);
+  }
+  const auto distance = [&](const SpatialValues& by) {
+    return (by[0] * grid[1] + by[1]) * grid[2] + by[2];
+  };
+  lead = distance(before_);
+  reach = distance(behind_);
+}
 
 WeightLayout WeightLayout::of(const at::Tensor& weight, int64_t groups, bool backward) {
   WeightLayout layout;
@@ -65,10 +109,11 @@ PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const st
   filters_ = tiles.filters;
   elements_ = tiles.elements;
   processors_ = std::max<int64_t>(device_properties(device).compute_units, 1);
-  std::string text = define("ROWS", rows_) + define("COLUMNS", columns_);
-  text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
-  text += define("PANELS", kPanels) + define("TAPS", kTaps) + define("SLICE", kSlice);
-  text_ = source_writer().product(dtype, value_, width_, /*wide=*/false, text, source);
+  const std::string macros = define("ROWS", rows_) + define("COLUMNS", columns_) +
+                             define("FILTERS", filters_) + define("ELEMENTS", elements_) +
+                             define("PANELS", kPanels) + define("TAPS", kTaps) +
+                             define("SLICE", kSlice);
+  source_ = source_writer().product(dtype, value_, width_, /*wide=*/false, macros, source);
   const auto kernel = [&](const char* name) { return &this->kernel(name); };
   pack_padded_ = kernel("pack_padded");
   pack_weights_ = kernel("pack_weights");
@@ -88,11 +133,16 @@ const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dty
 }
 
 Kernel& PaddedProgram::kernel(const char* name) const {
-  return find_kernel(device_, text_, name, literal_options(value_));
+  return find_kernel(device_, source_, name, literal_options(value_));
 }
 
 at::Tensor PaddedProgram::workspace(int64_t elements) const {
   return empty_on(device_, {elements}, value_);
+}
+
+PaddedSizes PaddedProgram::sizes(const PaddedLayout& layout, int64_t images) const {
+  return {narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+          narrow(layout.plane(images, columns_))};
 }
 
 void PaddedProgram::enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const {
@@ -106,15 +156,13 @@ at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, i
   const int64_t planes = source.size(1) * layout.phase_count();
   const int64_t plane = layout.plane(count, columns_);
   at::Tensor packed = workspace(planes * plane + columns_);
-  const auto* from = static_cast<const char*>(source.const_data_ptr()) +
-                     begin * source.stride(0) * static_cast<int64_t>(source.element_size());
   LaunchArguments arguments;
-  arguments.address(from).address(packed.mutable_data_ptr());
-  arguments.value(Source{narrow(count), narrow(source.stride(0)), narrow(source.stride(1)),
-                         narrow(spatial(source.strides(), 1)), narrow(spatial(source.sizes(), 1)),
-                         narrow(pattern.scale), narrow(pattern.offset), narrow(pattern.step)});
-  arguments.value(
-      PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead), narrow(plane)});
+  arguments.address(element(source, begin * source.stride(0))).address(packed.mutable_data_ptr());
+  arguments.value(PaddedSource{narrow(count), narrow(source.stride(0)), narrow(source.stride(1)),
+                               narrow(spatial(source.strides(), 1)),
+                               narrow(spatial(source.sizes(), 1)), narrow(pattern.scale),
+                               narrow(pattern.offset), narrow(pattern.step)});
+  arguments.value(sizes(layout, count));
   enqueue(*pack_padded_, planes * count, arguments);
   return packed;
 }
@@ -129,9 +177,10 @@ at::Tensor PaddedProgram::pack_weights(const at::Tensor& weight, const WeightLay
   const int64_t slice = std::max<int64_t>(kDepth / taps, 1);
   LaunchArguments arguments;
   arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(Weights{narrow(layout.rows), narrow(layout.channels), narrow(layout.group),
-                          narrow(layout.row), narrow(layout.channel), narrow(layout.size),
-                          narrow(pattern.count), narrow(pattern.first), narrow(pattern.each)});
+  arguments.value(PaddedWeights{narrow(layout.rows), narrow(layout.channels), narrow(layout.group),
+                                narrow(layout.row), narrow(layout.channel), narrow(layout.size),
+                                narrow(pattern.count), narrow(pattern.first),
+                                narrow(pattern.each)});
   arguments.value(narrow(slice));
   enqueue(*pack_weights_, layout.groups * panels * divide_up(layout.channels, slice), arguments);
   return packed;
@@ -148,12 +197,11 @@ void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& pack
   const int64_t taps = pattern.taps();
   const SpatialValues& grid = gathers ? result.extent : layout.grid;
   const int64_t count = result.images * grid[0] * grid[1] * grid[2];
-  const PaddedSizes planes_of{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                              narrow(layout.plane(result.images, columns_))};
-  const Result columns{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
-                       narrow(count),          narrow(grid),         narrow(result.extent),
-                       narrow(result.image),   narrow(result.row),   narrow(result.first),
-                       narrow(result.stride)};
+  const PaddedSizes planes_of = sizes(layout, result.images);
+  const PaddedResult columns{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
+                             narrow(count),          narrow(grid),         narrow(result.extent),
+                             narrow(result.image),   narrow(result.row),   narrow(result.first),
+                             narrow(result.stride)};
   const int64_t column_panels = divide_up(count, columns_);
   at::Tensor right = planes;
   if (gathers && taps > 0) {
@@ -184,25 +232,24 @@ at::Tensor PaddedProgram::gather_taps(const WeightLayout& weights, const PaddedL
   const int64_t channels = weights.groups * weights.channels;
   const int64_t plane = gathered.plane(images, columns_);
   at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
-  Result columns = {};
-  columns.count = narrow(images * gathered.places());
+  PaddedResult columns = {};
+  columns.count = narrow(images * gathered.positions());
   columns.extent = narrow(gathered.grid);
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                              narrow(layout.plane(images, columns_))});
+  arguments.value(sizes(layout, images));
   arguments.value(taps_of(pattern)).value(columns).value(narrow(plane));
   enqueue(*gather_taps_, channels, arguments);
   return packed;
 }
 
 int64_t PaddedProgram::gradient_part(const PaddedLayout& layout, int64_t images) const {
-  const int64_t positions = divide_up(images * layout.places(), width_) * width_;
-  return divide_up(divide_up(positions, divide_up(positions, kPositions)), width_) * width_;
+  const int64_t positions = round_up(images * layout.positions(), width_);
+  return round_up(divide_up(positions, divide_up(positions, kPositions)), width_);
 }
 
 int64_t PaddedProgram::gradient_parts(const PaddedLayout& layout, int64_t images) const {
-  return divide_up(images * layout.places(), gradient_part(layout, images));
+  return divide_up(images * layout.positions(), gradient_part(layout, images));
 }
 
 GradientOperand PaddedProgram::operand(const at::Tensor& planes, const PaddedLayout& layout,
@@ -216,7 +263,7 @@ void PaddedProgram::sum_gradients(const WeightLayout& weights, const TapPattern&
                                   const at::Tensor& sums) const {
   const PaddedLayout& layout = planes.layout;
   const PaddedLayout& gradient_layout = gradients.layout;
-  const int64_t positions = divide_up(images * gradient_layout.places(), width_) * width_;
+  const int64_t positions = round_up(images * gradient_layout.positions(), width_);
   const int64_t part = gradient_part(gradient_layout, images);
   const int64_t all = weights.channels * pattern.taps();
   const int64_t blocks = divide_up(weights.rows, kBlock);
@@ -226,8 +273,7 @@ void PaddedProgram::sum_gradients(const WeightLayout& weights, const TapPattern&
                                gradient_layout.lead * value_bytes_;
   arguments.address(first_gradient).address(planes.planes.const_data_ptr());
   arguments.address(sums.mutable_data_ptr());
-  arguments.value(PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                              narrow(layout.plane(images, columns_))});
+  arguments.value(sizes(layout, images));
   arguments.value(taps_of(pattern));
   arguments.value(Gradient{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
                            narrow(gradient_layout.plane(images, columns_)), narrow(gradients.group),

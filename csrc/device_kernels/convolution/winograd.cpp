@@ -1,9 +1,7 @@
-#include "device_kernels/convolution/padded/winograd.h"
-
+// The passes of a convolution by Winograd's algorithm, on images in the padded layout.
 #include <algorithm>
 
-#include "device_kernels/convolution/padded/padded_arguments.h"
-#include "device_kernels/convolution/padded/padded_program.h"
+#include "device_kernels/convolution/convolution_passes.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 
@@ -22,7 +20,7 @@ constexpr int64_t kKernels = 256;                  // weight gradients per work-
 
 // Same layout as in the kernels.
 struct TileGrid {
-  int32_t images, high, wide, pitch, weights, places;
+  int32_t images, high, wide, pitch, weights, points;
 };
 
 // True if the algorithm supports `weight` and images like `image`.
@@ -57,15 +55,13 @@ bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
 }
 
 // Transforms tiles of all channels of `planes` (layout: `layout`) to points.
-at::Tensor transform_places(const PaddedProgram& program, const at::Tensor& planes,
+at::Tensor transform_planes(const PaddedProgram& program, const at::Tensor& planes,
                             const PaddedLayout& layout, const TapPattern& pattern, int64_t channels,
                             const TileGrid& grid) {
-  const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
+  const at::Tensor points = program.workspace(kPoints * int64_t{grid.points});
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
-  arguments.value(PaddedSizes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                              narrow(layout.plane(grid.images, program.tile_columns()))});
-  arguments.value(taps_of(pattern)).value(grid);
+  arguments.value(program.sizes(layout, grid.images)).value(taps_of(pattern)).value(grid);
   program.enqueue(program.kernel("winograd_places"), channels, arguments);
   return points;
 }
@@ -73,19 +69,18 @@ at::Tensor transform_places(const PaddedProgram& program, const at::Tensor& plan
 // Transforms tiles of grid.images images of a gradient from `begin` on to points.
 at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& gradient,
                                int64_t begin, const TileGrid& grid) {
-  const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
-  const auto* from = static_cast<const char*>(gradient.const_data_ptr()) +
-                     begin * gradient.stride(0) * static_cast<int64_t>(gradient.element_size());
+  const at::Tensor points = program.workspace(kPoints * int64_t{grid.points});
   LaunchArguments arguments;
-  arguments.address(from).address(points.mutable_data_ptr());
-  arguments.value(Source{grid.images,
-                         narrow(gradient.stride(0)),
-                         narrow(gradient.stride(1)),
-                         narrow(spatial(gradient.strides(), 1)),
-                         narrow(spatial(gradient.sizes(), 1)),
-                         {},
-                         {},
-                         {}});
+  arguments.address(element(gradient, begin * gradient.stride(0)));
+  arguments.address(points.mutable_data_ptr());
+  arguments.value(PaddedSource{grid.images,
+                               narrow(gradient.stride(0)),
+                               narrow(gradient.stride(1)),
+                               narrow(spatial(gradient.strides(), 1)),
+                               narrow(spatial(gradient.sizes(), 1)),
+                               {},
+                               {},
+                               {}});
   arguments.value(grid);
   program.enqueue(program.kernel("winograd_gradients"), gradient.size(1), arguments);
   return points;
@@ -97,15 +92,15 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
   at::Tensor packed = program.workspace(kPoints * int64_t{grid.weights});
   LaunchArguments arguments;
   arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(Weights{narrow(layout.rows),
-                          narrow(layout.channels),
-                          narrow(layout.group),
-                          narrow(layout.row),
-                          narrow(layout.channel),
-                          narrow(layout.size),
-                          {},
-                          {},
-                          {}});
+  arguments.value(PaddedWeights{narrow(layout.rows),
+                                narrow(layout.channels),
+                                narrow(layout.group),
+                                narrow(layout.row),
+                                narrow(layout.channel),
+                                narrow(layout.size),
+                                {},
+                                {},
+                                {}});
   arguments.value(grid)
       .value(static_cast<int32_t>(flipped))
       .value(narrow(panels))
@@ -119,7 +114,7 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
 // gets the padded source if all images are packed at once.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
-           const at::Tensor& result, const std::string& text, PaddedGradient& cached) {
+           const at::Tensor& result, const std::string& kernels, PaddedGradient& cached) {
   const SpatialValues extent = spatial(result.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
@@ -128,21 +123,21 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   const TapPattern pattern = forward_taps(geometry, weights.size);
   PaddedLayout layout;
   layout.make_room(pattern, spatial(source.sizes(), 1), {1, 2 * high, 2 * wide});
-  const auto& program = PaddedProgram::find(source.device().index(), source.scalar_type(), text);
+  const auto& program = PaddedProgram::find(source.device().index(), source.scalar_type(), kernels);
 
   const int64_t channels = source.size(1), tiles = high * wide;
   const int64_t columns = program.tile_columns();
-  const int64_t multiplied = divide_up(tiles * source.size(0), columns) * columns;
+  const int64_t multiplied = round_up(tiles * source.size(0), columns);
   if (kPoints * (multiplied + kTransformTiles) > 9 * source.size(0) * volume(extent)) return false;
   const int64_t at_a_time = images_at_a_time(program, source.size(0), channels, tiles);
   // All tiles, plus one vector of padding.
   const int64_t line = program.tile_width();
-  const int64_t pitch = odd_lines(divide_up(at_a_time * tiles, columns) * columns + line, line);
+  const int64_t pitch = odd_lines(round_up(at_a_time * tiles, columns) + line, line);
   const int64_t row_panels = divide_up(weights.rows, program.tile_rows());
   TileGrid grid = {0, narrow(high), narrow(wide), narrow(pitch)};
   grid.weights =
       narrow(odd_lines(weights.groups * row_panels * program.tile_rows() * weights.channels, line));
-  grid.places = narrow(odd_lines(channels * pitch, line));
+  grid.points = narrow(odd_lines(channels * pitch, line));
   if (kPoints * channels * pitch > kLargestPaddedIndex ||
       !has_small_indices(source, at_a_time, layout.plane(at_a_time, columns))) {
     return false;
@@ -154,24 +149,23 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
     const at::Tensor planes = program.pack_padded(source, begin, images, layout, pattern);
     if (images == source.size(0)) cached = {planes, layout};
     grid.images = narrow(images);
-    const at::Tensor points = transform_places(program, planes, layout, pattern, channels, grid);
+    const at::Tensor points = transform_planes(program, planes, layout, pattern, channels, grid);
     const int64_t column_panels = divide_up(images * tiles, columns);
     const int64_t panels = program.panels_of_item(weights.groups * column_panels * row_panels);
-    char* to = static_cast<char*>(result.mutable_data_ptr()) +
-               begin * result.stride(0) * static_cast<int64_t>(result.element_size());
+    void* to = mutable_element(result, begin * result.stride(0));
     LaunchArguments multiply;
     multiply.address(packed.const_data_ptr()).address(points.const_data_ptr()).address(to);
     multiply.address(bias.defined() ? bias.const_data_ptr() : to);
-    multiply.value(Result{narrow(weights.groups),
-                          narrow(weights.rows),
-                          narrow(weights.channels),
-                          narrow(images * tiles),
-                          {},
-                          narrow(extent),
-                          narrow(result.stride(0)),
-                          narrow(result.stride(1)),
-                          0,
-                          narrow(spatial(result.strides(), 1))});
+    multiply.value(PaddedResult{narrow(weights.groups),
+                                narrow(weights.rows),
+                                narrow(weights.channels),
+                                narrow(images * tiles),
+                                {},
+                                narrow(extent),
+                                narrow(result.stride(0)),
+                                narrow(result.stride(1)),
+                                0,
+                                narrow(spatial(result.strides(), 1))});
     multiply.value(grid);
     multiply.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
     multiply.value(narrow(panels));
@@ -183,39 +177,36 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
 
 }  // namespace
 
-bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                              const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& output, const std::string& text) {
+bool write_output_by_winograd(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   PaddedGradient unused;
   return suits(geometry, output, weight, weights) && output.stride(-1) == 1 &&
-         write(input, weight, weights, false, geometry.padding, bias, output, text, unused);
+         write(input, weight, weights, false, geometry.padding, bias, output, source, unused);
 }
 
 // The data gradient is a convolution with flipped kernels and the padding that makes its size fit.
-bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                             const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& input, const std::string& text,
+bool write_input_by_winograd(const ConvolutionPass& pass, const std::string& source,
                              PaddedGradient& cached) {
+  const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
   return suits(geometry, input, weight, weights) && input.stride(-1) == 1 &&
-         write(output, weight, weights, true, padding, bias, input, text, cached);
+         write(output, weight, weights, true, padding, bias, input, source, cached);
 }
 
 // The weight gradient: sums over tiles of products of the points of `input` and of `output`, a 1x1
 // weight gradient per point.
-bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                              const at::Tensor& output, const at::Tensor& weight,
-                              const std::string& text) {
+bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   if (geometry.groups != 1 || !suits(geometry, input, weight, weights)) return false;
   const SpatialValues extent = spatial(output.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   const int64_t tiles = high * wide, images = input.size(0);
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
   const int64_t line = program.tile_width(), columns = program.tile_columns();
-  const int64_t multiplied = divide_up(tiles * images, line) * line;
+  const int64_t multiplied = round_up(tiles * images, line);
   if (kPoints * (multiplied + kGradientTiles) > 9 * images * volume(extent)) return false;
   const TapPattern pattern = forward_taps(geometry, weights.size);
   PaddedLayout layout;
@@ -240,15 +231,15 @@ bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
     const int64_t count = std::min(at_a_time, images - begin);
     TileGrid grid = {narrow(count), narrow(high), narrow(wide),
                      narrow(tile_layout.plane(count, columns))};
-    grid.places = narrow(odd_lines(weights.channels * grid.pitch, line));
+    grid.points = narrow(odd_lines(weights.channels * grid.pitch, line));
     const at::Tensor planes = program.pack_padded(input, begin, count, layout, pattern);
     const at::Tensor met =
-        transform_places(program, planes, layout, pattern, weights.channels, grid);
-    const int64_t met_group = grid.places;
-    grid.places = narrow(odd_lines(weights.rows * grid.pitch, line));
+        transform_planes(program, planes, layout, pattern, weights.channels, grid);
+    const int64_t met_group = grid.points;
+    grid.points = narrow(odd_lines(weights.rows * grid.pitch, line));
     const at::Tensor gradients = transform_gradients(program, output, begin, grid);
     program.sum_gradients(points_of_weights, gathered_taps(1), count, {met, tile_layout, met_group},
-                          {gradients, tile_layout, grid.places}, begin > 0, sums);
+                          {gradients, tile_layout, grid.points}, begin > 0, sums);
   }
   LaunchArguments arguments;
   arguments.address(sums.const_data_ptr()).address(weight.mutable_data_ptr());
