@@ -3,6 +3,8 @@
 #include <c10/core/DynamicCast.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
 #include <type_traits>
 
 #include "runtime/driver/device.h"
@@ -104,6 +106,17 @@ void add_scalar(LaunchArguments& arguments, const at::Scalar& scalar, ScalarType
 void add_element(LaunchArguments& arguments, const void* element, ScalarType from,
                  ScalarType dtype) {
   add_value(arguments, dtype, [&]<class T>(T) { return c10::fetch_and_cast<T>(from, element); });
+}
+
+void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count, bool wide) {
+  if (wide) {
+    arguments.bytes(values, count * sizeof(int64_t));
+    return;
+  }
+  std::array<int32_t, 64> narrow;
+  TORCH_INTERNAL_ASSERT(count <= narrow.size());
+  std::copy_n(values, count, narrow.begin());
+  arguments.bytes(narrow.data(), count * sizeof(int32_t));
 }
 
 }  // namespace outboard

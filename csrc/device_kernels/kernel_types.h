@@ -1,5 +1,5 @@
-// Kernel dtypes: supported dtypes, compute dtypes, scalar arguments. Types in OpenCL C are in
-// torch_outboard/ops/sources/value_types.py.
+// Kernel dtypes: supported dtypes, compute dtypes, arguments of scalars and of indices. Types in
+// OpenCL C are in torch_outboard/ops/sources/value_types.py.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -44,5 +44,15 @@ OUTBOARD_API void add_scalar(LaunchArguments& arguments, const at::Scalar& scala
 // The same for the element of a CPU tensor.
 OUTBOARD_API void add_element(LaunchArguments& arguments, const void* element, at::ScalarType from,
                               at::ScalarType dtype);
+
+// Adds a struct of 64-bit indices as one argument, of 32-bit indices unless `wide`.
+OUTBOARD_API void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count,
+                              bool wide);
+template <class Layout>
+void add_layout(LaunchArguments& arguments, const Layout& layout, bool wide) {
+  static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
+  add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
+              sizeof(Layout) / sizeof(int64_t), wide);
+}
 
 }  // namespace outboard

@@ -66,9 +66,9 @@ std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
           "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
           "instead.");
     }
-    const Tensor places = index.nonzero();
+    const Tensor positions = index.nonzero();
     for (int64_t j = 0; j < index.dim(); ++j) {
-      result.tensors.push_back(places.select(1, j));
+      result.tensors.push_back(positions.select(1, j));
       result.dims.push_back(d++);
     }
   }
@@ -81,7 +81,7 @@ std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
 }
 
 // Linear indices over the indexed dimensions; -1 if out of range.
-Tensor flat_places(const Tensor& self, const Indexed& index) {
+Tensor flat_indices(const Tensor& self, const Indexed& index) {
   Tensor total;
   for (size_t k = 0; k < index.dims.size(); ++k) {
     const int64_t n = self.size(index.dims[k]);
@@ -164,9 +164,11 @@ Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) 
   // `self` has stride 0 along index dimensions, and index tensors along the others.
   config.add_owned_const_input(self.as_strided(result.sizes(), strides, self.storage_offset()));
   for (const Tensor& tensor : index.tensors) {
-    Sizes own(others, 0);
-    own.insert(own.begin() + at, tensor.strides().begin(), tensor.strides().end());
-    config.add_owned_const_input(tensor.as_strided(result.sizes(), own, tensor.storage_offset()));
+    Sizes strides_of_index(others, 0);
+    strides_of_index.insert(strides_of_index.begin() + at, tensor.strides().begin(),
+                            tensor.strides().end());
+    config.add_owned_const_input(
+        tensor.as_strided(result.sizes(), strides_of_index, tensor.storage_offset()));
   }
   const at::TensorIterator iterator = config.build();
   const Tensor& like = iterator.tensor(0);
@@ -183,7 +185,7 @@ bool index(torch::jit::Stack& values) {
   const auto count = static_cast<int64_t>(index->dims.size());
   const Sizes sizes = joined((*index)[0].sizes(), ordered.sizes().slice(count));
   const Tensor selected =
-      ordered.flatten(0, count - 1).index_select(0, flat_places(self, *index)).reshape(sizes);
+      ordered.flatten(0, count - 1).index_select(0, flat_indices(self, *index)).reshape(sizes);
   const Tensor result = moved(selected, *index, /*to_front=*/false);
   values.assign({laid_out(result, self, *index)});
   return true;
@@ -207,16 +209,16 @@ bool index_put(torch::jit::Stack& arguments) {
   const auto index = indexed(self, indices);
   if (!index.has_value()) return false;
   const Tensor ordered = ordered_by(self, *index);
-  const Tensor places = flat_places(self, *index);
+  const Tensor positions = flat_indices(self, *index);
   const auto count = static_cast<int64_t>(index->dims.size());
   const at::IntArrayRef rest = ordered.sizes().slice(count);
   const Tensor full =
-      moved(places.new_empty({1}).expand(joined((*index)[0].sizes(), rest)), *index, false);
+      moved(positions.new_empty({1}).expand(joined((*index)[0].sizes(), rest)), *index, false);
   if (!at::is_expandable_to(values.sizes(), full.sizes())) return false;  // the CPU kernel raises
-  if (places.numel() == 0 || self.numel() == 0) return true;
+  if (positions.numel() == 0 || self.numel() == 0) return true;
   const Tensor what =
-      moved(values.expand(full.sizes()), *index, true).reshape(joined({places.numel()}, rest));
-  const Tensor where = places.reshape(joined({-1}, Sizes(rest.size(), 1))).expand(what.sizes());
+      moved(values.expand(full.sizes()), *index, true).reshape(joined({positions.numel()}, rest));
+  const Tensor where = positions.reshape(joined({-1}, Sizes(rest.size(), 1))).expand(what.sizes());
   // Written in place if one stride covers the indexed dimensions.
   const Tensor into = ordered.flatten(0, count - 1);
   if (accumulate) {

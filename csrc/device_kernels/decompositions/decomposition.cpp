@@ -2,37 +2,34 @@
 //
 // Properties of a definition, besides those of every definition (defined_kernel.h):
 //
-//   body        a function of the overload's arguments (without those of out=) by their names, as
-//               many of them as it wants: in Python, or the name of one in C++
-//               (OUTBOARD_DECOMPOSITION in device_kernels/definitions/definition.h). It returns the
-//               results of the functional form, or a tuple of them. It may decline the call before
-//               it writes to an argument: afterwards that raises RuntimeError, since another kernel
-//               would write a second time
-//   dtypes      bits of the dtypes of the first tensor that are served
-//   meta        as of kernel templates: a functional overload whose meta function checks the
-//               call
-//   results     names, with `meta`: the body finds the results there, with sizes and strides, and
-//               writes them instead of returning them
-//   casts       given results of another dtype get the values converted; where PyTorch does not
-//               cast so, the call raises this: "TypeError" or "RuntimeError"
-//   cpu_arguments  other tensors than the first one may be on the CPU; without it only numbers may
-//   reports, report  what wrong values in kernels that the body launches raise, as of kernel
-//               `template`; without it, what the operators raise that it calls
+//   body        a function of some of the overload's arguments (without those of out=) by name: in
+//               Python, or the name of one in C++ (OUTBOARD_DECOMPOSITION in definition.h). It
+//               returns the results of the functional form, or a tuple of them. It may decline the
+//               call before it writes to an argument. Declining afterwards raises RuntimeError,
+//               since another kernel would write a second time
+//   dtypes      bits of the served dtypes of the first tensor
+//   meta        a functional overload whose meta function checks the call, as of kernel templates
+//   results     names, with `meta`: the body gets the results, with sizes and strides, under these
+//               names and writes them instead of returning them
+//   casts       given results of another dtype get converted values; "TypeError" or "RuntimeError":
+//               the error where PyTorch does not cast
+//   cpu_arguments  tensors but the first may be on the CPU; without it only 0-d tensors may
+//   reports, report  the error of wrong values in kernels that the body launches (DefinedAssert);
+//               without it, the errors of the called operators
 //
 // Operators called by the body are dispatched like any other call, and may run on the host.
-// Autograd and autocast do not see them.
-// Given results are written only after everything has been computed, unless they overlap no
-// argument.
+// Autograd and autocast do not see them. Given results that overlap an argument are written after
+// everything has been computed.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "device_kernels/decompositions/write_watch.h"
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/meta_call.h"
@@ -41,6 +38,86 @@
 #include "transfer/copy.h"
 
 namespace outboard {
+
+namespace {
+
+// Detects writes of operators to the memory of given tensors: observes the operator calls of this
+// thread during its lifetime.
+class WriteWatch {
+ public:
+  // Watches all tensors among the values, also in lists.
+  explicit WriteWatch(const torch::jit::Stack& values);
+  ~WriteWatch();
+  WriteWatch(const WriteWatch&) = delete;
+  WriteWatch& operator=(const WriteWatch&) = delete;
+
+  bool wrote() const noexcept { return wrote_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& call);
+  bool is_written_by(const at::RecordFunction& call) const;
+
+  WriteWatch* const outer_;
+  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;
+  std::vector<const c10::StorageImpl*> storages_;
+  bool wrote_ = false;
+};
+
+thread_local WriteWatch* t_watch = nullptr;
+
+template <class Function>
+void for_storages(const c10::IValue& value, const Function& function) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.defined() && tensor.has_storage()) {
+      function(tensor.storage().unsafeGetStorageImpl());
+    }
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) for_storages(element, function);
+  }
+}
+
+WriteWatch::WriteWatch(const torch::jit::Stack& values) : outer_(t_watch) {
+  for (const c10::IValue& value : values) {
+    for_storages(value, [&](const c10::StorageImpl* storage) { storages_.push_back(storage); });
+  }
+  if (outer_ == nullptr) {
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(&see).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  }
+  t_watch = this;
+}
+
+WriteWatch::~WriteWatch() {
+  t_watch = outer_;
+  if (outer_ == nullptr) at::removeCallback(handle_);
+}
+
+std::unique_ptr<at::ObserverContext> WriteWatch::see(const at::RecordFunction& call) {
+  for (WriteWatch* watch = t_watch; watch != nullptr; watch = watch->outer_) {
+    if (!watch->wrote_) watch->wrote_ = watch->is_written_by(call);
+  }
+  return nullptr;
+}
+
+bool WriteWatch::is_written_by(const at::RecordFunction& call) const {
+  const auto inputs = call.inputs();
+  std::vector<size_t> watched;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for_storages(inputs[i], [&](const c10::StorageImpl* storage) {
+      const bool known = std::find(storages_.begin(), storages_.end(), storage) != storages_.end();
+      if (known) watched.push_back(i);
+    });
+  }
+  if (watched.empty()) return false;
+  const std::optional<c10::FunctionSchema> schema = call.operator_schema();
+  return schema.has_value() && std::any_of(watched.begin(), watched.end(), [&](size_t i) {
+           const c10::AliasInfo* alias = schema->arguments().at(i).alias_info();
+           return alias != nullptr && alias->isWrite();
+         });
+}
+
+}  // namespace
 
 class Decomposition final : public DefinedKernel {
  public:
@@ -60,7 +137,7 @@ class Decomposition final : public DefinedKernel {
   bool call_body(torch::jit::Stack& values, bool watched, bool& wrote) const;
 
   // Parameters of the body: arguments by their index in the overload, then results.
-  std::vector<size_t> places_;
+  std::vector<size_t> indices_;
   DecompositionFunction::Arguments parameters_;
   DecompositionFunction::Arguments returns_;
   size_t inputs_ = 0;  // arguments of the overload except those of out=
@@ -69,7 +146,7 @@ class Decomposition final : public DefinedKernel {
   const std::string casts_;
   const bool cpu_arguments_;
   const std::vector<int> number_arguments_;
-  const ReportedFault fault_;
+  const DefinedAssert assert_;
   std::unique_ptr<const MetaCall> meta_;
   bool writes_ = false;            // results
   bool writes_arguments_ = false;  // other than those of out=
@@ -100,30 +177,29 @@ Decomposition::Decomposition(const Definition& definition, const c10::FunctionSc
       casts_(definition.string("casts")),
       cpu_arguments_(definition.flag("cpu_arguments")),
       number_arguments_(number_arguments(overload_)),
-      fault_(definition, overload_.name()),
+      assert_(definition, overload_.name()),
       writes_(!definition.strings("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
   const std::vector<std::string>& results = definition.strings("results");
   TORCH_CHECK_VALUE(body_ != nullptr, "the definition of ", overload_.name(), " has no body");
   for (const std::string& name : body_->parameters) {
-    const int place = overload_.find(name);
+    const int argument = overload_.find(name);
     const auto result = std::find(results.begin(), results.end(), name);
     if (result != results.end()) {
-      places_.push_back(inputs_ + static_cast<size_t>(result - results.begin()));
+      indices_.push_back(inputs_ + static_cast<size_t>(result - results.begin()));
       parameters_.emplace_back(name, c10::TensorType::get());
       continue;
     }
-    TORCH_CHECK_VALUE(place >= 0 && place < static_cast<int>(inputs_), "the body of ",
+    TORCH_CHECK_VALUE(argument >= 0 && argument < static_cast<int>(inputs_), "the body of ",
                       overload_.name(), " has a parameter '", name,
                       "', which is neither an argument nor a result");
-    places_.push_back(static_cast<size_t>(place));
-    parameters_.push_back(overload_.argument(place));
+    indices_.push_back(static_cast<size_t>(argument));
+    parameters_.push_back(overload_.argument(argument));
   }
   if (!writes_) returns_ = schema.returns();
   for (size_t i = 0; i < inputs_; ++i) {
-    const c10::AliasInfo* alias = overload_.argument(static_cast<int>(i)).alias_info();
-    writes_arguments_ |= alias != nullptr && alias->isWrite();
+    writes_arguments_ |= overload_.writes(static_cast<int>(i));
   }
   meta_ = MetaCall::of(definition, overload_);
   TORCH_CHECK_VALUE(!writes_ || meta_ != nullptr, "the definition of ", overload_.name(),
@@ -133,7 +209,7 @@ Decomposition::Decomposition(const Definition& definition, const c10::FunctionSc
 bool Decomposition::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
   const at::Tensor* first = first_tensor(overload_, inputs_, stack);
   if (first != nullptr) {
-    if (!first->defined() || ((dtypes_ >> static_cast<int>(first->scalar_type())) & 1) == 0 ||
+    if (!first->defined() || (dtypes_ & dtype_bit(first->scalar_type())) == 0 ||
         !computes(device, first->scalar_type()) ||
         (cpu_arguments_ && !is_dense_on(*first, device)) ||
         !takes_numbers(first->scalar_type(), number_arguments_, overload_, stack)) {
@@ -217,7 +293,7 @@ void Decomposition::raise_half_done() const {
 bool Decomposition::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const ReportScope reports(fault_);
+  const AssertScope asserts(assert_);
   if (!watched) return body_->call(parameters_, returns_, values);
   const WriteWatch watch(values);
   const bool done = body_->call(parameters_, returns_, values);
@@ -240,9 +316,9 @@ bool Decomposition::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     watched |= body_->watched && computed[k].is_same(overload_.given_output(*stack, k));
   }
   torch::jit::Stack values;
-  for (const size_t place : places_) {
-    values.push_back(place < inputs_ ? overload_.read(*stack, static_cast<int>(place))
-                                     : c10::IValue(computed.at(place - inputs_)));
+  for (const size_t index : indices_) {
+    values.push_back(index < inputs_ ? overload_.read(*stack, static_cast<int>(index))
+                                     : c10::IValue(computed.at(index - inputs_)));
   }
   bool wrote = false;
   if (!call_body(values, watched, wrote)) return false;

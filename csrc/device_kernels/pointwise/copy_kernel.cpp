@@ -1,14 +1,16 @@
-// Copies within a device. Elements of equal size are copied bitwise, whatever their dtype; others
-// are converted.
+// Copies within a device, and the body of `cat`, which is copies. Equal dtypes are copied bitwise;
+// others are converted.
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/DimVector.h>
 
 #include "transfer/copy.h"
-#include "device_kernels/kernel_types.h"
-#include "device_kernels/pointwise/copy_together.h"
-#include "device_kernels/pointwise/pointwise_launch.h"
+#include <vector>
+#include "device_kernels/definitions/definition.h"
 #include "device_kernels/definitions/overload.h"
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/pointwise_launch.h"
+#include "transfer/device_copy.h"
 
 namespace outboard {
 namespace {
@@ -78,7 +80,7 @@ bool enqueue(PointwiseLauncher& launcher, const at::Tensor& destination, const a
 }
 
 // Bitwise copies.
-PointwiseLauncher& moving() {
+PointwiseLauncher& bitwise() {
   static PointwiseLauncher& instance = launcher("a");
   return instance;
 }
@@ -93,7 +95,7 @@ bool copy(const at::Tensor& destination, const at::Tensor& source) {
     int64_t parts = 1;
     const ScalarType dtype = integer_of(source.itemsize(), &parts);
     if (dtype == ScalarType::Undefined || !computes(device, dtype)) return false;
-    return enqueue(moving(), reinterpreted(destination, dtype, parts),
+    return enqueue(bitwise(), reinterpreted(destination, dtype, parts),
                    reinterpreted(source, dtype, parts), dtype);
   }
   if (!computes(device, from) || !computes(device, to)) return false;
@@ -107,16 +109,17 @@ bool copy(const at::Tensor& destination, const at::Tensor& source) {
   return enqueue(chosen, destination, source, value_dtype(from));
 }
 
-}  // namespace
-
+// Copies each source to the destination of equal sizes, in few launches. Destinations have one
+// dtype and device and share no memory with a source. Returns false and does nothing if tensors are
+// not contiguous, differ in dtype or device, or are large enough for a launch each.
 bool copy_together(c10::ArrayRef<at::Tensor> destinations, c10::ArrayRef<at::Tensor> sources) {
   constexpr size_t kMostBytes = size_t{1} << 20;  // copies below are not worth a launch each
   if (destinations.size() < 2) return false;
   const ScalarType dtype = destinations[0].scalar_type();
   const c10::DeviceIndex device = destinations[0].device().index();
   int64_t parts = 1;
-  const ScalarType moved = integer_of(destinations[0].itemsize(), &parts);
-  if (moved == ScalarType::Undefined || !computes(device, moved)) return false;
+  const ScalarType bits = integer_of(destinations[0].itemsize(), &parts);
+  if (bits == ScalarType::Undefined || !computes(device, bits)) return false;
   std::deque<PointwiseCall> calls;
   for (size_t i = 0; i < destinations.size(); ++i) {
     const at::Tensor& source = sources[i];
@@ -125,17 +128,37 @@ bool copy_together(c10::ArrayRef<at::Tensor> destinations, c10::ArrayRef<at::Ten
         !destinations[i].is_contiguous()) {
       return false;
     }
-    calls.push_back({iterator_of(reinterpreted(destinations[i], moved, parts),
-                                 reinterpreted(source, moved, parts)),
-                     moved,
+    calls.push_back({iterator_of(reinterpreted(destinations[i], bits, parts),
+                                 reinterpreted(source, bits, parts)),
+                     bits,
                      {}});
     if (!PointwiseLauncher::takes(calls.back().iterator)) return false;
   }
-  moving().enqueue_all(device, calls);
+  bitwise().enqueue_all(device, calls);
   return true;
 }
 
-namespace {
+bool cat(torch::jit::Stack& values) {
+  const std::vector<at::Tensor> tensors = values[0].toTensorVector();
+  const int64_t dim = values[1].toInt();
+  const at::Tensor out = values[2].toTensor();
+  values.clear();
+  int64_t start = 0;
+  std::vector<at::Tensor> parts, sources;
+  for (const at::Tensor& tensor : tensors) {
+    // PyTorch's legacy rule: an empty 1-d tensor concatenates with any shape.
+    if (tensor.dim() == 1 && tensor.size(0) == 0) continue;
+    const int64_t count = tensor.size(dim);
+    parts.push_back(out.narrow(dim, start, count));
+    sources.push_back(tensor);
+    start += count;
+  }
+  if (copy_together(parts, sources)) return true;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(sources[i]);
+  return true;
+}
+
+OUTBOARD_DECOMPOSITION(cat, "tensors dim out");
 
 [[maybe_unused]] const bool g_registered = (set_device_copy(&copy), true);
 

@@ -1,5 +1,35 @@
-#include "device_kernels/pointwise/pointwise.h"
-
+// The kernel generator `pointwise`: an expression of scalar functions over broadcast operands, with
+// a kernel per combination of dtypes and class of layouts.
+//
+// A definition's properties:
+//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
+//                of either: then the expression is computed for each element
+//   names        what the expressions call them
+//   masks        those of `names` that hold conditions, of bool; they take no part in promotion
+//   scalars      names of further arguments that are numbers or flags
+//   scalar_names what the expressions call these
+//   absent       per scalar name: the number where the argument is None or the overload does not
+//                have it; without an entry the call is declined
+//   promoting    those of `scalar_names` that take part in promotion
+//   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
+//   result       "value" (default), "mask" (of a comparison) or "real" (of complex values)
+//   types        "promote" (default): the common dtype; "float": the same, integers become the
+//                default dtype; "complex": the complex dtype of the common one; "self": the dtype
+//                of the first operand, else of the given output; "same": the dtype of all operands,
+//                calls with different ones are declined
+//   dtypes       bits of the supported common dtypes
+//   meta         a functional overload whose meta function checks the call with PyTorch's messages,
+//                such as "aten::heaviside"; for checks of more than sizes and dtypes
+//   any_output   results may be cast to any dtype of a given output
+//   same_output  calls are declined if a given output has another dtype than the result
+//   divisor      one of `names`, the divisor of integers: if an element of it is 0, the device-side
+//                assert is set and the next wait raises RuntimeError
+//   scalar       the expressions are valid for scalars only, not for vectors
+//   may_overlap  the output may overlap itself, as in fills
+//   resizes_silently
+//                outputs get the size of the first operand without PyTorch's warning
+//   rounded      numbers are rounded to the common dtype first, also where values are wider
+//   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/TensorIterator.h>
@@ -9,9 +39,15 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "device_kernels/defined_kernel.h"
+#include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/overload.h"
+#include "device_kernels/pointwise/pointwise_launch.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 #include "torch_version.h"
@@ -25,8 +61,8 @@ namespace {
 
 using at::ScalarType;
 
-bool contains(const std::vector<std::string>& list, const std::string& text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
+bool contains(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
 }
 
 // In the order of PointwiseSource::Result.
@@ -35,7 +71,7 @@ PointwiseSource::Result result_of(const Definition& definition) {
       definition.one_of("result", {"value", "mask", "real"}));
 }
 
-// With outputs that it allocates, without the dispatcher.
+// Allocates outputs without the dispatcher.
 struct NewOutputs final : at::TensorIteratorBase {
   explicit NewOutputs(size_t count) : outputs(count) {}
 
@@ -58,23 +94,6 @@ struct NewOutputs final : at::TensorIteratorBase {
 
   c10::SmallVector<at::Tensor, 2> outputs;  // must not move: the iterator borrows them
 };
-
-}  // namespace
-
-struct PointwiseKernel::Call {
-  explicit Call(c10::DeviceIndex device_) : device(device_) {}
-
-  c10::DeviceIndex device;
-  c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as 0-d tensors
-  c10::SmallVector<const at::Tensor*, 6> inputs;
-  c10::SmallVector<const at::Tensor*, 2> outputs;
-  c10::SmallVector<std::optional<at::Scalar>, 4> scalars;  // nullopt: absent
-  ScalarType common = ScalarType::Undefined;
-  ScalarType compute = ScalarType::Undefined;
-  ScalarType result = ScalarType::Undefined;
-};
-
-namespace {
 
 bool is_list(const Overload& overload, const std::string& argument) {
   const int index = overload.find(argument);
@@ -106,7 +125,76 @@ PointwiseExpression expression_of(const Definition& definition, const Overload& 
   return expression;
 }
 
+const at::Tensor& undefined() {
+  static const at::Tensor* tensor = new at::Tensor;
+  return *tensor;
+}
+
+// The argument, or for a list the element of call `k` (one call per element).
+const c10::IValue& element(const c10::IValue& value, int64_t k) {
+  return k >= 0 && value.isList() ? value.toListRef()[k] : value;
+}
+
 }  // namespace
+
+class PointwiseKernel final : public DefinedKernel {
+ public:
+  PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema);
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
+
+ private:
+  enum class Types : uint8_t { kPromote, kFloat, kComplex, kSelf, kSame };
+  struct Operand {
+    int argument;
+    bool mask;
+  };
+  struct ScalarArgument {
+    int argument;                      // -1: the overload does not have it
+    std::optional<at::Scalar> absent;  // nullopt: the call is declined
+    bool promotes;
+  };
+  struct Call {
+    explicit Call(c10::DeviceIndex device_) : device(device_) {}
+
+    c10::DeviceIndex device;
+    c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as 0-d tensors
+    c10::SmallVector<const at::Tensor*, 6> inputs;
+    c10::SmallVector<const at::Tensor*, 2> outputs;
+    c10::SmallVector<std::optional<at::Scalar>, 4> scalars;  // nullopt: absent
+    ScalarType common = ScalarType::Undefined;
+    ScalarType compute = ScalarType::Undefined;
+    ScalarType result = ScalarType::Undefined;
+  };
+
+  // `k`: index of the element in an overload over lists, else -1.
+  bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool choose_types(Call& call) const;
+  bool accepts_scalars(const Call& call) const;
+  void round_scalars(Call& call) const;
+  // Resizes and checks outputs.
+  void configure(const Call& call, at::TensorIteratorConfig& config) const;
+  bool takes(const Call& call, const at::TensorIteratorBase& iterator) const;
+  c10::SmallVector<at::Scalar, 8> numbers_of(const Call& call) const;
+  bool execute(const Call& call, c10::SmallVectorImpl<at::Tensor>& results);
+  bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
+  bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
+
+  std::vector<Operand> operands_;
+  std::vector<ScalarArgument> scalars_;
+  const PointwiseSource::Result result_;
+  const Types types_;
+  const uint64_t dtypes_;
+  const bool any_output_;
+  const bool same_output_;
+  const bool may_overlap_;
+  const bool resizes_silently_;
+  const bool strict_;
+  const bool rounded_;
+  std::optional<MetaCall> meta_;
+  bool lists_ = false;  // one call per list element, as in _foreach_add
+  PointwiseLauncher launcher_;
+};
 
 PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
@@ -123,7 +211,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
       launcher_(expression_of(definition, overload_)) {
   if (const std::string& name = definition.string("meta"); !name.empty())
     meta_.emplace(name, overload_);
-  const PointwiseExpression expression = expression_of(definition, overload_);
+  const PointwiseExpression& expression = launcher_.expression();
   const auto& scalars = definition.strings("scalars");
   TORCH_CHECK_VALUE(definition.strings("scalar_names").size() == scalars.size(),
                     "there are not as many scalars as names of them");
@@ -133,12 +221,9 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   const auto& arguments = definition.strings("operands");
   TORCH_CHECK_VALUE(definition.strings("names").size() == arguments.size(),
                     "there are not as many operands as names of them");
-  for (const std::string& argument : definition.strings("operands")) {
-    overload_.index(argument);
-    lists_ = lists_ || is_list(overload_, argument);
-  }
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
+    lists_ = lists_ || is_list(overload_, arguments[i]);
   }
   const size_t expressions = definition.strings("expressions").size();
   TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
@@ -153,20 +238,6 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
                         contains(definition.strings("promoting"), expression.scalars[i])});
   }
 }
-
-namespace {
-
-const at::Tensor& undefined() {
-  static const at::Tensor* tensor = new at::Tensor;
-  return *tensor;
-}
-
-// The argument, or for a list the element of call `k` (one call per element).
-const c10::IValue& element(const c10::IValue& value, int64_t k) {
-  return k >= 0 && value.isList() ? value.toListRef()[k] : value;
-}
-
-}  // namespace
 
 bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   call.wrapped.reserve(operands_.size());  // `inputs` points into it
@@ -242,7 +313,7 @@ bool PointwiseKernel::choose_types(Call& call) const {
       call.common = c10::get_default_dtype_as_scalartype();
     }
   }
-  if (((dtypes_ >> static_cast<int>(call.common)) & 1) == 0) return false;
+  if ((dtypes_ & dtype_bit(call.common)) == 0) return false;
   if (types_ == Types::kComplex) call.common = c10::toComplexType(call.common);
   if (!computes(call.device, call.common)) return false;
   call.compute = value_dtype(call.common);
@@ -257,11 +328,9 @@ bool PointwiseKernel::choose_types(Call& call) const {
 }
 
 bool PointwiseKernel::accepts_scalars(const Call& call) const {
-  for (const auto& scalar : call.scalars) {
-    if (!scalar.has_value()) continue;
-    if (!takes_number(call.common, *scalar, strict_)) return false;
-  }
-  return true;
+  return std::all_of(call.scalars.begin(), call.scalars.end(), [&](const auto& scalar) {
+    return !scalar.has_value() || takes_number(call.common, *scalar, strict_);
+  });
 }
 
 void PointwiseKernel::round_scalars(Call& call) const {

@@ -83,24 +83,29 @@ bool PointwiseLauncher::takes(const at::TensorIteratorBase& iterator) {
          (iterator.ntensors() <= kMostWideOperands || iterator.can_use_32bit_indexing());
 }
 
+std::optional<int> PointwiseLauncher::integer_divisor(const at::TensorIteratorBase& iterator,
+                                                      ScalarType compute) const {
+  if (!expression_.divisor.has_value() || !at::isIntegralType(compute, /*includeBool=*/false)) {
+    return std::nullopt;
+  }
+  return iterator.noutputs() + static_cast<int>(*expression_.divisor);
+}
+
 bool PointwiseLauncher::divides_by_zero(const at::TensorIteratorBase& iterator,
                                         ScalarType compute) const {
-  if (!expression_.divisor.has_value() || !at::isIntegralType(compute, /*includeBool=*/false)) {
-    return false;
-  }
-  const int divisor = iterator.noutputs() + static_cast<int>(*expression_.divisor);
-  return is_value(iterator, divisor) &&
-         c10::fetch_and_cast<int64_t>(iterator.dtype(divisor), iterator.data_ptr(divisor)) == 0;
+  const std::optional<int> divisor = integer_divisor(iterator, compute);
+  return divisor.has_value() && is_value(iterator, *divisor) &&
+         c10::fetch_and_cast<int64_t>(iterator.dtype(*divisor), iterator.data_ptr(*divisor)) == 0;
 }
 
 bool PointwiseLauncher::checks_divisor(const at::TensorIteratorBase& iterator,
                                        ScalarType compute) const {
-  return expression_.divisor.has_value() && at::isIntegralType(compute, /*includeBool=*/false) &&
-         !is_value(iterator, iterator.noutputs() + static_cast<int>(*expression_.divisor));
+  const std::optional<int> divisor = integer_divisor(iterator, compute);
+  return divisor.has_value() && !is_value(iterator, *divisor);
 }
 
-DeviceAssert& PointwiseLauncher::division_fault(c10::DeviceIndex device) {
-  return *division_faults_.find(device, [&] {
+DeviceAssert& PointwiseLauncher::division_assert(c10::DeviceIndex device) {
+  return *division_asserts_.find(device, [&] {
     return &DeviceAssert::make(
         device, DeviceAssert::Kind::kRuntimeError,
         c10::str("ZeroDivisionError: integers were divided by zero in ", expression_.operation));
@@ -136,10 +141,10 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex devi
                                                            const at::TensorIteratorBase& iterator,
                                                            ScalarType compute, bool wide) const {
   const PointwiseSource source = make_source(device, iterator, compute, wide);
-  const std::string text = source_writer().pointwise(source);
+  const std::string program = source_writer().pointwise(source);
   const char* options = literal_options(compute);
-  return {&find_kernel(device, text, "contiguous", options),
-          &find_kernel(device, text, "strided", options), source.elements()};
+  return {&find_kernel(device, program, "contiguous", options),
+          &find_kernel(device, program, "strided", options), source.elements()};
 }
 
 Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
@@ -205,26 +210,21 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   const auto total = static_cast<uint64_t>(iterator.numel());
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
   const bool checks = checks_divisor(iterator, compute);
-  if (checks) arguments.address(division_fault(device).address());
+  if (checks) arguments.address(division_assert(device).address());
   if (!expression_.condition.empty()) arguments.address(flag);
+  const auto local = static_cast<uint64_t>(work_shape(device).local);
   if (crossed != nullptr) {
-    const auto tile = static_cast<uint64_t>(kCrossedTile);
-    const auto wide_tiles = [&](int d) {
-      return (static_cast<uint64_t>(iterator.shape()[d]) + tile - 1) / tile;
-    };
-    uint64_t groups = wide_tiles(0) * wide_tiles(across);
-    for (int d = 1; d < iterator.ndim(); ++d) {
-      if (d != across) groups *= static_cast<uint64_t>(iterator.shape()[d]);
+    uint64_t groups = 1;
+    for (int d = 0; d < iterator.ndim(); ++d) {
+      const auto size = static_cast<uint64_t>(iterator.shape()[d]);
+      groups *= d == 0 || d == across ? divide_up(size, kCrossedTile) : size;
     }
-    const auto local = static_cast<uint64_t>(work_shape(device).local);
     launch(current_stream_state(device), *crossed, Grid::linear(groups * local, local), arguments);
     return;
   }
-  const auto elements = static_cast<uint64_t>(kernels.elements);
-  const uint64_t items = (total + elements - 1) / elements;
   launch(current_stream_state(device), contiguous ? *kernels.contiguous : *kernels.strided,
-         Grid::linear(items, work_shape(device).local), arguments);
-  if (checks) expect_assert(current_stream_state(device), division_fault(device));
+         Grid::linear(divide_up(total, kernels.elements), local), arguments);
+  if (checks) expect_assert(current_stream_state(device), division_assert(device));
 }
 
 }  // namespace outboard

@@ -32,7 +32,7 @@ struct PointwiseExpression {
   std::vector<Operand> operands;     // its inputs
   std::vector<std::string> scalars;  // names of numbers
   std::vector<bool> listed_scalars;  // per scalar: differs between calls of `enqueue_all`
-  std::vector<std::pair<std::string, std::string>> once;  // as in pointwise_source.h
+  std::vector<std::pair<std::string, std::string>> once;  // as in PointwiseSource
   PointwiseSource::Result kind = PointwiseSource::Result::kValue;
   bool scalar = false;            // valid for scalars only, not for vectors
   std::optional<size_t> divisor;  // the divisor of integers, checked for 0
@@ -107,9 +107,12 @@ class PointwiseLauncher {
   size_t capacity(const Member& member) const;
   void enqueue_many(c10::ArrayRef<Member*> members, const void* flag);
   Many make_many(const ManyKey& key, const PointwiseCall& call) const;
+  // The operand that divides integers.
+  std::optional<int> integer_divisor(const at::TensorIteratorBase& iterator,
+                                     at::ScalarType compute) const;
   // True if the kernel checks the elements of the divisor for zeros.
   bool checks_divisor(const at::TensorIteratorBase& iterator, at::ScalarType compute) const;
-  DeviceAssert& division_fault(c10::DeviceIndex device);
+  DeviceAssert& division_assert(c10::DeviceIndex device);
   PointwiseSource make_source(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
                               at::ScalarType compute, bool wide) const;
   Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
@@ -122,7 +125,7 @@ class PointwiseLauncher {
   KernelTable<Key, Kernels> kernels_;
   KernelTable<Key, Kernel*> crossed_;
   KernelTable<ManyKey, Many> many_;
-  KernelTable<c10::DeviceIndex, DeviceAssert*> division_faults_;
+  KernelTable<c10::DeviceIndex, DeviceAssert*> division_asserts_;
 };
 
 // True if operand `i` is a kernel argument.

@@ -62,7 +62,7 @@ class PointwiseListsKernel final : public DefinedKernel {
       : DefinedKernel(definition, schema),
         dtypes_(definition.dtypes()),
         launcher_(list_expression(definition)) {
-    const PointwiseExpression expression = list_expression(definition);
+    const PointwiseExpression& expression = launcher_.expression();
     for (const std::string& list : definition.strings("lists"))
       lists_.push_back(overload_.index(list));
     for (const std::string& name : definition.strings("common"))
@@ -153,7 +153,7 @@ class PointwiseListsKernel final : public DefinedKernel {
   bool serves(const std::vector<std::vector<at::Tensor>>& lists, size_t i,
               c10::DeviceIndex device) const {
     const at::Tensor& first = lists[0][i];
-    if (((dtypes_ >> static_cast<int>(first.scalar_type())) & 1) == 0) return false;
+    if ((dtypes_ & dtype_bit(first.scalar_type())) == 0) return false;
     if (first.dim() > kPointwiseDimensions) return false;
     for (size_t k = 0; k < lists.size(); ++k) {
       const at::Tensor& tensor = lists[k][i];

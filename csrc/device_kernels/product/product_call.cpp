@@ -138,7 +138,7 @@ bool ProductCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
     return false;
   }
   const ScalarType dtype = operands.dtype = left.scalar_type();
-  if (right.scalar_type() != dtype || ((dtypes_ >> static_cast<int>(dtype)) & 1) == 0) return false;
+  if (right.scalar_type() != dtype || (dtypes_ & dtype_bit(dtype)) == 0) return false;
   if (!measure(left, left_dimensions_, operands.sizes) ||
       !measure(right, right_dimensions_, operands.sizes)) {
     return false;

@@ -144,17 +144,6 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   sum_slices_ = &kernel("sum_slices");
 }
 
-void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count, bool wide) {
-  if (wide) {
-    arguments.bytes(values, count * sizeof(int64_t));
-    return;
-  }
-  std::array<int32_t, 64> narrow;
-  TORCH_INTERNAL_ASSERT(count <= narrow.size());
-  std::copy_n(values, count, narrow.begin());
-  arguments.bytes(narrow.data(), count * sizeof(int32_t));
-}
-
 const std::string& ProductProgram::intern(const std::string& source) {
   static auto* mutex = new std::mutex;
   static auto* sources = new std::set<std::string>;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "device_kernels/kernel_types.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
@@ -69,15 +70,6 @@ struct ProductBlocks {
 };
 
 OUTBOARD_API ProductBlocks product_blocks(c10::DeviceIndex device);
-
-// Adds a struct of 64-bit indices as one argument, of 32-bit indices unless `wide`.
-void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count, bool wide);
-template <class Layout>
-void add_layout(LaunchArguments& arguments, const Layout& layout, bool wide) {
-  static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
-  add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
-              sizeof(Layout) / sizeof(int64_t), wide);
-}
 
 class OUTBOARD_API ProductProgram {
  public:

@@ -75,8 +75,7 @@ Kernels make_kernels(const Key& key) {
 class ListNorms final : public DefinedKernel {
  public:
   ListNorms(const Definition& definition, const c10::FunctionSchema& schema)
-      : DefinedKernel(definition, schema),
-        dtypes_(definition.dtypes()) {}
+      : DefinedKernel(definition, schema), dtypes_(definition.dtypes()) {}
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
     const std::vector<at::Tensor> tensors = overload_.read(*stack, 0).toTensorVector();

@@ -1,15 +1,44 @@
-#include "device_kernels/reduction/reduction.h"
-
+// The kernel generator `reduction`: a state per result starts as an identity, accumulates elements,
+// merges with other states and is converted to results.
+//
+// Properties of a definition:
+//   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
+//   initial, step, merge
+//                statements in OpenCL C that hold for scalars and vectors alike: on `s`, on `s`
+//                with the element `x` and its index `i`, on `s` with a later state `t`. T, M, C(x)
+//                are as in scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute
+//                dtype; OB_INDEX_MASK(m) makes a mask of values one of indices, OB_VALUE_MASK(m)
+//                the other way round
+//   results      an expression of the scalar `s` and of `n`, the number of elements, per result
+//   indices      a flag per result: it is an index
+//   types        "same" (default): results have the dtype of the input; "promote": integers become
+//                int64; "float": floating-point dtypes only; "test": bool, but uint8 for uint8
+//   scalars      names of arguments that are numbers, and of parameters in the statements
+//   absent       their values for None
+//   ordered      indices count in the logical order of the input (default: no indices are used)
+//   exceeds      one of the scalars; a warning unless the number of elements exceeds it
+//   all_if_empty an empty list of dimensions means all of them; otherwise none
+//   widens       calls whose argument `dtype` cannot hold every value of the input are declined
+//   empty        the result of no elements; without it such calls are declined
+//   dtypes       bits of the dtypes of inputs that are served
+//   source       the kernels
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/SmallVector.h>
 
 #include <bitset>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "tensors/dense.h"
+#include "device_kernels/defined_kernel.h"
+#include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
+#include "runtime/programs/program.h"
+#include "tensors/empty.h"
 
 namespace outboard {
 namespace {
@@ -24,9 +53,9 @@ ScalarType compute_dtype(ScalarType dtype) {
   return dtype == ScalarType::Long ? dtype : ScalarType::Int;
 }
 
-// The struct ob_layout of the kernels.
-template <class Index>
+// The struct ob_layout of the kernels. `kept`: not reduced.
 struct Layout {
+  using Index = uint64_t;
   Index reduced_size[kReductionDimensions] = {1};
   Index reduced_stride[kReductionDimensions] = {};
   Index kept_size[kReductionDimensions] = {1};
@@ -40,39 +69,38 @@ struct Layout {
   Index part_size = 0;
 };
 
-template <class Index>
-bool describe(Layout<Index>& layout, const at::TensorIteratorBase& iterator) {
+bool describe(Layout& layout, const at::TensorIteratorBase& iterator) {
   const int outputs = iterator.noutputs();
   const int input = outputs;
   for (int d = 0; d < iterator.ndim(); ++d) {
-    const auto size = static_cast<Index>(iterator.shape()[d]);
+    const auto size = static_cast<uint64_t>(iterator.shape()[d]);
     const auto stride =
-        static_cast<Index>(iterator.strides(input)[d] / iterator.element_size(input));
+        static_cast<uint64_t>(iterator.strides(input)[d] / iterator.element_size(input));
     if (iterator.strides(0)[d] == 0) {
-      const Index at = layout.reduced_dimensions++;
+      const uint64_t at = layout.reduced_dimensions++;
       if (at == kReductionDimensions) return false;
       layout.reduced_size[at] = size;
       layout.reduced_stride[at] = stride;
       layout.n *= size;
     } else {
-      const Index at = layout.kept_dimensions++;
+      const uint64_t at = layout.kept_dimensions++;
       if (at == kReductionDimensions) return false;
       layout.kept_size[at] = size;
       layout.kept_stride[at] = stride;
       layout.results *= size;
       for (int k = 0; k < outputs; ++k) {
         layout.output[k][at] =
-            static_cast<Index>(iterator.strides(k)[d] / iterator.element_size(k));
+            static_cast<uint64_t>(iterator.strides(k)[d] / iterator.element_size(k));
       }
     }
   }
   return true;
 }
 
-// As in the kernel across_group: work-items that read the adjacent vectors of a tile.
+// Work-items that read the adjacent vectors of a tile, as in the kernel across_group.
 constexpr uint64_t kTileLanes = 32;
 
-uint64_t tile_lanes(const Layout<uint64_t>& layout, uint64_t local, uint64_t width) {
+uint64_t tile_lanes(const Layout& layout, uint64_t local, uint64_t width) {
   const uint64_t most = layout.n < 64 ? local : std::min(kTileLanes, local);
   uint64_t lanes = 1;
   while (lanes < most && lanes * width < layout.kept_size[0]) lanes *= 2;
@@ -81,14 +109,60 @@ uint64_t tile_lanes(const Layout<uint64_t>& layout, uint64_t local, uint64_t wid
 
 }  // namespace
 
-struct ReductionKernel::Call {
-  c10::DeviceIndex device;
-  at::Tensor input;
-  std::bitset<kMostDimensions> reduced;
-  bool keepdim = false;
-  ScalarType compute = ScalarType::Undefined;
-  c10::SmallVector<ScalarType, 2> results;
-  c10::SmallVector<at::Scalar, 2> scalars;
+class ReductionKernel final : public DefinedKernel {
+ public:
+  ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema);
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
+
+ private:
+  enum class Types : uint8_t { kSame, kPromote, kFloat, kTest };
+  struct Call {
+    c10::DeviceIndex device;
+    at::Tensor input;
+    std::bitset<kMostDimensions> reduced;
+    bool keepdim = false;
+    ScalarType compute = ScalarType::Undefined;
+    c10::SmallVector<ScalarType, 2> results;
+    c10::SmallVector<at::Scalar, 2> scalars;
+  };
+  // Distinguishes kernels.
+  struct Key {
+    c10::DeviceIndex device;
+    bool wide;  // 64-bit indices
+    at::ScalarType input, compute, result;
+    bool operator==(const Key& other) const = default;
+  };
+  struct Variant {
+    Kernel* along;
+    Kernel* across;
+    Kernel* combine;
+    // Null on devices whose groups do not share work.
+    Kernel* along_group;
+    Kernel* across_group;
+    Kernel* combine_group;
+    Kernel* combine_across;
+    int width;
+  };
+
+  bool choose_dimensions(Call& call, const torch::jit::Stack& stack) const;
+  bool choose_types(Call& call, const torch::jit::Stack& stack) const;
+  bool read_scalars(Call& call, const torch::jit::Stack& stack) const;
+  at::TensorIterator iterator_of(const Call& call, c10::ArrayRef<at::Tensor> results) const;
+  const Variant& variant(const Call& call, bool wide);
+  bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
+
+  ReductionDescription description_;
+  const Types types_;
+  std::vector<int> scalars_;                   // arguments
+  std::vector<std::optional<double>> absent_;  // per scalar
+  int dim_, keepdim_, dtype_;                  // arguments, -1 where the overload has none
+  int exceeds_ = -1;                           // of scalars_
+  bool ordered_;
+  bool all_if_empty_;
+  bool widens_;
+  std::optional<double> empty_;
+  uint64_t dtypes_;
+  KernelTable<Key, Variant> variants_;
 };
 
 ReductionKernel::ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema)
@@ -164,7 +238,7 @@ bool ReductionKernel::choose_dimensions(Call& call, const torch::jit::Stack& sta
 
 bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) const {
   const ScalarType input = call.input.scalar_type();
-  if (((dtypes_ >> static_cast<int>(input)) & 1) == 0 || !computes(call.device, input)) {
+  if ((dtypes_ & dtype_bit(input)) == 0 || !computes(call.device, input)) {
     return false;
   }
   const at::Tensor& given = overload_.given_output(stack);
@@ -217,6 +291,31 @@ bool ReductionKernel::read_scalars(Call& call, const torch::jit::Stack& stack) c
   return true;
 }
 
+at::TensorIterator ReductionKernel::iterator_of(const Call& call,
+                                                c10::ArrayRef<at::Tensor> results) const {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .resize_outputs(false)
+      .is_reduction(true);
+  // Outputs are viewed with the sizes of the input and stride 0 in reduced dimensions. If indices
+  // count, several reduced dimensions must be in logical order in memory.
+  const bool flatten = ordered_ && call.reduced.count() > 1;
+  for (const at::Tensor& result : results) {
+    at::DimVector strides;
+    int64_t dim = 0;  // of the result
+    for (int64_t d = 0; d < call.input.dim(); ++d) {
+      const bool reduced = call.reduced.test(d);
+      strides.push_back(reduced ? 0 : result.stride(dim));
+      if (!reduced || call.keepdim) ++dim;
+    }
+    config.add_owned_output(flatten ? result.as_strided({call.input.numel()}, {0})
+                                    : result.as_strided(call.input.sizes(), strides));
+  }
+  config.add_owned_const_input(flatten ? call.input.contiguous().view({-1}) : call.input);
+  return config.build();
+}
+
 bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   const c10::IValue& first = overload_.read(*stack, 0);
   if (!first.isTensor() || !is_dense_on(first.toTensor(), device)) return false;
@@ -244,7 +343,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
       sizes.push_back(1);
     }
   }
-  if (count == 0 && !empty_.has_value()) return false;  // often an error, which the host knows
+  if (count == 0 && !empty_.has_value()) return false;  // the CPU kernel raises or knows the result
   if (exceeds_ >= 0 && !(static_cast<double>(count) > call.scalars[exceeds_].to<double>())) {
     TORCH_WARN(overload_.name(), ": the number of elements that are reduced (", count,
                ") is not above the correction, so there are no degrees of freedom left");
@@ -261,30 +360,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     overload_.finish(stack, results);
     return true;
   }
-  at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false)
-      .check_all_same_dtype(false)
-      .resize_outputs(false)
-      .is_reduction(true);
-  // Outputs are viewed with the sizes of the input and stride 0 in reduced dimensions. If indices
-  // count, several reduced dimensions must be in logical order in memory.
-  const bool flatten = ordered_ && call.reduced.count() > 1;
-  std::vector<at::Tensor> views;
-  for (const at::Tensor& result : results) {
-    at::DimVector strides;
-    int64_t kept = 0;
-    for (int64_t d = 0; d < call.input.dim(); ++d) {
-      const bool reduced = call.reduced.test(d);
-      strides.push_back(reduced ? 0 : result.stride(kept));
-      if (!reduced || call.keepdim) ++kept;
-    }
-    views.push_back(flatten ? result.as_strided({call.input.numel()}, {0})
-                            : result.as_strided(call.input.sizes(), strides));
-  }
-  const at::Tensor input = flatten ? call.input.contiguous().view({-1}) : call.input;
-  for (const at::Tensor& view : views) config.add_output(view);
-  config.add_const_input(input);
-  const at::TensorIterator iterator = config.build();
+  const at::TensorIterator iterator = iterator_of(call, results);
   if (!enqueue(call, iterator)) return false;
   overload_.finish(stack, results);
   return true;
@@ -300,9 +376,9 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
                                  work_shape(call.device),
                                  group_lanes(call.device),
                                  wide};
-    const std::string text = source_writer().reduction(source);
+    const std::string program = source_writer().reduction(source);
     const auto kernel = [&](const char* name) {
-      return &find_kernel(call.device, text, name, literal_options(call.compute));
+      return &find_kernel(call.device, program, name, literal_options(call.compute));
     };
     const bool shares = source.group_lanes > 1;
     return Variant{kernel("along"),
@@ -319,14 +395,14 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
 bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& iterator) {
   // The limit of 2^31 counts elements, as strides do, and not bytes.
   const bool wide = !iterator.can_use_32bit_indexing();
-  Layout<uint64_t> layout;
+  Layout layout;
   if (!describe(layout, iterator)) return false;
   const Variant& kernels = variant(call, wide);
 
   const WorkShape shape = work_shape(call.device);
-  const uint64_t columns = static_cast<uint64_t>(kernels.width) * kReductionColumns;
-  const bool across = layout.reduced_stride[0] != 1 && layout.kept_stride[0] == 1 &&
-                      layout.kept_size[0] >= static_cast<uint64_t>(kernels.width);
+  const auto width = static_cast<uint64_t>(kernels.width);
+  const bool across =
+      layout.reduced_stride[0] != 1 && layout.kept_stride[0] == 1 && layout.kept_size[0] >= width;
   const auto local = static_cast<uint64_t>(shape.local);
   const bool share = kernels.along_group != nullptr;
   // A group per result needs work for all its work-items.
@@ -334,21 +410,21 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   uint64_t items = layout.results;
   uint64_t least = groups ? 16 * local : 2048;  // elements of a part
   if (across && share) {
-    const uint64_t lanes = tile_lanes(layout, local, static_cast<uint64_t>(kernels.width));
-    const uint64_t tile = lanes * static_cast<uint64_t>(kernels.width);
-    items = (layout.kept_size[0] + tile - 1) / tile * (items / layout.kept_size[0]);
+    const uint64_t lanes = tile_lanes(layout, local, width);
+    items = divide_up(layout.kept_size[0], lanes * width) * (items / layout.kept_size[0]);
     least = 8 * (local / lanes);
   } else if (across) {
-    items = (layout.kept_size[0] + columns - 1) / columns * (items / layout.kept_size[0]);
+    items =
+        divide_up(layout.kept_size[0], width * kReductionColumns) * (items / layout.kept_size[0]);
     least = 64;
   }
   // Enough work for several groups per compute unit.
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
   const uint64_t wanted = units * (groups ? 8 : 4 * local);
   if (items < wanted && layout.n >= 2 * least) {
-    const uint64_t parts = std::min((wanted + items - 1) / items, layout.n / least);
-    layout.part_size = (layout.n + parts - 1) / parts;
-    layout.parts = (layout.n + layout.part_size - 1) / layout.part_size;
+    const uint64_t parts = std::min(divide_up(wanted, items), layout.n / least);
+    layout.part_size = divide_up(layout.n, parts);
+    layout.parts = divide_up(layout.n, layout.part_size);
   } else {
     layout.part_size = layout.n;
   }
@@ -363,18 +439,7 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   arguments.address(iterator.data_ptr(input));
   for (int k = 0; k < input; ++k) arguments.address(iterator.data_ptr(k));
   arguments.address(partial.defined() ? partial.mutable_data_ptr() : iterator.data_ptr(0));
-  if (wide) {
-    arguments.value(layout);
-  } else {
-    Layout<uint32_t> narrow;
-    static_assert(sizeof(layout) == 2 * sizeof(narrow));
-    const auto* from = reinterpret_cast<const uint64_t*>(&layout);
-    auto* to = reinterpret_cast<uint32_t*>(&narrow);
-    for (size_t i = 0; i < sizeof(narrow) / sizeof(uint32_t); ++i) {
-      to[i] = static_cast<uint32_t>(from[i]);
-    }
-    arguments.value(narrow);
-  }
+  add_layout(arguments, layout, wide);
   for (const at::Scalar& scalar : call.scalars) add_scalar(arguments, scalar, call.compute);
 
   StreamState& stream = current_stream_state(call.device);
@@ -388,7 +453,7 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   if (layout.parts > 1 && across && share) {
     const uint64_t lanes = std::min(kTileLanes, local);
     launch(stream, *kernels.combine_across,
-           Grid::linear((layout.results + lanes - 1) / lanes * local, local), arguments);
+           Grid::linear(divide_up(layout.results, lanes) * local, local), arguments);
   } else if (layout.parts > 1) {
     const bool combine = share && layout.parts >= local / 2;
     launch(stream, combine ? *kernels.combine_group : *kernels.combine,
