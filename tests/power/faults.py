@@ -335,8 +335,8 @@ FAULTS: tuple[Fault, ...] = (
         name="index-second-dimension",
         kind="bounds",
         file="csrc/device_kernels/decompositions/advanced_indexing.cpp",
-        old="at::logical_and(place.ge(0), place.lt(n))",
-        new="place.ge(0)",
+        old="at::logical_and(wrapped.ge(0), wrapped.lt(n))",
+        new="wrapped.ge(0)",
         effect="x[[0], [n]] reads the next row instead of raising IndexError.",
     ),
     Fault(

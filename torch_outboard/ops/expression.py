@@ -1,5 +1,5 @@
 """Pointwise operators: an expression in OpenCL C for each result
-(csrc/device_kernels/pointwise/pointwise.h makes the kernels)."""
+(csrc/device_kernels/pointwise/pointwise.cpp makes the kernels)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Names = str | Mapping[str, str]
 
 
 class PointwiseProperties(TypedDict, total=False):
-    """Properties described in csrc/device_kernels/pointwise/pointwise.h.
+    """Properties described in csrc/device_kernels/pointwise/pointwise.cpp.
 
     Attributes:
         types: the dtype of the computation.

@@ -85,13 +85,13 @@ Tensor flat_indices(const Tensor& self, const Indexed& index) {
   Tensor total;
   for (size_t k = 0; k < index.dims.size(); ++k) {
     const int64_t n = self.size(index.dims[k]);
-    const Tensor place = at::where(index[k].lt(0), index[k].add(n), index[k]);
+    const Tensor wrapped = at::where(index[k].lt(0), index[k].add(n), index[k]);
     if (k == 0) {
-      total = place;
+      total = wrapped;
       continue;
     }
-    const Tensor inside = at::logical_and(place.ge(0), place.lt(n));
-    total = at::where(at::logical_and(inside, total.ge(0)), total.mul(n).add(place), -1);
+    const Tensor inside = at::logical_and(wrapped.ge(0), wrapped.lt(n));
+    total = at::where(at::logical_and(inside, total.ge(0)), total.mul(n).add(wrapped), -1);
     if (k == 1) total = at::where(index[0].lt(self.size(index.dims[0])), total, -1);
   }
   return total.reshape(-1);

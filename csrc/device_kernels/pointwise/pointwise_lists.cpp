@@ -44,8 +44,8 @@ PointwiseExpression list_expression(const Definition& definition) {
         expression.operands.size() > definition.strings("lists").size();
   }
   expression.condition = definition.string("flag_if");
-  for (const auto& [name, text] : definition.dictionary("once")) {
-    expression.once.emplace_back(name, text);
+  for (const auto& [name, source] : definition.dictionary("once")) {
+    expression.once.emplace_back(name, source);
   }
   expression.scalars = definition.strings("scalars");
   for (const auto& [name, node] : definition.named_integers("derived")) {

@@ -108,14 +108,14 @@ constexpr int kUnitItems = 512;  // of the largest tile
 
 GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
   const int items = tile.down * tile.across * kWarp;
-  std::string text = define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
-                     define("UNIT_DEPTH", tile.depth) + define("WARPS_DOWN", tile.down) +
-                     define("WARPS_ACROSS", tile.across) + define("STAGES", tile.stages) +
-                     define("UNIT_ITEMS", items) +
-                     // For kernels without shared tiles.
-                     define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
-  if (warpgroups) text += define("WARPGROUPS", 1);
-  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.speed, text};
+  std::string macros = define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
+                       define("UNIT_DEPTH", tile.depth) + define("WARPS_DOWN", tile.down) +
+                       define("WARPS_ACROSS", tile.across) + define("STAGES", tile.stages) +
+                       define("UNIT_ITEMS", items) +
+                       // For kernels without shared tiles.
+                       define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
+  if (warpgroups) macros += define("WARPGROUPS", 1);
+  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.speed, macros};
 }
 
 bool has(c10::DeviceIndex device, uint32_t feature) {
@@ -239,8 +239,8 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
       macros += dtype_ == ScalarType::Half
                     ? "#define MATRIX_UNITS \"f16\"\n"
                     : "#define MATRIX_UNITS \"bf16\"\n#define UNIT_BFLOAT16\n";
-      macros += define("LEFT_WAY", static_cast<int>(access.left)) +
-                define("RIGHT_WAY", static_cast<int>(access.right));
+      macros += define("LEFT_ACCESS", static_cast<int>(access.left)) +
+                define("RIGHT_ACCESS", static_cast<int>(access.right));
     }
     if (image) macros += "#define IMAGE\n";
     const std::string program =

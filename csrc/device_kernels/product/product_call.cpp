@@ -22,7 +22,7 @@ bool fits(const at::Scalar& scalar, ScalarType dtype, bool integral) {
          scalar.isIntegral(/*includeBool=*/true);
 }
 
-// Of an operand: `matrix` with its rank, or else `outer`.
+// The dimensions of an operand, by its rank; `outer` in outer products.
 std::string dimensions_of(const Definition& definition, const char* rank, const std::string& matrix,
                           const char* outer) {
   const int64_t count = definition.integer(rank);
@@ -30,7 +30,7 @@ std::string dimensions_of(const Definition& definition, const char* rank, const 
   return count == 1 ? "k" : count == 2 ? matrix : "b" + matrix;
 }
 
-// What is not summed over.
+// The dimensions of the result: those that are not summed over.
 std::string result_of(const std::string& left, const std::string& right, bool sums_batches) {
   std::string result;
   for (const char letter : {'b', 'm', 'n'}) {

@@ -46,7 +46,7 @@ std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Definition&
 }
 
 TemplateKernel::TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : DefinedKernel(definition, schema, /*own_conditions=*/true),
+    : DefinedKernel(definition, schema, /*evaluates_conditions=*/true),
       location_(definition.location),
       source_(definition.string("source")),
       dtypes_(definition.dtypes()),

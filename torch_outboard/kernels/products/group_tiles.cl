@@ -44,7 +44,7 @@ typedef struct {
   I batches, rows, columns, depth;
   Strides left, right, out, added;
   I parts, part;          // number of parts of K, and K of a part
-  I left_way, right_way;  // load order of work-items
+  I left_access, right_access;  // load order of work-items
 } Layout;
 
 // Load order of adjacent work-items: flags for adjacent elements along K, and for 16 bytes at once.
@@ -52,9 +52,9 @@ typedef struct {
 #define VECTORS 2
 
 // For matrix units the generator defines both: unreachable code would also need registers.
-#ifndef LEFT_WAY
-#define LEFT_WAY l.left_way
-#define RIGHT_WAY l.right_way
+#ifndef LEFT_ACCESS
+#define LEFT_ACCESS l.left_access
+#define RIGHT_ACCESS l.right_access
 #endif
 
 // Elements of a slice that a work-item loads: the first one, and the distances to the next.
@@ -62,8 +62,8 @@ typedef struct {
   int line, depth, lines, depths;
 } Walk;
 
-static inline Walk walk_of(I way, int item, int tile_lines) {
-  const int along = way & ALONG_DEPTH;
+static inline Walk walk_of(I access, int item, int tile_lines) {
+  const int along = access & ALONG_DEPTH;
   Walk walk;
   walk.line = along ? item / DEPTH : item % tile_lines;
   walk.depth = along ? item % DEPTH : item / tile_lines;
@@ -206,8 +206,8 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
   const int down = item / ACROSS;
 #endif
 
-  const Walk left_walk = walk_of(LEFT_WAY, item, TILE_ROWS);
-  const Walk right_walk = walk_of(RIGHT_WAY, item, TILE_COLUMNS);
+  const Walk left_walk = walk_of(LEFT_ACCESS, item, TILE_ROWS);
+  const Walk right_walk = walk_of(RIGHT_ACCESS, item, TILE_COLUMNS);
   const I left_lines = l.rows - first_row - left_walk.line;
   const __global X *left_from =
       left + batch * l.left.batch + (first_row + left_walk.line) * l.left.row;
@@ -268,7 +268,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
         }
       }
 #ifdef IMAGE
-      const int along = RIGHT_WAY & ALONG_DEPTH;
+      const int along = RIGHT_ACCESS & ALONG_DEPTH;
       const int4 fixed =
           along ? depth_places[kept + right_walk.depth] : column_places[right_walk.line];
       const __local int4 *varying =

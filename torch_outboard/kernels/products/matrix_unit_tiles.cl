@@ -53,7 +53,7 @@ static inline int unit_along_lines(int unit, int depth) {
 }
 
 // Copies units of a slice with `lines` existing lines and `depths` existing K indices.
-static inline void copy_units(LocalAddress to, const __global ushort *from, const int way,
+static inline void copy_units(LocalAddress to, const __global ushort *from, const int access,
                               const int tile_lines, int item, I lines, I depths, I line_stride,
                               I depth_stride) {
   UNIT_UNROLL
@@ -61,7 +61,7 @@ static inline void copy_units(LocalAddress to, const __global ushort *from, cons
     const int number = item + e * UNIT_ITEMS;
     int at;
     I offset, rest;
-    if (way & ALONG_DEPTH) {
+    if (access & ALONG_DEPTH) {
       const int line = number / LINE_UNITS, unit = number % LINE_UNITS;
       at = unit_along_depth(line, unit);
       offset = line * line_stride + unit * 8;
@@ -78,24 +78,24 @@ static inline void copy_units(LocalAddress to, const __global ushort *from, cons
 }
 
 // The line and the K index of a pair of elements, and its offset in pairs.
-static inline int2 pair_of(const int way, const int tile_lines, int item, int e) {
+static inline int2 pair_of(const int access, const int tile_lines, int item, int e) {
   const int number = item + e * UNIT_ITEMS;
-  if (way & ALONG_DEPTH) return (int2)(number / (UNIT_DEPTH / 2), number % (UNIT_DEPTH / 2) * 2);
+  if (access & ALONG_DEPTH) return (int2)(number / (UNIT_DEPTH / 2), number % (UNIT_DEPTH / 2) * 2);
   return (int2)(number % (tile_lines / 2) * 2, number / (tile_lines / 2));
 }
-static inline int place_of_pair(const int way, int2 pair) {
-  return way & ALONG_DEPTH ? unit_along_depth(pair.x, pair.y / 8) * 4 + pair.y % 8 / 2
+static inline int place_of_pair(const int access, int2 pair) {
+  return access & ALONG_DEPTH ? unit_along_depth(pair.x, pair.y / 8) * 4 + pair.y % 8 / 2
                            : unit_along_lines(pair.x / 8, pair.y) * 4 + pair.x % 8 / 2;
 }
 static inline uint word_of(ushort first, ushort second) { return first | (uint)second << 16; }
 
-static inline void read_pairs(uint *pairs, const __global ushort *from, const int way,
+static inline void read_pairs(uint *pairs, const __global ushort *from, const int access,
                               const int tile_lines, int item, I lines, I depths, I line_stride,
                               I depth_stride) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * UNIT_DEPTH / 2 / UNIT_ITEMS; ++e) {
-    const int2 pair = pair_of(way, tile_lines, item, e);
-    const int along = way & ALONG_DEPTH;
+    const int2 pair = pair_of(access, tile_lines, item, e);
+    const int along = access & ALONG_DEPTH;
     const int line = pair.x + !along, depth = pair.y + (along ? 1 : 0);
     ushort first = 0, second = 0;
     if (pair.x < lines && pair.y < depths) first = from[pair.x * line_stride + pair.y * depth_stride];
@@ -104,28 +104,28 @@ static inline void read_pairs(uint *pairs, const __global ushort *from, const in
   }
 }
 
-static inline void write_pairs(const uint *pairs, __local uint *to, const int way,
+static inline void write_pairs(const uint *pairs, __local uint *to, const int access,
                                const int tile_lines, int item) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * UNIT_DEPTH / 2 / UNIT_ITEMS; ++e) {
-    to[place_of_pair(way, pair_of(way, tile_lines, item, e))] = pairs[e];
+    to[place_of_pair(access, pair_of(access, tile_lines, item, e))] = pairs[e];
   }
 }
 
 // A work-item's row address for ldmatrix of 16 lines from `line` on and 16 K indices from `depth`
 // on: lines 0 to 7, then 8 to 15, of 8 K indices, then the same of the next 8.
-static inline int row_of_matrices(const int way, int line, int depth, int item) {
+static inline int row_of_matrices(const int access, int line, int depth, int item) {
   const int row = item % 8, later_lines = item / 8 % 2, later_depths = item / 16 % 2;
-  if (way & ALONG_DEPTH) {
+  if (access & ALONG_DEPTH) {
     return unit_along_depth(line + later_lines * 8 + row, depth / 8 + later_depths) * 16;
   }
   return unit_along_lines(line / 8 + later_lines, depth + later_depths * 8 + row) * 16;
 }
-#define LOAD_BLOCK(to, way, slice, line, depth)                                   \
-  if ((way) & ALONG_DEPTH) {                                                      \
-    LOAD_MATRICES(to, (slice) + row_of_matrices(way, line, depth, item));         \
-  } else {                                                                        \
-    LOAD_TRANSPOSED(to, (slice) + row_of_matrices(way, line, depth, item));       \
+#define LOAD_BLOCK(to, access, slice, line, depth)                             \
+  if ((access) & ALONG_DEPTH) {                                                \
+    LOAD_MATRICES(to, (slice) + row_of_matrices(access, line, depth, item));   \
+  } else {                                                                     \
+    LOAD_TRANSPOSED(to, (slice) + row_of_matrices(access, line, depth, item)); \
   }
 
 #ifdef IMAGE
@@ -136,13 +136,13 @@ static inline ushort image_value(const __global ushort *from, int4 place, const 
 }
 
 // Copies units of a slice of the image: 8 channels of one position, along K or along lines.
-static inline void copy_image_units(LocalAddress to, const __global ushort *from, const int way,
+static inline void copy_image_units(LocalAddress to, const __global ushort *from, const int access,
                                     const int tile_lines, int item, const __local int4 *line_places,
                                     const __local int4 *depth_places, const Image *image) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
     const int number = item + e * UNIT_ITEMS;
-    const int along = way & ALONG_DEPTH;
+    const int along = access & ALONG_DEPTH;
     const int unit = along ? number % LINE_UNITS : number % (tile_lines / 8);
     const int other = along ? number / LINE_UNITS : number / (tile_lines / 8);
     const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
@@ -154,13 +154,13 @@ static inline void copy_image_units(LocalAddress to, const __global ushort *from
 }
 
 // Copies units of a slice of the other operand, with offsets along K in `places`.
-static inline void copy_units_at(LocalAddress to, const __global ushort *from, const int way,
+static inline void copy_units_at(LocalAddress to, const __global ushort *from, const int access,
                                  const int tile_lines, int item, I lines, I depths, I line_stride,
                                  const __local int *places) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
     const int number = item + e * UNIT_ITEMS;
-    const int along = way & ALONG_DEPTH;
+    const int along = access & ALONG_DEPTH;
     const int unit = along ? number % LINE_UNITS : number % (tile_lines / 8);
     const int other = along ? number / LINE_UNITS : number / (tile_lines / 8);
     const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
@@ -171,7 +171,7 @@ static inline void copy_units_at(LocalAddress to, const __global ushort *from, c
   }
 }
 #endif
-#define UNITS_OF(way) ((way) & VECTORS)
+#define UNITS_OF(access) ((access) & VECTORS)
 
 // NVIDIA's OpenCL runs at most 256 work-items of a kernel without this attribute.
 __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tiles(PARAMETERS) {
@@ -247,8 +247,8 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
       WARPGROUP_ARRIVE;
       UNIT_UNROLL
       for (int at = 0; at < UNIT_DEPTH; at += 16) {
-        WARPGROUP_MULTIPLY(sums[0], LEFT_WAY, left_slice + warp / 4 * (64 * UNIT_DEPTH * 2), at,
-                           RIGHT_WAY, right_slice, at);
+        WARPGROUP_MULTIPLY(sums[0], LEFT_ACCESS, left_slice + warp / 4 * (64 * UNIT_DEPTH * 2), at,
+                           RIGHT_ACCESS, right_slice, at);
       }
       WARPGROUP_COMMIT;
     }
@@ -258,18 +258,18 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
     if (k < depth) {
 #ifdef IMAGE
       const int kept = (int)(k % KEPT);
-      if (UNITS_OF(LEFT_WAY)) {
-        copy_units_at(left_to, left_from, LEFT_WAY, UNIT_ROWS, item, l.rows - first_row, depth - k,
-                      l.left.row, left_places + kept);
+      if (UNITS_OF(LEFT_ACCESS)) {
+        copy_units_at(left_to, left_from, LEFT_ACCESS, UNIT_ROWS, item, l.rows - first_row,
+                      depth - k, l.left.row, left_places + kept);
       }
-      if (UNITS_OF(RIGHT_WAY)) {
-        copy_image_units(left_to + LEFT_BYTES, right_from, RIGHT_WAY, UNIT_COLUMNS, item,
+      if (UNITS_OF(RIGHT_ACCESS)) {
+        copy_image_units(left_to + LEFT_BYTES, right_from, RIGHT_ACCESS, UNIT_COLUMNS, item,
                          column_places, depth_places + kept, &source);
       }
       UNIT_UNROLL
-      for (int e = 0; e < LEFT_PAIRS && !UNITS_OF(LEFT_WAY); ++e) {
-        const int2 pair = pair_of(LEFT_WAY, UNIT_ROWS, item, e);
-        const int along = LEFT_WAY & ALONG_DEPTH;
+      for (int e = 0; e < LEFT_PAIRS && !UNITS_OF(LEFT_ACCESS); ++e) {
+        const int2 pair = pair_of(LEFT_ACCESS, UNIT_ROWS, item, e);
+        const int along = LEFT_ACCESS & ALONG_DEPTH;
         const int line = pair.x + !along, at = pair.y + (along ? 1 : 0);
         ushort first = 0, second = 0;
         if (first_row + pair.x < l.rows && k + pair.y < depth) {
@@ -281,9 +281,9 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
         left_pairs[e] = word_of(first, second);
       }
       UNIT_UNROLL
-      for (int e = 0; e < RIGHT_PAIRS && !UNITS_OF(RIGHT_WAY); ++e) {
-        const int2 pair = pair_of(RIGHT_WAY, UNIT_COLUMNS, item, e);
-        const int along = RIGHT_WAY & ALONG_DEPTH;
+      for (int e = 0; e < RIGHT_PAIRS && !UNITS_OF(RIGHT_ACCESS); ++e) {
+        const int2 pair = pair_of(RIGHT_ACCESS, UNIT_COLUMNS, item, e);
+        const int along = RIGHT_ACCESS & ALONG_DEPTH;
         const int line = pair.x + !along, at = pair.y + (along ? 1 : 0);
         right_pairs[e] =
             word_of(image_value(right_from, column_places[pair.x] + depth_places[kept + pair.y],
@@ -300,18 +300,18 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
         left_places[to] = place;
       }
 #else
-      if (UNITS_OF(LEFT_WAY)) {
-        copy_units(left_to, left_from, LEFT_WAY, UNIT_ROWS, item, l.rows - first_row, depth - k,
+      if (UNITS_OF(LEFT_ACCESS)) {
+        copy_units(left_to, left_from, LEFT_ACCESS, UNIT_ROWS, item, l.rows - first_row, depth - k,
                    l.left.row, l.left.column);
       } else {
-        read_pairs(left_pairs, left_from, LEFT_WAY, UNIT_ROWS, item, l.rows - first_row, depth - k,
-                   l.left.row, l.left.column);
+        read_pairs(left_pairs, left_from, LEFT_ACCESS, UNIT_ROWS, item, l.rows - first_row,
+                   depth - k, l.left.row, l.left.column);
       }
-      if (UNITS_OF(RIGHT_WAY)) {
-        copy_units(left_to + LEFT_BYTES, right_from, RIGHT_WAY, UNIT_COLUMNS, item,
+      if (UNITS_OF(RIGHT_ACCESS)) {
+        copy_units(left_to + LEFT_BYTES, right_from, RIGHT_ACCESS, UNIT_COLUMNS, item,
                    l.columns - first_column, depth - k, l.right.column, l.right.row);
       } else {
-        read_pairs(right_pairs, right_from, RIGHT_WAY, UNIT_COLUMNS, item,
+        read_pairs(right_pairs, right_from, RIGHT_ACCESS, UNIT_COLUMNS, item,
                    l.columns - first_column, depth - k, l.right.column, l.right.row);
       }
       left_from += UNIT_DEPTH * l.left.column;
@@ -328,11 +328,11 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
         uint rows[ROW_BLOCKS][4], columns[COLUMN_BLOCKS][4];
         UNIT_UNROLL
         for (int r = 0; r < ROW_BLOCKS; ++r) {
-          LOAD_BLOCK(rows[r], LEFT_WAY, left_slice, down + 16 * r, at)
+          LOAD_BLOCK(rows[r], LEFT_ACCESS, left_slice, down + 16 * r, at)
         }
         UNIT_UNROLL
         for (int c = 0; c < COLUMN_BLOCKS; ++c) {
-          LOAD_BLOCK(columns[c], RIGHT_WAY, right_slice, across + 16 * c, at)
+          LOAD_BLOCK(columns[c], RIGHT_ACCESS, right_slice, across + 16 * c, at)
         }
         UNIT_UNROLL
         for (int r = 0; r < ROW_BLOCKS; ++r) {
@@ -348,9 +348,9 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
     }
     if (k < depth) {
       __local uint *to = (__local uint *)(slices + reading * STAGE_BYTES);
-      if (!UNITS_OF(LEFT_WAY)) write_pairs(left_pairs, to, LEFT_WAY, UNIT_ROWS, item);
-      if (!UNITS_OF(RIGHT_WAY)) {
-        write_pairs(right_pairs, to + LEFT_BYTES / 4, RIGHT_WAY, UNIT_COLUMNS, item);
+      if (!UNITS_OF(LEFT_ACCESS)) write_pairs(left_pairs, to, LEFT_ACCESS, UNIT_ROWS, item);
+      if (!UNITS_OF(RIGHT_ACCESS)) {
+        write_pairs(right_pairs, to + LEFT_BYTES / 4, RIGHT_ACCESS, UNIT_COLUMNS, item);
       }
     }
     reading = reading + 1 == STAGES ? 0 : reading + 1;

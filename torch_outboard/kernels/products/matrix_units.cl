@@ -92,30 +92,30 @@ static inline float power_of_two(float x) {
 
 // PTX's matrix descriptor of 16 K indices from `depth` on: start of a slice, strides of its parts
 // in 16 bytes; swizzling by 128 bytes.
-static inline ulong descriptor(const int way, LocalAddress slice, const int depth) {
+static inline ulong descriptor(const int access, LocalAddress slice, const int depth) {
   const ulong along = 64ul << 32 | 1ul << 16 | 1ul << 62;
   const ulong lines = 64ul << 32 | (ulong)(UNIT_DEPTH * 8) << 16 | 1ul << 62;
-  const LocalAddress at = slice + (way & ALONG_DEPTH ? depth * 2 : depth * 128);
-  return (way & ALONG_DEPTH ? along : lines) | (at & 0x3ffff) >> 4;
+  const LocalAddress at = slice + (access & ALONG_DEPTH ? depth * 2 : depth * 128);
+  return (access & ALONG_DEPTH ? along : lines) | (at & 0x3ffff) >> 4;
 }
-#if LEFT_WAY & 1
+#if LEFT_ACCESS & 1
 #define LEFT_TRANSPOSED "0, "
 #else
 #define LEFT_TRANSPOSED "1, "
 #endif
-#if RIGHT_WAY & 1
+#if RIGHT_ACCESS & 1
 #define RIGHT_TRANSPOSED "0;"
 #else
 #define RIGHT_TRANSPOSED "1;"
 #endif
 // sums (64 x UNIT_COLUMNS) += left (64 x 16) @ right (16 x UNIT_COLUMNS)
-#define WARPGROUP_MULTIPLY(sums, left_way, left, left_depth, right_way, right, right_depth)   \
-  asm volatile(ONLY_SM_90A "wgmma.mma_async.sync.aligned.m64n" WARPGROUP_COLUMNS "k16.f32."   \
-               MATRIX_UNITS "." MATRIX_UNITS " {" WARPGROUP_SUMS "}, " WARPGROUP_DESCRIPTORS   \
-               ", 1, 1, 1, " LEFT_TRANSPOSED RIGHT_TRANSPOSED                                  \
-               : WARPGROUP_OPERANDS(sums)                                                      \
-               : "l"(descriptor(left_way, left, left_depth)),                                  \
-                 "l"(descriptor(right_way, right, right_depth))                                \
+#define WARPGROUP_MULTIPLY(sums, left_access, left, left_depth, right_access, right, right_depth) \
+  asm volatile(ONLY_SM_90A "wgmma.mma_async.sync.aligned.m64n" WARPGROUP_COLUMNS "k16.f32."       \
+               MATRIX_UNITS "." MATRIX_UNITS " {" WARPGROUP_SUMS "}, " WARPGROUP_DESCRIPTORS      \
+               ", 1, 1, 1, " LEFT_TRANSPOSED RIGHT_TRANSPOSED                                     \
+               : WARPGROUP_OPERANDS(sums)                                                         \
+               : "l"(descriptor(left_access, left, left_depth)),                                  \
+                 "l"(descriptor(right_access, right, right_depth))                                \
                : "memory")
 #endif
 
@@ -241,14 +241,14 @@ EMULATION float warpgroup_sum(float sum, const int left_along, LocalAddress left
   }
   return sum;
 }
-#define WARPGROUP_MULTIPLY(sums, left_way, left, left_depth, right_way, right, right_depth)       \
-  for (int c = 0; c < 2 * COLUMN_BLOCKS; ++c) {                                                    \
-    for (int i = 0; i < 4; ++i) {                                                                  \
-      const int lane = get_local_id(0) % 32, row = get_local_id(0) % 128 / 32 * 16 + lane / 4;     \
-      sums[c][i] = warpgroup_sum(sums[c][i], (left_way) & ALONG_DEPTH, left, row + i / 2 * 8,      \
-                                 (right_way) & ALONG_DEPTH, right, c * 8 + lane % 4 * 2 + i % 2,  \
-                                 left_depth);                                                      \
-    }                                                                                              \
+#define WARPGROUP_MULTIPLY(sums, left_access, left, left_depth, right_access, right, right_depth) \
+  for (int c = 0; c < 2 * COLUMN_BLOCKS; ++c) {                                                   \
+    for (int i = 0; i < 4; ++i) {                                                                 \
+      const int lane = get_local_id(0) % 32, row = get_local_id(0) % 128 / 32 * 16 + lane / 4;    \
+      sums[c][i] = warpgroup_sum(sums[c][i], (left_access) & ALONG_DEPTH, left, row + i / 2 * 8,  \
+                                 (right_access) & ALONG_DEPTH, right,                             \
+                                 c * 8 + lane % 4 * 2 + i % 2, left_depth);                       \
+    }                                                                                             \
   }
 #endif
 

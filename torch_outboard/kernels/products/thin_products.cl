@@ -38,7 +38,7 @@ GROUP_KERNEL void thin_products(PARAMETERS) {
   BEGIN
   __local S sums[ITEMS];
   const int item = get_local_id(0);
-  const int along = l.left_way & ALONG_DEPTH;
+  const int along = l.left_access & ALONG_DEPTH;
   const int lanes = along ? 32 : ITEMS / 32;
   const int lines = ITEMS / lanes;
   const int line = along ? item / lanes : item % lines;

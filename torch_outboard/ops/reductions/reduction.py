@@ -30,7 +30,7 @@ COMPLEX_PRODUCT = (
 
 
 class ReductionProperties(TypedDict, total=False):
-    """Properties described in csrc/device_kernels/reduction/reduction.h."""
+    """Properties described in csrc/device_kernels/reduction/reduction.cpp."""
 
     types: Literal["same", "promote", "float", "test"]
     indices: list[bool]
@@ -61,7 +61,7 @@ def reduction(
         overloads: names without namespace, separated by blanks.
         dtypes: served dtypes of the input.
         state: fields of the state, separated by commas.
-        initial, step, merge, results: see reduction.h.
+        initial, step, merge, results: see reduction.cpp.
         requires: requirements on arguments; see requirements.py.
     """
     known: dict[str, Any] = {
