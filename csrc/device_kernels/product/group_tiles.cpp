@@ -262,7 +262,7 @@ int64_t GroupTiles::vectors(const ProductLayout& layout) const {
 }
 
 GroupTiles::Access GroupTiles::access_of(const ProductLayout& layout,
-                                         const Addresses& addresses) const {
+                                         const ProductAddresses& addresses) const {
   const auto bytes = static_cast<int64_t>(c10::elementSize(dtype_));
   const auto& [left, right] = std::tie(layout.left, layout.right);
   return {operand_access(addresses.left, bytes, left.batch, left.row, left.column),
@@ -270,12 +270,12 @@ GroupTiles::Access GroupTiles::access_of(const ProductLayout& layout,
 }
 
 void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& scalars,
-                          const Addresses& addresses) const {
+                          const ProductAddresses& addresses) const {
   enqueue_tiles({layout, nullptr, access_of(layout, addresses), scalars, addresses});
 }
 
 void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
-                               const Addresses& addresses) const {
+                               const ProductAddresses& addresses) const {
   const Access access = access_of(layout, addresses);
   // Same partition of a group as in the kernel.
   const int64_t lines = (access.left & kAlongDepth) != 0 ? side_ * side_ / kTogether : kTogether;
@@ -285,7 +285,7 @@ void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars
 
 void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image,
                           const Access& access, const ProductScalars& scalars,
-                          const Addresses& addresses) const {
+                          const ProductAddresses& addresses) const {
   const Work work = {layout, &image, access, scalars, addresses};
   if (layout.rows > kFewRows) {
     enqueue_tiles(work);

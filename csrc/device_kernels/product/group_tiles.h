@@ -36,11 +36,6 @@ struct ImageOperand {
 
 class OUTBOARD_API GroupTiles {
  public:
-  struct Addresses {
-    const void *left, *right;
-    void* out;
-    const void* added;
-  };
   // Access of adjacent work-items to an operand: along K with kAlongDepth, else along lines (rows
   // of the left operand, columns of the right one). kVectors: 16-bit elements can be read eight at
   // once.
@@ -65,13 +60,13 @@ class OUTBOARD_API GroupTiles {
 
   // Products with one level of indices. `multiply_thin` suits results of a few columns.
   void multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
-                     const Addresses& addresses) const;
+                     const ProductAddresses& addresses) const;
   void multiply(const ProductLayout& layout, const ProductScalars& scalars,
-                const Addresses& addresses) const;
+                const ProductAddresses& addresses) const;
   // A product with an image as the right operand. The layout's strides along K and along columns
   // are ignored, except those of `added`.
   void convolve(const ProductLayout& layout, const ImageOperand& image, const Access& access,
-                const ProductScalars& scalars, const Addresses& addresses) const;
+                const ProductScalars& scalars, const ProductAddresses& addresses) const;
 
   // `units`: the device has matrix instructions for this dtype; otherwise `side` x `side`
   // work-items share a tile. Use `find` for cached programs.
@@ -97,11 +92,11 @@ class OUTBOARD_API GroupTiles {
     const ImageOperand* image;
     const Access& access;
     const ProductScalars& scalars;
-    const Addresses& addresses;
+    const ProductAddresses& addresses;
   };
 
   int64_t tiles_of(const ProductLayout& layout, const Tile& tile) const;
-  Access access_of(const ProductLayout& layout, const Addresses& addresses) const;
+  Access access_of(const ProductLayout& layout, const ProductAddresses& addresses) const;
   Plan plan(const ProductLayout& layout) const;
   const Kernels& kernels(const Tile& tile, const Work& work) const;
   // By tiles; by `groups` groups along K for each part of it; by work-items with a row each.

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
@@ -32,11 +33,9 @@ class MatrixProductKernel final : public DefinedKernel {
  private:
   bool is_outer_product() const;
   bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
-  void enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
-                       const at::Tensor& right, const at::Tensor& added, const at::Tensor& out,
-                       const ProductSizes& sizes) const;
-  void enqueue(const ProductScalars& scalars, const at::Tensor& left, const at::Tensor& right,
-               const at::Tensor& added, const at::Tensor& out, const ProductSizes& sizes) const;
+  // `operands.added`: with the sizes of the result; undefined for none.
+  void enqueue_complex(const ProductOperands& operands, const at::Tensor& out) const;
+  void enqueue(const ProductOperands& operands, const at::Tensor& out) const;
 
   const ProductCall call_;
   const std::string& source_;
@@ -82,36 +81,37 @@ struct Programs {
 
 // Selects the kernels by size.
 void multiply(const Programs& programs, const ProductLayout& layout, const ProductScalars& scalars,
-              const void* a, const void* b, void* c, const void* d) {
+              const ProductAddresses& addresses) {
+  const auto& [left, right, out, added] = addresses;
+  const ProductAddresses exchanged = {right, left, out, added};
   const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
   const int64_t least = std::min({layout.rows, layout.columns, layout.depth});
   const bool tiled = work >= kPackedWork && least >= kPackedSize;
   const bool wide = needs_wide_index(layout);
   if (work >= kPackedWork) {
     const auto* groups = GroupTiles::find(programs.device, programs.dtype, wide, programs.groups);
-    if (groups != nullptr && tiled) return groups->multiply(layout, scalars, {a, b, c, d});
+    if (groups != nullptr && tiled) return groups->multiply(layout, scalars, addresses);
     if (groups != nullptr && layout.depth >= kSharedRow) {
-      if (layout.columns <= layout.rows) {
-        return groups->multiply_thin(layout, scalars, {a, b, c, d});
-      }
-      return groups->multiply_thin(transposed(layout), scalars, {b, a, c, d});
+      return layout.columns <= layout.rows
+                 ? groups->multiply_thin(layout, scalars, addresses)
+                 : groups->multiply_thin(transposed(layout), scalars, exchanged);
     }
   }
   const ProductProgram& program =
       ProductProgram::find(programs.device, programs.dtype, wide, programs.source);
   if (tiled) {
-    const TileOperand left = program.left_operand(layout, a);
-    const TileOperand right = program.right_operand(layout, b);
-    program.multiply(layout, scalars, left, right, c, d, 0, layout.columns);
+    const TileOperand rows = program.left_operand(layout, left);
+    const TileOperand columns = program.right_operand(layout, right);
+    program.multiply(layout, scalars, rows, columns, out, added, 0, layout.columns);
   } else if (layout.batches == 1 && layout.rows == 1 && layout.columns == 1 &&
              layout.depth >= kLongRow && !scalars.adds && scalars.alpha.equal(1)) {
-    program.multiply_slices(layout, a, b, c);
+    program.multiply_slices(layout, addresses);
   } else if (layout.right.column == 1 && layout.columns >= program.tile_columns()) {
-    program.multiply_rows(layout, scalars, a, b, c, d);
+    program.multiply_rows(layout, scalars, addresses);
   } else if (layout.left.row == 1 && layout.rows >= program.tile_columns()) {
-    program.multiply_rows(transposed(layout), scalars, b, a, c, d);
+    program.multiply_rows(transposed(layout), scalars, exchanged);
   } else {
-    program.multiply_single(layout, scalars, a, b, c, d);
+    program.multiply_single(layout, scalars, addresses);
   }
 }
 
@@ -134,26 +134,18 @@ MatrixProductKernel::MatrixProductKernel(const Definition& definition,
 bool MatrixProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;
   if (!call_.read(*stack, device, operands) || !computes(device, operands.dtype)) return false;
-  const at::Tensor& left = operands.left;
-  const at::Tensor& right = operands.right;
-  const ProductScalars& scalars = operands.scalars;
-
-  const at::Tensor expanded =
-      operands.added.defined() ? operands.added.expand(operands.result_sizes) : at::Tensor();
+  if (operands.added.defined()) operands.added = operands.added.expand(operands.result_sizes);
   const int64_t columns_first[] = {1, operands.sizes.m};
   at::OptionalIntArrayRef strides;
-  if (is_outer_product() && is_column_major(expanded)) strides = columns_first;
+  if (is_outer_product() && is_column_major(operands.added)) strides = columns_first;
   at::Tensor out = prepare_result(overload_, operands.given, operands.result_sizes, operands.dtype,
                                   device_of(device), strides, resizes_silently_);
   if (out.numel() > 0) {
-    const at::Tensor added = scalars.adds ? expanded : at::Tensor();
-    if (at::isComplexType(operands.dtype)) {
-      enqueue_complex(scalars, left, right, added, out, operands.sizes);
-    } else {
-      enqueue(scalars, left, right, added, out, operands.sizes);
-    }
+    if (!operands.scalars.adds) operands.added = at::Tensor();
+    at::isComplexType(operands.dtype) ? enqueue_complex(operands, out) : enqueue(operands, out);
   }
-  overload_.finish(stack, conjugates_both(left, right) ? out.conj() : std::move(out));
+  const bool conjugated = conjugates_both(operands.left, operands.right);
+  overload_.finish(stack, conjugated ? out.conj() : std::move(out));
   return true;
 }
 
@@ -167,9 +159,11 @@ bool MatrixProductKernel::conjugates_both(const at::Tensor& left, const at::Tens
          left.is_conj() != conjugates_left_ && right.is_conj();
 }
 
-void MatrixProductKernel::enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
-                                          const at::Tensor& right, const at::Tensor& added,
-                                          const at::Tensor& out, const ProductSizes& sizes) const {
+void MatrixProductKernel::enqueue_complex(const ProductOperands& operands,
+                                          const at::Tensor& out) const {
+  const at::Tensor& left = operands.left;
+  const at::Tensor& right = operands.right;
+  const ProductScalars& scalars = operands.scalars;
   const bool plain = !scalars.adds && scalars.alpha.equal(1);
   const at::Tensor product =
       plain ? out : empty_on(out.device().index(), out.sizes(), out.scalar_type());
@@ -182,26 +176,29 @@ void MatrixProductKernel::enqueue_complex(const ProductScalars& scalars, const a
   const auto write = [&](int64_t to, int64_t a1, int64_t b1, int sign1, int64_t a2, int64_t b2,
                          int sign2) {
     const at::Tensor result = part(product, to);
-    ProductScalars first;
-    first.alpha = sign1;
-    enqueue(first, part(a, a1), part(b, b1), at::Tensor(), result, sizes);
-    ProductScalars second;
-    second.alpha = sign2;
-    second.beta = 1;
-    second.adds = true;
-    enqueue(second, part(a, a2), part(b, b2), result, result, sizes);
+    ProductOperands parts;
+    parts.sizes = operands.sizes;
+    parts.left = part(a, a1);
+    parts.right = part(b, b1);
+    parts.scalars.alpha = sign1;
+    enqueue(parts, result);
+    parts.left = part(a, a2);
+    parts.right = part(b, b2);
+    parts.added = result;
+    parts.scalars = {sign2, 1, /*adds=*/true};
+    enqueue(parts, result);
   };
   write(0, 0, 0, 1, 1, 1, -a_sign * b_sign);
   write(1, 0, 1, b_sign, 1, 0, a_sign);
   if (plain) return;
   at::Tensor value = scalars.alpha.equal(1) ? product : at::mul(product, scalars.alpha);
-  if (scalars.adds) value = at::add(value, at::mul(added, scalars.beta));
+  if (scalars.adds) value = at::add(value, at::mul(operands.added, scalars.beta));
   copy_into(out, value);
 }
 
-void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tensor& left,
-                                  const at::Tensor& right, const at::Tensor& added,
-                                  const at::Tensor& out, const ProductSizes& sizes) const {
+void MatrixProductKernel::enqueue(const ProductOperands& operands, const at::Tensor& out) const {
+  const auto& [left, right, added] = std::tie(operands.left, operands.right, operands.added);
+  const ProductSizes& sizes = operands.sizes;
   ProductLayout layout;
   layout.batches = std::max<int64_t>(sizes.b, 1);
   layout.rows = std::max<int64_t>(sizes.m, 1);
@@ -223,21 +220,18 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
   const auto* a = static_cast<const char*>(left.numel() > 0 ? left.const_data_ptr() : c);
   const auto* b = static_cast<const char*>(right.numel() > 0 ? right.const_data_ptr() : c);
   const void* d = added.defined() ? added.const_data_ptr() : nullptr;
-  if (!sums_batches) {
-    multiply(programs, layout, scalars, a, b, c, d);
-    return;
-  }
-  // Sequential batches with rounding in between, as on CPU.
-  if (sizes.b == 0) layout.depth = 0;
-  multiply(programs, layout, scalars, a, b, c, d);
-  ProductScalars further = scalars;
+  // A sum over batches is sequential, with rounding in between, as on CPU.
+  if (sums_batches && sizes.b == 0) layout.depth = 0;
+  multiply(programs, layout, operands.scalars, {a, b, c, d});
+  if (!sums_batches) return;
+  ProductScalars further = operands.scalars;
   further.beta = 1;
   further.adds = true;
   layout.added = layout.out;
   const auto size = static_cast<int64_t>(out.element_size());
   for (int64_t i = 1; i < sizes.b; ++i) {
-    multiply(programs, layout, further, a + i * layout.left.batch * size,
-             b + i * layout.right.batch * size, c, c);
+    multiply(programs, layout, further,
+             {a + i * layout.left.batch * size, b + i * layout.right.batch * size, c, c});
   }
 }
 

@@ -220,9 +220,10 @@ TileOperand ProductProgram::packed_right(const at::Tensor& packed, int64_t depth
 }
 
 void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayout& layout,
-                                  const ProductScalars& scalars, const void* left,
-                                  const void* right, void* out, const void* added) const {
-  arguments.address(left).address(right).address(out).address(scalars.adds ? added : out);
+                                  const ProductScalars& scalars,
+                                  const ProductAddresses& addresses) const {
+  arguments.address(addresses.left).address(addresses.right).address(addresses.out);
+  arguments.address(scalars.adds ? addresses.added : addresses.out);
   add_layout(arguments, layout);
   add_scalar(arguments, scalars.alpha, value_);
   add_scalar(arguments, scalars.adds ? scalars.beta : at::Scalar(0), value_);
@@ -235,7 +236,7 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
   const int64_t row_panels = divide_up(layout.rows, rows_);
   const int64_t column_panels = divide_up(count, columns_);
   LaunchArguments arguments;
-  add_operands(arguments, layout, scalars, left.address, right.address, out, added);
+  add_operands(arguments, layout, scalars, {left.address, right.address, out, added});
   add_index(arguments, begin);
   add_index(arguments, count);
   add_layout(arguments, left.strides);
@@ -245,33 +246,31 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
 }
 
 void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,
-                                   const void* left, const void* right, void* out,
-                                   const void* added) const {
+                                   const ProductAddresses& addresses) const {
   LaunchArguments arguments;
-  add_operands(arguments, layout, scalars, left, right, out, added);
-  const int64_t groups = divide_up(layout.columns, width_);
-  enqueue(*row_vectors_, layout.batches * layout.rows * groups, false, arguments);
+  add_operands(arguments, layout, scalars, addresses);
+  enqueue(*row_vectors_, layout.batches * layout.rows * divide_up(layout.columns, width_), false,
+          arguments);
 }
 
 void ProductProgram::multiply_single(const ProductLayout& layout, const ProductScalars& scalars,
-                                     const void* left, const void* right, void* out,
-                                     const void* added) const {
+                                     const ProductAddresses& addresses) const {
   LaunchArguments arguments;
-  add_operands(arguments, layout, scalars, left, right, out, added);
+  add_operands(arguments, layout, scalars, addresses);
   enqueue(*single_, layout.batches * layout.rows * layout.columns, false, arguments);
 }
 
-void ProductProgram::multiply_slices(const ProductLayout& layout, const void* left,
-                                     const void* right, void* out) const {
+void ProductProgram::multiply_slices(const ProductLayout& layout,
+                                     const ProductAddresses& addresses) const {
   const int64_t count = divide_up(layout.depth, kSlice);
   const at::Tensor partials = workspace(count);
   LaunchArguments first;
-  first.address(left).address(right).address(partials.mutable_data_ptr());
+  first.address(addresses.left).address(addresses.right).address(partials.mutable_data_ptr());
   add_layout(first, layout);
   add_index(first, kSlice);
   enqueue(*slices_kernel_, count, true, first);
   LaunchArguments second;
-  second.address(partials.const_data_ptr()).address(out);
+  second.address(partials.const_data_ptr()).address(addresses.out);
   add_index(second, count);
   enqueue(*sum_slices_, 1, true, second);
 }

@@ -46,6 +46,13 @@ struct ProductScalars {
   bool adds = false;  // true if `added` is read
 };
 
+// Memory of a product; `added` is read if `ProductScalars::adds`.
+struct ProductAddresses {
+  const void *left, *right;
+  void* out;
+  const void* added;
+};
+
 // Strides of an operand of tiles, in elements and in the layout of the kernels: of batches, of
 // panels (as high or wide as a tile), of the lines of a panel, and along K. The last panel begins
 // `early` lines earlier.
@@ -100,12 +107,11 @@ class OUTBOARD_API ProductProgram {
 
   // Products without packing: `multiply_rows` if columns of `right` are adjacent in memory,
   // `multiply_single` for any strides, `multiply_slices` for one long row and one column.
-  void multiply_rows(const ProductLayout& layout, const ProductScalars& scalars, const void* left,
-                     const void* right, void* out, const void* added) const;
-  void multiply_single(const ProductLayout& layout, const ProductScalars& scalars, const void* left,
-                       const void* right, void* out, const void* added) const;
-  void multiply_slices(const ProductLayout& layout, const void* left, const void* right,
-                       void* out) const;
+  void multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,
+                     const ProductAddresses& addresses) const;
+  void multiply_single(const ProductLayout& layout, const ProductScalars& scalars,
+                       const ProductAddresses& addresses) const;
+  void multiply_slices(const ProductLayout& layout, const ProductAddresses& addresses) const;
 
   // For generators with further kernels in the program.
   Kernel& kernel(const char* name) const;
@@ -127,8 +133,7 @@ class OUTBOARD_API ProductProgram {
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                  const ProductBlocks& blocks, const std::string& source);
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
-                    const ProductScalars& scalars, const void* left, const void* right, void* out,
-                    const void* added) const;
+                    const ProductScalars& scalars, const ProductAddresses& addresses) const;
 
   c10::DeviceIndex device_;
   at::ScalarType value_;
