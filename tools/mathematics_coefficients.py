@@ -10,7 +10,9 @@ are written by their bits, since -cl-single-precision-constant makes floats of l
 
 from __future__ import annotations
 
+import re
 import struct
+import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -214,7 +216,8 @@ def fit(one: Fit, tolerance: mpf) -> list[mpf]:
 
 
 def as_float(value: mpf) -> str:
-    return float.hex(struct.unpack("<f", struct.pack("<f", float(value)))[0]) + "f"
+    digits = float.hex(struct.unpack("<f", struct.pack("<f", float(value)))[0])
+    return re.sub(r"\.?0*p", "p", digits) + "f"
 
 
 def as_bits(value: mpf) -> str:
@@ -273,8 +276,15 @@ def constants() -> list[tuple[str, str]]:
     return rows
 
 
+def print_list(name: str, items: list[str]) -> None:
+    """Defines a macro as the items and commas, in lines of 100 columns."""
+    items = [f"{item}," for item in items[:-1]] + items[-1:]
+    lines = textwrap.wrap(" ".join(items), 96, break_on_hyphens=False)
+    print(" \\\n  ".join([f"#define OB_{name}", *lines]))
+
+
 def main() -> None:
-    print("/* Made by tools/mathematics_coefficients.py. Polynomials by rising power. */")
+    print("/* Written by tools/mathematics_coefficients.py. Polynomials by rising power. */")
     print("#ifndef OUTBOARD_DIALECT_COEFFICIENTS_H\n#define OUTBOARD_DIALECT_COEFFICIENTS_H\n")
     print("/* clang-format off */")
     for name, text in constants():
@@ -289,20 +299,17 @@ def main() -> None:
             if one.name == "ERFC" and kind == "d":
                 rest = found[0] - cut(found[0], 53)
                 print(f"\n#define OB_ERFC_FIRST_REST {as_double(rest)}")
-            print(f"\n#define OB_{name}_{ending} \\")
-            print(", \\\n".join(f"  {c}" for c in coefficients))
-    print("\n/* The bits of B(2 k + 2) / ((2 k + 1) (2 k + 2)). */\n#define OB_STIRLING_TERMS \\")
+            print()
+            print_list(f"{name}_{ending}", coefficients)
+    print("\n/* The bits of B(2 k + 2) / ((2 k + 1) (2 k + 2)). */")
     terms = [mpmath.bernoulli(2 * k + 2) / ((2 * k + 1) * (2 * k + 2)) for k in range(5)]
-    print(", \\\n".join(f"  {as_bits(t)}" for t in terms))
-    print(
-        "\n/* Those of zeros of ln|gamma|, by pairs between -n - 1 and -n, n = 2 ..., and rests. */"
-    )
-    print("#define OB_LGAMMA_ZEROS \\")
-    print(", \\\n".join(f"  {as_bits(z)}, {as_bits(z - cut(z, 53))}" for z in gamma_zeros()))
-    words = two_over_pi()
+    print_list("STIRLING_TERMS", [as_bits(t) for t in terms])
+    print("\n/* The bits of two zeros of ln|gamma| between -n - 1 and -n, n = 2 ... 17: each as a")
+    print(" * double and the rest. */")
+    zeros = [part for zero in gamma_zeros() for part in (zero, zero - cut(zero, 53))]
+    print_list("LGAMMA_ZEROS", [as_bits(part) for part in zeros])
     print("\n/* The bits of 2 / pi after the point, 64 at a time. */")
-    print("#define OB_TWO_OVER_PI_BITS \\")
-    print(", \\\n".join(f"  0x{w:016x}UL" for w in words))
+    print_list("TWO_OVER_PI_BITS", [f"0x{word:016x}UL" for word in two_over_pi()])
     print("/* clang-format on */\n\n#endif")
 
 

@@ -20,8 +20,6 @@
 #include "values/vectors.h"
 #include "mathematics/mathematics.h"
 #include "values/common.h"
-#include "values/geometric.h"
-#include "language/atomics.h"
 /* clang-format on */
 
 #endif

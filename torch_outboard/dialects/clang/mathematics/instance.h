@@ -35,7 +35,11 @@
 #define U OB_PASTE(ulong, OB_WIDTH)
 #define J long
 #define K(name) OB_##name##_DOUBLE
-#include "functions/groups.h"
+#include "functions/arithmetic.h"
+#include "functions/exponential.h"
+#include "functions/trigonometric.h"
+#include "functions/hyperbolic.h"
+#include "functions/special.h"
 #undef OB_IS_DOUBLE
 #undef T
 #undef S
@@ -53,7 +57,11 @@
 #define U OB_PASTE(uint, OB_WIDTH)
 #define J int
 #define K(name) OB_##name##_FLOAT
-#include "functions/groups.h"
+#include "functions/arithmetic.h"
+#include "functions/exponential.h"
+#include "functions/trigonometric.h"
+#include "functions/hyperbolic.h"
+#include "functions/special.h"
 #undef OB_IS_DOUBLE
 #undef T
 #undef S

@@ -14,9 +14,123 @@
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wparentheses"
 
-#include "constants.h"
 #include "coefficients.h"
-#include "polynomials.h"
+
+/* ---- Formats of float and double, and the domains of functions ---- */
+
+#define OB_MANTISSA_FLOAT 23
+#define OB_MANTISSA_DOUBLE 52
+#define OB_EXPONENTS_FLOAT 0xff
+#define OB_EXPONENTS_DOUBLE 0x7ff
+#define OB_BIAS_FLOAT 127
+#define OB_BIAS_DOUBLE 1023
+#define OB_SIGN_BIT_FLOAT (-0x7fffffff - 1)
+#define OB_SIGN_BIT_DOUBLE (-0x7fffffffffffffffL - 1)
+#define OB_INFINITE_BITS_FLOAT 0x7f800000
+#define OB_INFINITE_BITS_DOUBLE 0x7ff0000000000000L
+/* The smallest mantissa in logarithms: 2 / 3, where errors of the float series are balanced, and
+ * sqrt(1 / 2). */
+#define OB_LEAST_MANTISSA_FLOAT 0x3f2aaaab
+#define OB_LEAST_MANTISSA_DOUBLE 0x3fe6a09e667f3bcdL
+#define OB_SMALLEST_NORMAL_FLOAT 0x1p-126f
+#define OB_SMALLEST_NORMAL_DOUBLE OB_DOUBLE_BITS(0x0010000000000000)
+#define OB_ONE_BY_EPSILON_FLOAT 0x1p23f
+#define OB_ONE_BY_EPSILON_DOUBLE 0x1p52f
+/* 2^500 and 2^-500. */
+#define OB_SQUARE_ROOT_LARGEST_DOUBLE OB_DOUBLE_BITS(0x5f30000000000000)
+#define OB_SQUARE_ROOT_LEAST_DOUBLE OB_DOUBLE_BITS(0x20b0000000000000)
+/* Adding and subtracting it rounds to an integer. */
+#define OB_ROUNDER_FLOAT 0x1.8p23f
+#define OB_ROUNDER_DOUBLE 0x1.8p52f
+
+/* Beyond, results are 0 or infinite, or -1. */
+#define OB_EXP_LOW_FLOAT (-105)
+#define OB_EXP_LOW_DOUBLE (-750)
+#define OB_EXP_HIGH_FLOAT 89
+#define OB_EXP_HIGH_DOUBLE 710
+#define OB_EXP2_LOW_FLOAT (-152)
+#define OB_EXP2_LOW_DOUBLE (-1080)
+#define OB_EXP2_HIGH_FLOAT 129
+#define OB_EXP2_HIGH_DOUBLE 1025
+#define OB_EXP10_LOW_FLOAT (-47)
+#define OB_EXP10_LOW_DOUBLE (-326)
+#define OB_EXP10_HIGH_FLOAT 39
+#define OB_EXP10_HIGH_DOUBLE 309
+#define OB_EXPM1_LOW_FLOAT (-20)
+#define OB_EXPM1_LOW_DOUBLE (-40)
+
+/* Constants of the current type (instance.h). */
+#define OB_MANTISSA K(MANTISSA)
+#define OB_EXPONENTS K(EXPONENTS)
+#define OB_BIAS K(BIAS)
+#define OB_SIGN_BIT ((J)(K(SIGN_BIT)))
+#define OB_INFINITE_BITS ((J)(K(INFINITE_BITS)))
+#define OB_SMALLEST_NORMAL ((T)(K(SMALLEST_NORMAL)))
+#define OB_ONE_BY_EPSILON K(ONE_BY_EPSILON)
+#define OB_ROUNDER K(ROUNDER)
+#define OB_INFINITE ((T)(__builtin_inff()))
+#define OB_NOT_A_NUMBER ((T)(__builtin_nanf("")))
+
+#if defined(__SSE4_1__) || defined(__aarch64__)
+#define OB_ROUNDS 1 /* the processor has rounding instructions */
+#else
+#define OB_ROUNDS 0
+#endif
+
+/* ---- Polynomials ---- */
+
+#if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen)
+#define OB_FUSED 1 /* fused products and sums are fast; used where requested */
+#else
+#define OB_FUSED 0
+#endif
+
+/*
+ * OB_POLYNOMIAL(x, a, b, c ...) is a + b x + c x^2 + ..., by Horner's rule, for up to 30
+ * coefficients.
+ */
+/* clang-format off */
+#define OB_H1(x, a) ((T)(a))
+#define OB_H2(x, a, ...) ob_mad(OB_H1(x, __VA_ARGS__), x, (T)(a))
+#define OB_H3(x, a, ...) ob_mad(OB_H2(x, __VA_ARGS__), x, (T)(a))
+#define OB_H4(x, a, ...) ob_mad(OB_H3(x, __VA_ARGS__), x, (T)(a))
+#define OB_H5(x, a, ...) ob_mad(OB_H4(x, __VA_ARGS__), x, (T)(a))
+#define OB_H6(x, a, ...) ob_mad(OB_H5(x, __VA_ARGS__), x, (T)(a))
+#define OB_H7(x, a, ...) ob_mad(OB_H6(x, __VA_ARGS__), x, (T)(a))
+#define OB_H8(x, a, ...) ob_mad(OB_H7(x, __VA_ARGS__), x, (T)(a))
+#define OB_H9(x, a, ...) ob_mad(OB_H8(x, __VA_ARGS__), x, (T)(a))
+#define OB_H10(x, a, ...) ob_mad(OB_H9(x, __VA_ARGS__), x, (T)(a))
+#define OB_H11(x, a, ...) ob_mad(OB_H10(x, __VA_ARGS__), x, (T)(a))
+#define OB_H12(x, a, ...) ob_mad(OB_H11(x, __VA_ARGS__), x, (T)(a))
+#define OB_H13(x, a, ...) ob_mad(OB_H12(x, __VA_ARGS__), x, (T)(a))
+#define OB_H14(x, a, ...) ob_mad(OB_H13(x, __VA_ARGS__), x, (T)(a))
+#define OB_H15(x, a, ...) ob_mad(OB_H14(x, __VA_ARGS__), x, (T)(a))
+#define OB_H16(x, a, ...) ob_mad(OB_H15(x, __VA_ARGS__), x, (T)(a))
+#define OB_H17(x, a, ...) ob_mad(OB_H16(x, __VA_ARGS__), x, (T)(a))
+#define OB_H18(x, a, ...) ob_mad(OB_H17(x, __VA_ARGS__), x, (T)(a))
+#define OB_H19(x, a, ...) ob_mad(OB_H18(x, __VA_ARGS__), x, (T)(a))
+#define OB_H20(x, a, ...) ob_mad(OB_H19(x, __VA_ARGS__), x, (T)(a))
+#define OB_H21(x, a, ...) ob_mad(OB_H20(x, __VA_ARGS__), x, (T)(a))
+#define OB_H22(x, a, ...) ob_mad(OB_H21(x, __VA_ARGS__), x, (T)(a))
+#define OB_H23(x, a, ...) ob_mad(OB_H22(x, __VA_ARGS__), x, (T)(a))
+#define OB_H24(x, a, ...) ob_mad(OB_H23(x, __VA_ARGS__), x, (T)(a))
+#define OB_H25(x, a, ...) ob_mad(OB_H24(x, __VA_ARGS__), x, (T)(a))
+#define OB_H26(x, a, ...) ob_mad(OB_H25(x, __VA_ARGS__), x, (T)(a))
+#define OB_H27(x, a, ...) ob_mad(OB_H26(x, __VA_ARGS__), x, (T)(a))
+#define OB_H28(x, a, ...) ob_mad(OB_H27(x, __VA_ARGS__), x, (T)(a))
+#define OB_H29(x, a, ...) ob_mad(OB_H28(x, __VA_ARGS__), x, (T)(a))
+#define OB_H30(x, a, ...) ob_mad(OB_H29(x, __VA_ARGS__), x, (T)(a))
+#define OB_CHOOSE(n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11, n12, n13, n14, n15, n16, n17, n18, n19, n20, n21, n22, n23, n24, n25, n26, n27, n28, n29, n30, n, ...) OB_H##n
+#define OB_HORNER(x, ...) \
+  OB_CHOOSE(__VA_ARGS__, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)(x, __VA_ARGS__)
+#define OB_POLYNOMIAL(x, ...) OB_HORNER(x, __VA_ARGS__)
+#define OB_FIRST_OF(a, ...) a
+#define OB_FIRST(...) OB_FIRST_OF(__VA_ARGS__)
+#define OB_FOLLOWING_OF(a, ...) __VA_ARGS__
+#define OB_FOLLOWING(...) OB_FOLLOWING_OF(__VA_ARGS__)
+/* clang-format on */
+
+/* ---- Functions by width ---- */
 
 #define OB_PASTE_(a, b) a##b
 #define OB_PASTE(a, b) OB_PASTE_(a, b)
