@@ -74,9 +74,10 @@ LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "faults", "validation", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
-    "host": ("communication", "compiler", "queues", "settings", "threads"),
-    "ocl": ("common", "settings", "threads"),
-    "riscv": ("common", "compiler", "queues", "settings", "threads"),
+    "host": ("common/*.c", "compiler/*.c", "queues/*.c"),
+    "ocl": ("common/*.c", "common/*.cpp"),
+    "riscv": ("common/*.c", "common/*.cpp", "compiler/*.c", "queues/*.c"),
+    "validation": ("common/*.c",),
 }
 # Programs of drivers, each of one file that `driver_sources` leaves out.
 PROGRAMS = {"ocl/pocl_compiler": "ocl/pocl/compiler_program.c"}
@@ -108,9 +109,8 @@ def library_sources() -> list[str]:
 
 def driver_sources(name: str) -> list[str]:
     drivers = ROOT / PACKAGE / "drivers"
-    folders = [drivers / folder for folder in (name, *COMMON_SOURCES.get(name, ()))]
-    endings = (".c", ".cpp")
-    files = [path for folder in folders for path in folder.rglob("*.c*") if path.suffix in endings]
+    patterns = (f"{name}/**/*.c", f"{name}/**/*.cpp", *COMMON_SOURCES.get(name, ()))
+    files = [path for pattern in patterns for path in drivers.glob(pattern)]
     programs = {drivers / source for source in PROGRAMS.values()}
     return sorted(str(p.relative_to(ROOT)) for p in files if p not in programs)
 

@@ -1,7 +1,7 @@
 """All settings: the environment variables of the kit and of its drivers, with their values.
 
 The runtime and the drivers read theirs themselves (`csrc/runtime/settings.h`,
-`drivers/settings/settings.h`), by the same ranges; tests compare the two.
+`drivers/common/system.h`), by the same ranges; tests compare the two.
 """
 
 from __future__ import annotations

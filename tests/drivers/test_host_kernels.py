@@ -137,7 +137,7 @@ def test_fork_and_exit(tmp_path: Path, end: str) -> None:
 @pytest.mark.slow  # compiles the driver
 def test_where_the_system_lacks_things(tmp_path: Path) -> None:
     """Without files in memory, and without a way to close all descriptors in a child."""
-    names = ("host", "communication", "compiler", "queues", "settings", "threads")
+    names = ("host", "common", "compiler", "queues")
     folders = [ROOT / "torch_outboard" / "drivers" / name for name in names]
     sources = [str(path) for folder in folders for path in folder.glob("*.c")]
     library = tmp_path / "libob_host.so"

@@ -369,7 +369,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="host-fill-tail",
         kind="driver",
-        file="torch_outboard/drivers/queues/command.c",
+        file="torch_outboard/drivers/queues/queue.c",
         old="rest < tile_bytes ? rest : tile_bytes",
         new="tile_bytes",
         effect="A fill of more than 4096 bytes writes behind its end.",

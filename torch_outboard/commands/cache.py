@@ -95,7 +95,7 @@ def _pocl(folder: str, clear: bool) -> int:
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """Holds exclusively the lock that processes with PoCL share (ocl/pocl/cache_limit.cpp)."""
+    """Holds exclusively the lock that processes with PoCL share (ocl/pocl/cache.cpp)."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

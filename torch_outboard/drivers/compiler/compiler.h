@@ -2,12 +2,10 @@
  * Programs by a C compiler, for drivers whose vendors have one and no OpenCL: a clang compiles the
  * text of a program behind headers that make OpenCL C of it (torch_outboard/dialects/clang).
  *
- *   native.c    programs for this machine's own processors
- *   find.c      which compiler there is on this machine, and settings
- *   compiler.c  the steps from the text of a program to machine code
- *   command.c   a command in a process of its own, with a time limit
- *   folder.c    temporary folders
- *   kernels.c   finds kernels in a text, and writes the entries by which they are called
+ *   native.c    the compiler of this machine, its settings, programs for this machine's processors
+ *   compiler.c  the steps from the source of a program to machine code
+ *   process.c   a command in a process of its own, with a time limit; temporary folders
+ *   kernels.c   finds kernels in a source, and writes the entries that call them
  *
  * Any thread may call any function, several at once. Each call runs processes and waits for them;
  * none keeps anything in the process that a fork would have to know of. A driver compiles these
@@ -69,7 +67,7 @@ ob_status compile_program(const compiler* used, const char* source, const char* 
                           compiled_program* compiled, compiler_error* error);
 void free_compiled(compiled_program* compiled);
 
-/* ---- find.c ---- */
+/* ---- native.c ---- */
 
 typedef struct found_compiler {
   char command[8192];   /* for `command` of a compiler */
@@ -81,8 +79,6 @@ typedef struct found_compiler {
 /* Looks for a clang on this machine and reads the settings; runs nothing. OB_UNSUPPORTED if there
  * is none or it is not wanted. */
 ob_status find_compiler(found_compiler* found, compiler_error* error);
-
-/* ---- native.c ---- */
 
 typedef struct native_compiler {
   compiler compiler;
@@ -100,21 +96,7 @@ ob_status compile_library(const native_compiler* used, const char* source, const
 /* Loads such a library, for dlclose. OB_INVALID_ARGUMENT if it is damaged. */
 ob_status load_library(const void* data, uint64_t bytes, void** library, compiler_error* error);
 
-/* ---- folder.c ---- */
-
-/* Creates a folder that only this user can look into, in TMPDIR or /tmp. NULL with the reason in
- * `error`; else for remove_folder. */
-char* create_folder(compiler_error* error);
-/* With all that is in it; NULL is none. */
-void remove_folder(char* folder);
-/* FOLDER/NAME, for free. NULL if there is no memory. */
-char* path_in(const char* folder, const char* name);
-/* Both say in `error` what went wrong. */
-bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error);
-/* With a zero behind the content, for free. NULL if it cannot be read. */
-char* read_content(const char* path, uint64_t* bytes, compiler_error* error);
-
-/* ---- command.c ---- */
+/* ---- process.c ---- */
 
 /* Words of a command, ended by NULL. After `failed` the host had no memory for one. */
 typedef struct words {
@@ -142,6 +124,18 @@ typedef struct command_result {
  * this process. False if the host has no memory; nothing is to be freed then. */
 bool run_command_line(const words* command, const char* folder, double seconds,
                       command_result* result);
+
+/* Creates a folder that only this user can look into, in TMPDIR or /tmp. NULL with the reason in
+ * `error`; else for remove_folder. */
+char* create_folder(compiler_error* error);
+/* With all that is in it; NULL is none. */
+void remove_folder(char* folder);
+/* FOLDER/NAME, for free. NULL if there is no memory. */
+char* path_in(const char* folder, const char* name);
+/* Both say in `error` what went wrong. */
+bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error);
+/* With a zero behind the content, for free. NULL if it cannot be read. */
+char* read_content(const char* path, uint64_t* bytes, compiler_error* error);
 
 /* ---- kernels.c ---- */
 

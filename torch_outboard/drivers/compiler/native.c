@@ -1,22 +1,134 @@
-/* Programs for the processors of this machine: how to compile for them, and loading what comes of
- * it. */
+/*
+ * Programs for the processors of this machine: the compiler, its flags, and loading of results.
+ *
+ * Settings of all drivers that use a compiler:
+ *
+ *   OUTBOARD_CLANG          The command of a clang, or "none". By default the one in the package
+ *                           ziglang, else the newest on PATH.
+ *   OUTBOARD_CLANG_SECONDS  Time limit of a compiler process; default 300.
+ *   OUTBOARD_CLANG_DIALECT  The folder of opencl.h; by default that of the package.
+ */
 #define _GNU_SOURCE
+#include <common/system.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <threads/threads.h>
 #include <unistd.h>
 
 #include "compiler.h"
 
 enum { OLDEST_CLANG = 14 };
 
-/* ---- Processors ---- */
+/* ---- The compiler of this machine ---- */
+
+/* Whether a folder of Python packages has ziglang. */
+static bool has_zig(const char* folder, void* argument) {
+  found_compiler* found = argument;
+  char zig[PATH_MAX];
+  snprintf(zig, sizeof zig, "%s/ziglang/zig", folder);
+  if (access(zig, X_OK) != 0) return false;
+  snprintf(found->command, sizeof found->command, "'%s' clang", zig);
+  return true;
+}
+
+/* The number in "clang-22", 0 in "clang", -1 in others. */
+static int number_of(const char* name) {
+  if (strncmp(name, "clang", 5) != 0) return -1;
+  if (name[5] == '\0') return 0;
+  const char* digits = name + 6;
+  bool numbered =
+      name[5] == '-' && *digits != '\0' && strspn(digits, "0123456789") == strlen(digits);
+  return numbered ? atoi(digits) : -1;
+}
+
+/* clang-NUMBER of the greatest number, else clang. */
+static bool find_on_path(found_compiler* found) {
+  const char* path = getenv("PATH");
+  int best = -1;
+  while (path != NULL && *path != '\0') {
+    int length = (int)strcspn(path, ":");
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", length, path);
+    path += length + (path[length] == ':');
+    DIR* entries = length == 0 ? NULL : opendir(folder);
+    for (struct dirent* entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
+      int number = number_of(entry->d_name);
+      char file[2 * PATH_MAX];
+      snprintf(file, sizeof file, "%s/%s", folder, entry->d_name);
+      if (number <= best || strlen(file) >= sizeof found->command || access(file, X_OK) != 0) {
+        continue;
+      }
+      best = number;
+      strcpy(found->command, file);
+    }
+    if (entries != NULL) closedir(entries);
+  }
+  return best >= 0;
+}
+
+/* The linker beside the compiler: zig brings one as a command of its own, and others look for the
+ * system's. */
+static void choose_linker(found_compiler* found) {
+  size_t length = strlen(found->command);
+  const char* end = found->command + (length < 6 ? 0 : length - 6);
+  if (strcmp(end, " clang") == 0) {
+    snprintf(found->link, sizeof found->link, "%.*s ld.lld -shared -s", (int)(length - 6),
+             found->command);
+    return;
+  }
+  const char* quote = access(found->command, X_OK) == 0 ? "'" : "";
+  snprintf(found->link, sizeof found->link, "%s%s%s -shared -nostdlib -Wl,-s", quote,
+           found->command, quote);
+}
+
+ob_status find_compiler(found_compiler* found, compiler_error* error) {
+  *found = (found_compiler){0};
+  const char* command = read_text("OUTBOARD_CLANG");
+  if (command != NULL && strcmp(command, "none") == 0) {
+    return report(error, OB_UNSUPPORTED, "OUTBOARD_CLANG=none asks for no compiler.");
+  }
+  if (command != NULL) {
+    snprintf(found->command, sizeof found->command, "%s", command);
+  } else if (!visit_package_folders(has_zig, found) && !find_on_path(found)) {
+    return report(error, OB_UNSUPPORTED,
+                  "There is no clang: install the package ziglang, or a clang on PATH, or name one "
+                  "by OUTBOARD_CLANG.");
+  }
+  choose_linker(found);
+
+  uint64_t seconds = 300;
+  char problem[256];
+  if (!read_number("OUTBOARD_CLANG_SECONDS", 1, 86400, &seconds, problem, sizeof problem)) {
+    return report(error, OB_INVALID_ARGUMENT, "%s", problem);
+  }
+  found->seconds = (double)seconds;
+
+  const char* dialect = read_text("OUTBOARD_CLANG_DIALECT");
+  const char *path = own_path(), *end = NULL; /* `end`: of the package's part of the path */
+  for (const char* at = path; (at = strstr(at, "/drivers/")) != NULL; at++) end = at;
+  if (dialect != NULL) {
+    snprintf(found->dialect, sizeof found->dialect, "%s", dialect);
+  } else if (end != NULL) {
+    snprintf(found->dialect, sizeof found->dialect, "%.*s/dialects/clang", (int)(end - path), path);
+  }
+  char* header = path_in(found->dialect, "opencl.h");
+  bool there = header != NULL && access(header, R_OK) == 0;
+  free(header);
+  if (there) return OB_OK;
+  return report(error, OB_UNSUPPORTED,
+                "The headers for clang are not in %s: install torch_outboard again, or name their "
+                "folder by OUTBOARD_CLANG_DIALECT.",
+                *found->dialect == '\0' ? "the driver's package" : found->dialect);
+}
+
+/* ---- Flags ---- */
 
 static uint32_t vector_width(void) {
 #if defined(__x86_64__)
@@ -45,20 +157,8 @@ static const char* processor_flags(void) {
 
 /* ---- The key ---- */
 
-/* FNV-1a, continued. */
-static uint64_t hash_on(uint64_t value, const void* data, size_t bytes) {
-  for (const unsigned char* byte = data; bytes > 0; byte++, bytes--) {
-    value = (value ^ *byte) * UINT64_C(0x100000001B3);
-  }
-  return value;
-}
-
-static uint64_t hash_bytes(const void* data, size_t bytes) {
-  return hash_on(UINT64_C(0xCBF29CE484222325), data, bytes);
-}
-
 static uint64_t hash_text(uint64_t value, const char* text) {
-  return hash_on(value, text, strlen(text) + 1);
+  return hash_bytes(value, text, strlen(text) + 1);
 }
 
 /* What tells processors apart in /proc/cpuinfo, of the first one. */
@@ -86,11 +186,11 @@ static int hash_header(const char* path, const struct stat* state, int kind, str
   (void)state, (void)place;
   if (kind != FTW_F) return 0;
   FILE* file = fopen(path, "re");
-  uint64_t value = hash_bytes(path, strlen(path));
+  uint64_t value = hash_text(HASH_START, path);
   char part[4096];
   size_t count;
   while (file != NULL && (count = fread(part, 1, sizeof part, file)) > 0) {
-    value = hash_on(value, part, count);
+    value = hash_bytes(value, part, count);
   }
   if (file != NULL) fclose(file);
   header_hash += value; /* files come in any order */
@@ -198,7 +298,7 @@ ob_status compile_library(const native_compiler* used, const char* source, const
                           compiled_program* compiled, compiler_error* error) {
   ob_status status = compile_program(&used->compiler, source, options, compiled, error);
   if (status != OB_OK) return status;
-  seal before = {.bytes = compiled->bytes, .hash = hash_bytes(compiled->data, compiled->bytes)};
+  seal before = {.bytes = compiled->bytes, .hash = hash_bytes(HASH_START, compiled->data, compiled->bytes)};
   memcpy(before.magic, MAGIC, sizeof MAGIC);
   char* sealed = malloc(sizeof before + compiled->bytes);
   if (sealed == NULL) {
@@ -219,7 +319,7 @@ ob_status load_library(const void* data, uint64_t bytes, void** library, compile
   if (whole) memcpy(&before, data, sizeof before);
   const char* content = (const char*)data + sizeof before;
   if (!whole || memcmp(before.magic, MAGIC, sizeof MAGIC) != 0 ||
-      before.bytes != bytes - sizeof before || before.hash != hash_bytes(content, before.bytes)) {
+      before.bytes != bytes - sizeof before || before.hash != hash_bytes(HASH_START, content, before.bytes)) {
     return report(error, OB_INVALID_ARGUMENT,
                   "The %llu bytes are no binary of this driver, or are damaged; build from source "
                   "again.",

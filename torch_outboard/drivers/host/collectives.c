@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "communication/reductions.h"
 #include "host.h"
 
 typedef struct transfer {

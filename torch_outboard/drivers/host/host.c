@@ -21,7 +21,7 @@
 #define _GNU_SOURCE
 #include "host.h"
 
-#include <settings/settings.h>
+#include <common/system.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,13 +62,12 @@ static ob_status initialize(void* context) {
     return fail(OB_INVALID_ARGUMENT, "%s", problem);
   }
 
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+  uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t memory = count == 0 ? 0 : physical / 2 / count;
   if (!read_number("OUTBOARD_HOST_MEMORY", 1, UINT64_C(1) << 46, &memory, problem, room)) {
     return fail(OB_INVALID_ARGUMENT, "%s", problem);
   }
-  host_settings.memory = (memory + page - 1) / page * page;
+  host_settings.memory = whole_pages(memory);
 
   uint64_t threads = (uint64_t)usable_processors();
   if (threads > MAX_THREADS) threads = MAX_THREADS;
@@ -137,10 +136,66 @@ static ob_status device_properties(void* context, int32_t index, ob_device_prope
   return OB_OK;
 }
 
+/* ---- State of the machine, by Linux's files where they exist ---- */
+
+/* Of all processors since the machine started, in ticks. */
+typedef struct processor_time {
+  unsigned long long busy, total;
+} processor_time;
+
+static bool read_processor_time(processor_time* time) {
+  FILE* file = fopen("/proc/stat", "r");
+  if (file == NULL) return false;
+  unsigned long long user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen;
+  int count = fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
+                     &idle, &waiting, &interrupts, &soft_interrupts, &stolen);
+  fclose(file);
+  if (count != 8) return false;
+  time->busy = user + nice + system + interrupts + soft_interrupts + stolen;
+  time->total = time->busy + idle + waiting;
+  return true;
+}
+
+/* Percent since the call before, or since the machine started. */
+static bool read_utilization(double* percent) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static processor_time before;
+  static double latest;
+  processor_time now;
+  if (!read_processor_time(&now)) return false;
+  pthread_mutex_lock(&lock);
+  if (now.total > before.total && now.busy >= before.busy) {
+    latest = 100.0 * (double)(now.busy - before.busy) / (double)(now.total - before.total);
+    before = now;
+  }
+  *percent = latest < 100 ? latest : 100;
+  pthread_mutex_unlock(&lock);
+  return true;
+}
+
+static bool read_temperature(double* celsius) {
+  FILE* file = fopen("/sys/class/thermal/thermal_zone0/temp", "r");
+  if (file == NULL) return false;
+  long thousandths;
+  int count = fscanf(file, "%ld", &thousandths);
+  fclose(file);
+  if (count == 1) *celsius = 1e-3 * (double)thousandths;
+  return count == 1;
+}
+
+ob_status device_state(void* context, int32_t index, ob_device_state* state) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  /* The first version of the contract with this struct has these fields. */
+  if (read_utilization(&state->utilization)) state->known |= OB_STATE_UTILIZATION;
+  if (read_temperature(&state->temperature)) state->known |= OB_STATE_TEMPERATURE;
+  return OB_OK;
+}
+
 /* ---- The table ---- */
 
 __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
-  static const ob_driver table = {
+  static ob_driver table = {
       .major = OB_VERSION_MAJOR,
       .minor = OB_VERSION_MINOR,
       .struct_size = sizeof(ob_driver),
@@ -151,33 +206,12 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .device_count = device_count,
       .device_properties = device_properties,
       .device_state = device_state,
-      .peer_access = peer_access,
       .allocate = allocate,
       .deallocate = deallocate,
       .memory_info = memory_info,
       .host_allocate = host_allocate,
       .host_deallocate = host_deallocate,
-      .queue_create = queue_create,
-      .queue_destroy = queue_destroy,
-      .queue_query = queue_query,
-      .queue_synchronize = queue_synchronize,
       .device_synchronize = device_synchronize,
-      .event_create = event_create,
-      .event_destroy = event_destroy,
-      .event_record = event_record,
-      .event_wait = event_wait,
-      .event_query = event_query,
-      .event_synchronize = event_synchronize,
-      .event_elapsed = event_elapsed,
-      .copy_host_to_device = copy_host_to_device,
-      .copy_device_to_host = copy_device_to_host,
-      .copy_device_to_device = copy_device_to_device,
-      .copy_peer = copy_peer,
-      .copy_host_to_device_2d = copy_host_to_device_2d,
-      .copy_device_to_host_2d = copy_device_to_host_2d,
-      .copy_device_to_device_2d = copy_device_to_device_2d,
-      .fill = fill,
-      .host_callback = host_callback,
       .program_build = program_build,
       .program_binary = program_binary,
       .program_load = program_load,
@@ -185,11 +219,6 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .kernel_create = kernel_create,
       .kernel_release = kernel_release,
       .launch = launch,
-      .graph_begin = graph_begin,
-      .graph_end = graph_end,
-      .graph_launch = graph_launch,
-      .graph_release = graph_release,
-      .event_time = event_time,
       .host_register = host_register,
       .host_unregister = host_unregister,
       .memory_export = memory_export,
@@ -205,5 +234,6 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .communication_begin = communication_begin,
       .communication_end = communication_end,
   };
+  set_queue_functions(&table); /* the same in each call */
   return &table;
 }

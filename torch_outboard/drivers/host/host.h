@@ -15,12 +15,12 @@
 #ifndef OUTBOARD_DRIVERS_HOST_H
 #define OUTBOARD_DRIVERS_HOST_H
 
+#include <common/system.h>
 #include <outboard/driver.h>
 #include <pthread.h>
 #include <queues/queues.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <threads/threads.h>
 
 /* ---- host.c ---- */
 
@@ -35,10 +35,6 @@ typedef struct settings {
 } settings;
 
 extern settings host_settings;
-
-/* ---- state.c ---- */
-
-ob_status device_state(void* context, int32_t device, ob_device_state* state);
 
 /* ---- memory.c ---- */
 
@@ -196,5 +192,14 @@ ob_status communicate(void* context, ob_queue queue, ob_communicator communicato
                       const ob_communication* wanted);
 ob_status communication_begin(void* context);
 ob_status communication_end(void* context);
+
+/* ---- reductions.c ---- */
+
+/* out[i] = the reduction of parts[0][i], parts[1][i] ... in this order, each of `count` elements of
+ * the dtype bit; `out` may be parts[0]. Integers wrap around, floating point of 16 bits is computed
+ * with as float32. False for a dtype and a reduction that do not go together, and with `count` 0
+ * this is all that happens. */
+bool reduce_parts(uint32_t dtype, ob_reduction reduction, void* out, const void* const* parts,
+                  uint32_t ranks, uint64_t count);
 
 #endif /* OUTBOARD_DRIVERS_HOST_H */

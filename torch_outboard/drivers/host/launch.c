@@ -184,16 +184,6 @@ static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
   return OB_OK;
 }
 
-/* FNV-1a over words of 8 bytes and the rest, which sizes and strides mostly fill. */
-static uint64_t hash_value(uint64_t hash, const char* value, uint32_t bytes) {
-  for (uint32_t i = 0; i < bytes; i += 8) {
-    uint64_t word = 0;
-    memcpy(&word, value + i, bytes - i < 8 ? bytes - i : 8);
-    hash = (hash ^ word) * UINT64_C(0x100000001B3);
-  }
-  return hash;
-}
-
 /* Types are aligned to a power of two that divides their size. */
 static uint64_t align(uint64_t offset, uint64_t bytes) {
   uint64_t alignment = bytes & -bytes;
@@ -228,8 +218,8 @@ static ob_status copy_arguments(int32_t device, const ob_launch* wanted, launche
   char* memory = (char*)(created->locals + created->argument_count);
   memory += -(uintptr_t)memory & (LARGEST_ALIGNMENT - 1);
   uint64_t used = 0;
-  uint64_t hash = hash_value(UINT64_C(0xCBF29CE484222325), (const char*)created->items.global_size,
-                             sizeof created->items.global_size);
+  const item_range* items = &created->items;
+  uint64_t hash = hash_bytes(HASH_START, items->global_size, sizeof items->global_size);
   for (uint32_t i = 0; i < wanted->argument_count; i++) {
     const ob_argument* argument = ob_argument_of(wanted, i);
     if (argument->kind == OB_ARGUMENT_LOCAL) {
@@ -241,7 +231,7 @@ static ob_status copy_arguments(int32_t device, const ob_launch* wanted, launche
       used = align(used, argument->size);
       created->arguments[i] = memory + used;
       memcpy(created->arguments[i], argument->value, argument->size);
-      hash = hash_value(hash, argument->value, argument->size);
+      hash = hash_bytes(hash, argument->value, argument->size);
       used += argument->size;
     } else {
       char* contents = (char*)(uintptr_t)argument->address;

@@ -40,11 +40,6 @@ static char* reserve(uint64_t bytes, int protection) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-static uint64_t whole_pages(uint64_t bytes) {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  return (bytes + page - 1) / page * page;
-}
-
 ob_status create_memory(int32_t index) {
   device* created = &devices[index];
   created->contents = reserve(host_settings.memory, PROT_READ | PROT_WRITE);

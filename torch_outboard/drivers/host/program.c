@@ -1,11 +1,11 @@
 /* Programs: shared libraries that a compiler makes of their texts, and kernels of them. */
 #define _GNU_SOURCE
+#include <compiler/compiler.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/compiler.h"
 #include "host.h"
 
 /* The program and each of its kernels hold a reference. */

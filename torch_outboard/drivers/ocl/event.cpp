@@ -3,6 +3,10 @@
 // Within a device a queue waits for an event of another queue by itself. Other devices have other
 // contexts, whose events mean nothing here: a user event of the waiting context stands in, and a
 // thread of ours completes it when the awaited event has happened.
+#include <common/system.h>
+
+#include <condition_variable>
+#include <deque>
 #include <utility>
 
 #include "ocl.h"
@@ -16,7 +20,140 @@ struct ob_event_t {
 };
 
 namespace ocl {
+
+// ---- Workers
+//
+// Threads for host callbacks and for what must not run inside a callback of OpenCL's. A task never
+// waits for another one: if no thread is free, there will be one more.
+
 namespace {
+
+// Never destroyed: OpenCL's threads may call back until the process ends.
+struct Workers {
+  std::mutex mutex;
+  std::condition_variable task_arrived;
+  std::deque<std::function<void()>> tasks;
+  std::vector<pthread_t> threads;
+  size_t idle = 0;
+  bool stopping = false;
+};
+
+Workers& workers() {
+  static auto* instance = new Workers;
+  return *instance;
+}
+
+void* run_worker(void*) {
+  Workers& w = workers();
+  std::unique_lock lock(w.mutex);
+  for (;;) {
+    ++w.idle;
+    w.task_arrived.wait(lock, [&] { return !w.tasks.empty() || w.stopping; });
+    --w.idle;
+    if (w.tasks.empty()) return nullptr;
+    std::function<void()> task = std::move(w.tasks.front());
+    w.tasks.pop_front();
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+  }
+}
+
+// The caller holds the mutex. Without one more, the tasks wait for a thread that there is.
+void add_worker(Workers& w) {
+  pthread_t thread;
+  if (start_thread(&thread, "outboard_ocl", run_worker, nullptr) == 0) w.threads.push_back(thread);
+}
+
+// Starts the first thread, so that `post` cannot fail.
+void start_workers() {
+  Workers& w = workers();
+  std::lock_guard lock(w.mutex);
+  if (w.threads.empty()) add_worker(w);
+  if (w.threads.empty()) fail(OB_ERROR, "A thread for host callbacks could not be started.");
+}
+
+}  // namespace
+
+void post(std::function<void()> task) noexcept {
+  Workers& w = workers();
+  std::lock_guard lock(w.mutex);
+  w.tasks.push_back(std::move(task));
+  // A thread that was woken and does not run yet still counts as idle.
+  if (w.tasks.size() > w.idle) add_worker(w);
+  w.task_arrived.notify_one();
+}
+
+void stop_workers() {
+  Workers& w = workers();
+  std::vector<pthread_t> threads;
+  {
+    std::lock_guard lock(w.mutex);
+    w.stopping = true;
+    threads.swap(w.threads);
+    w.task_arrived.notify_all();
+  }
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+}
+
+// ---- Clocks
+//
+// OpenCL 2.1 has a function for both at once, which few platforms have. But a command's
+// CL_PROFILING_COMMAND_QUEUED is the device's time of an enqueue, before and after which the host
+// can look at its own clock.
+
+namespace {
+
+constexpr int kTries = 5;
+// The clocks of a machine go apart by some microseconds in this time.
+constexpr int64_t kMeasureAgainAfter = 10'000'000'000;
+
+int64_t host_time() { return static_cast<int64_t>(::nanoseconds()); }
+
+// The time of a completed command, in nanoseconds of the device; `what`: CL_PROFILING_COMMAND_*.
+int64_t device_time(const Device& device, const EventReference& event, cl_uint what) {
+  cl_ulong nanoseconds = 0;
+  check(device.api->clGetEventProfilingInfo(event.get(), what, sizeof nanoseconds, &nanoseconds,
+                                            nullptr),
+        "clGetEventProfilingInfo");
+  return static_cast<int64_t>(nanoseconds);
+}
+
+// The host's time minus the device's.
+int64_t measure_offset(Device& device) {
+  const std::unique_ptr<ob_queue_t> queue = make_queue(device, 0);
+  std::optional<int64_t> offset;
+  int64_t best = INT64_MAX;
+  for (int i = 0; i < kTries; ++i) {
+    const int64_t before = host_time();
+    const EventReference marker = mark(queue.get(), true);
+    const int64_t after = host_time();
+    marker.wait();
+    const int64_t queued = device_time(device, marker, CL_PROFILING_COMMAND_QUEUED);
+    if (before <= queued && queued <= after) {
+      offset = 0;  // it is the same clock
+      break;
+    }
+    if (after - before >= best) continue;
+    best = after - before;
+    offset = before + best / 2 - queued;
+  }
+  return *offset;
+}
+
+// A time of the device on the host's CLOCK_MONOTONIC.
+int64_t to_host_time(Device& device, int64_t nanoseconds) {
+  std::lock_guard lock(device.clock_mutex);
+  const int64_t now = host_time();
+  if (device.clock_measured == 0 || now - device.clock_measured > kMeasureAgainAfter) {
+    device.clock_offset = measure_offset(device);
+    device.clock_measured = now;
+  }
+  return nanoseconds + device.clock_offset;
+}
+
+// ---- Events
 
 EventReference latest_of(ob_event event) {
   std::lock_guard lock(event->mutex);
@@ -223,6 +360,18 @@ ob_status host_callback(ob_queue queue, ob_host_function function, void* argumen
   }
   flush(queue);
   return OB_OK;
+}
+
+void set_event_functions(ob_driver& table) {
+  OB_SET(table, event_create);
+  OB_SET(table, event_destroy);
+  OB_SET(table, event_record);
+  OB_SET(table, event_wait);
+  OB_SET(table, event_query);
+  OB_SET(table, event_synchronize);
+  OB_SET(table, event_elapsed);
+  OB_SET(table, event_time);
+  OB_SET(table, host_callback);
 }
 
 }  // namespace ocl

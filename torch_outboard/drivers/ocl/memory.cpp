@@ -151,7 +151,6 @@ void* map_pinned(Device& device, uint64_t bytes) {
     const auto queue = make_queue(device, 0);
     pointer = api.clEnqueueMapBuffer(queue->commands, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
                                      0, bytes, 0, nullptr, nullptr, &code);
-    release_queue(*queue);
   } catch (const Failure&) {
     pointer = nullptr;
   }
@@ -289,10 +288,17 @@ ob_status host_deallocate(void* pointer) {
   const OpenCL& api = *mapped.device->api;
   const cl_int code =
       api.clEnqueueUnmapMemObject(queue->commands, mapped.buffer, pointer, 0, nullptr, nullptr);
-  release_queue(*queue);
   check(api.clReleaseMemObject(mapped.buffer), "clReleaseMemObject");
   check(code, "clEnqueueUnmapMemObject");
   return OB_OK;
+}
+
+void set_memory_functions(ob_driver& table) {
+  OB_SET(table, allocate);
+  OB_SET(table, deallocate);
+  OB_SET(table, memory_info);
+  OB_SET(table, host_allocate);
+  OB_SET(table, host_deallocate);
 }
 
 }  // namespace ocl

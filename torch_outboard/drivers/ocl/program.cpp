@@ -481,4 +481,15 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   return OB_OK;
 }
 
+void set_program_functions(ob_driver& table) {
+  OB_SET(table, program_build);
+  OB_SET(table, program_binary);
+  OB_SET(table, program_load);
+  OB_SET(table, program_release);
+  OB_SET(table, kernel_create);
+  OB_SET(table, kernel_release);
+  OB_SET(table, kernel_attributes);
+  OB_SET(table, launch);
+}
+
 }  // namespace ocl

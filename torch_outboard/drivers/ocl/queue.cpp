@@ -7,6 +7,10 @@
 
 #include "ocl.h"
 
+ob_queue_t::~ob_queue_t() {
+  if (commands != nullptr) device.api->clReleaseCommandQueue(commands);
+}
+
 namespace ocl {
 
 std::atomic<bool> g_ended{false};
@@ -127,12 +131,6 @@ void be_timed(ob_queue queue) {
   check(api.clReleaseCommandQueue(commands), "clReleaseCommandQueue");
 }
 
-// OpenCL keeps the queue until its commands are done.
-void release_queue(ob_queue_t& queue) {
-  queue.last = {};
-  check(queue.device.api->clReleaseCommandQueue(queue.commands), "clReleaseCommandQueue");
-}
-
 ob_status queue_create(const ob_queue_description* wanted, ob_queue* queue) {
   Device& device = device_at(wanted->device);
   const int32_t priority = wanted->priority;
@@ -191,14 +189,7 @@ ob_status queue_destroy(ob_queue queue) {
     fail(OB_INVALID_ARGUMENT, "%p is not a queue of the ocl driver.", static_cast<void*>(queue));
   }
   const std::unique_ptr<ob_queue_t> destroyed(queue);
-  try {
-    queue_synchronize(queue);
-  } catch (const Failure&) {
-    release_queue(*queue);
-    throw;
-  }
-  release_queue(*queue);
-  return OB_OK;
+  return queue_synchronize(queue);
 }
 
 ob_status device_synchronize(int32_t index) {
@@ -267,6 +258,18 @@ ob_status graph_launch(ob_queue queue, ob_graph graph) {
 ob_status graph_release(ob_graph graph) {
   delete graph;
   return OB_OK;
+}
+
+void set_queue_functions(ob_driver& table) {
+  OB_SET(table, queue_create);
+  OB_SET(table, queue_destroy);
+  OB_SET(table, queue_query);
+  OB_SET(table, queue_synchronize);
+  OB_SET(table, queue_native_handle);
+  OB_SET(table, graph_begin);
+  OB_SET(table, graph_end);
+  OB_SET(table, graph_launch);
+  OB_SET(table, graph_release);
 }
 
 }  // namespace ocl

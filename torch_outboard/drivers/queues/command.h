@@ -26,7 +26,13 @@ bool has_happened(recording* asked);
 void wait_until_happened(recording* awaited);
 void run_record(recording* recorded);
 
-/* ---- command.c ---- */
+void set_event_functions(ob_driver* table);
+
+/* ---- transfer.c ---- */
+
+void set_transfer_functions(ob_driver* table);
+
+/* ---- queue.c ---- */
 
 typedef enum command_kind { COPY, FILL, CALLBACK, TASK, RECORD, WAIT } command_kind;
 
@@ -54,17 +60,6 @@ typedef struct command {
   };
 } command;
 
-ob_status run_command(const command* work);
-/* Done at once, a command that is short costs less than waking a thread. */
-bool is_short(const command* work);
-/* Drops what a command refers to. */
-void release_command(const command* work);
-/* Puts a copy at the end of a list, which owns what the command refers to; so does a failure. */
-ob_status append(command** first, command** last, const command* work);
-void free_commands(command* first);
-
-/* ---- queue.c ---- */
-
 struct ob_queue_t {
   int32_t device;
   pthread_mutex_t lock;
@@ -84,13 +79,5 @@ struct ob_queue_t {
 
 /* Captures, does or submits a command, and owns what it refers to whatever happens. */
 ob_status enqueue(ob_queue queue, const command* work);
-/* The same for a caller that holds the queue's lock. */
-ob_status enqueue_locked(ob_queue queue, const command* work);
-
-/* ---- graph.c ---- */
-
-/* Owns what the command refers to whatever happens. */
-ob_status capture(ob_graph graph, const command* work);
-void free_graph(ob_graph graph); /* which may be NULL */
 
 #endif /* OUTBOARD_DRIVERS_QUEUES_COMMAND_H */

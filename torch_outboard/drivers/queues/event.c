@@ -1,6 +1,6 @@
 /* Events. An event points to its latest recording. */
+#include <common/system.h>
 #include <stdlib.h>
-#include <threads/threads.h>
 
 #include "command.h"
 
@@ -58,7 +58,7 @@ static recording* latest_recording(ob_event event) {
   return latest;
 }
 
-ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event) {
+static ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event) {
   ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   ob_event created = calloc(1, sizeof *created);
@@ -70,14 +70,14 @@ ob_status event_create(void* context, const ob_event_description* wanted, ob_eve
   return OB_OK;
 }
 
-ob_status event_destroy(void* context, ob_event event) {
+static ob_status event_destroy(void* context, ob_event event) {
   release(event->latest);
   pthread_mutex_destroy(&event->lock);
   free(event);
   return OB_OK;
 }
 
-ob_status event_record(void* context, ob_event event, ob_queue queue) {
+static ob_status event_record(void* context, ob_event event, ob_queue queue) {
   if (event->device != queue->device) {
     return fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded on device %d.",
                 event->device, queue->device);
@@ -97,27 +97,27 @@ ob_status event_record(void* context, ob_event event, ob_queue queue) {
   return OB_OK;
 }
 
-ob_status event_wait(void* context, ob_queue queue, ob_event event) {
+static ob_status event_wait(void* context, ob_queue queue, ob_event event) {
   recording* awaited = latest_recording(event);
   if (awaited == NULL) return OB_OK;
   return enqueue(queue, &(command){.kind = WAIT, .recording = awaited});
 }
 
-ob_status event_query(void* context, ob_event event) {
+static ob_status event_query(void* context, ob_event event) {
   recording* asked = latest_recording(event);
   ob_status status = asked == NULL || has_happened(asked) ? OB_OK : OB_NOT_READY;
   release(asked);
   return status;
 }
 
-ob_status event_synchronize(void* context, ob_event event) {
+static ob_status event_synchronize(void* context, ob_event event) {
   recording* awaited = latest_recording(event);
   if (awaited != NULL) wait_until_happened(awaited);
   release(awaited);
   return OB_OK;
 }
 
-ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds) {
+static ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds) {
   if ((event->flags & OB_EVENT_TIMING) == 0) {
     return fail(OB_INVALID_ARGUMENT, "The event must be created with timing enabled.");
   }
@@ -134,7 +134,7 @@ ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds) {
   return status;
 }
 
-ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
+static ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
   if ((start->flags & end->flags & OB_EVENT_TIMING) == 0) {
     return fail(OB_INVALID_ARGUMENT, "Both events must be created with timing enabled.");
   }
@@ -154,4 +154,15 @@ ob_status event_elapsed(void* context, ob_event start, ob_event end, double* mil
   release(from);
   release(to);
   return status;
+}
+
+void set_event_functions(ob_driver* table) {
+  table->event_create = event_create;
+  table->event_destroy = event_destroy;
+  table->event_record = event_record;
+  table->event_wait = event_wait;
+  table->event_query = event_query;
+  table->event_synchronize = event_synchronize;
+  table->event_elapsed = event_elapsed;
+  table->event_time = event_time;
 }

@@ -1,10 +1,139 @@
-/* Queues: a list of commands and a worker thread that runs them in order. */
+/* Queues: a list of commands and a worker thread that runs them in order; graphs of commands. */
+#include <common/system.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads/threads.h>
 
 #include "command.h"
+
+/* ---- Commands ---- */
+
+/* Copies and fills up to this size are done by the calling thread if the queue is idle. */
+enum { SHORT_BYTES = 16 * 1024 };
+
+static void run_copy(const command* work) {
+  char* destination = work->copy.destination;
+  const char* source = work->copy.source;
+  for (uint64_t row = 0; row < work->copy.rows; row++) {
+    memmove(destination, source, work->copy.row_bytes);
+    destination += work->copy.destination_pitch;
+    source += work->copy.source_pitch;
+  }
+}
+
+static void run_fill(const command* work) {
+  if (work->fill.pattern_bytes == 1) {
+    memset(work->fill.destination, work->fill.pattern[0], work->fill.bytes);
+    return;
+  }
+  /* Repeat the pattern in a tile that stays in the cache, then the tile. */
+  char tile[4096];
+  uint64_t tile_bytes = work->fill.bytes < sizeof tile ? work->fill.bytes : sizeof tile;
+  for (uint64_t i = 0; i < tile_bytes; i += work->fill.pattern_bytes) {
+    memcpy(tile + i, work->fill.pattern, work->fill.pattern_bytes);
+  }
+  for (uint64_t i = 0; i < work->fill.bytes; i += tile_bytes) {
+    uint64_t rest = work->fill.bytes - i;
+    memcpy(work->fill.destination + i, tile, rest < tile_bytes ? rest : tile_bytes);
+  }
+}
+
+static ob_status run_command(const command* work) {
+  switch (work->kind) {
+    case COPY:
+      run_copy(work);
+      break;
+    case FILL:
+      run_fill(work);
+      break;
+    case CALLBACK:
+      work->callback.function(work->callback.argument);
+      break;
+    case TASK:
+      return work->task->run(work->task);
+    case RECORD:
+      run_record(work->recording);
+      break;
+    case WAIT:
+      wait_until_happened(work->recording);
+      break;
+  }
+  return OB_OK;
+}
+
+static bool is_short(const command* work) {
+  switch (work->kind) {
+    case COPY:
+      return work->copy.rows <= SHORT_BYTES &&
+             work->copy.row_bytes <= SHORT_BYTES / work->copy.rows;
+    case FILL:
+      return work->fill.bytes <= SHORT_BYTES;
+    case TASK:
+      return work->task->is_short != NULL && work->task->is_short(work->task);
+    case RECORD:
+      return true;
+    case WAIT:
+      return has_happened(work->recording);
+    case CALLBACK:
+      break;
+  }
+  return false;
+}
+
+static void release_command(const command* work) {
+  if (work->kind == RECORD || work->kind == WAIT) release(work->recording);
+  if (work->kind != TASK) return;
+  if (__atomic_sub_fetch(&work->task->references, 1, __ATOMIC_ACQ_REL) == 0) {
+    work->task->destroy(work->task);
+  }
+}
+
+static ob_status append(command** first, command** last, const command* work) {
+  command* added = malloc(sizeof *added);
+  if (added == NULL) {
+    release_command(work);
+    return fail(OB_OUT_OF_MEMORY, "The host has no memory for work on a queue.");
+  }
+  *added = *work;
+  added->next = NULL;
+  if (*first == NULL) {
+    *first = added;
+  } else {
+    (*last)->next = added;
+  }
+  *last = added;
+  return OB_OK;
+}
+
+static void free_commands(command* first) {
+  while (first != NULL) {
+    command* work = first;
+    first = work->next;
+    release_command(work);
+    free(work);
+  }
+}
+
+/* ---- Graphs: commands captured from a queue, enqueued again at each launch ---- */
+
+struct ob_graph_t {
+  int32_t device;
+  command *first, *last;
+};
+
+static ob_status capture(ob_graph graph, const command* work) {
+  if (work->kind != RECORD && work->kind != WAIT) return append(&graph->first, &graph->last, work);
+  release_command(work);
+  return fail(OB_UNSUPPORTED, "Events cannot be captured in a graph.");
+}
+
+static void free_graph(ob_graph graph) {
+  if (graph == NULL) return;
+  free_commands(graph->first);
+  free(graph);
+}
+
+/* ---- Queues ---- */
 
 static const char* driver_name = "";
 static int32_t device_count;
@@ -128,7 +257,7 @@ static ob_status submit(ob_queue queue, const command* work) {
   return OB_OK;
 }
 
-ob_status enqueue_locked(ob_queue queue, const command* work) {
+static ob_status enqueue_locked(ob_queue queue, const command* work) {
   if (queue->graph != NULL) return capture(queue->graph, work);
   if (!is_idle(queue) || !is_short(work)) return submit(queue, work);
   if (run_command(work) != OB_OK) note_failure(queue);
@@ -147,7 +276,7 @@ ob_status enqueue_task(ob_queue queue, task* work) {
   return enqueue(queue, &(command){.kind = TASK, .task = work});
 }
 
-ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
+static ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
   ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   if (wanted->priority < GREATEST_PRIORITY || wanted->priority > LEAST_PRIORITY) {
@@ -168,7 +297,7 @@ ob_status queue_create(void* context, const ob_queue_description* wanted, ob_que
   return OB_OK;
 }
 
-ob_status queue_query(void* context, ob_queue queue) {
+static ob_status queue_query(void* context, ob_queue queue) {
   if (is_idle(queue)) return OB_OK;
   pthread_mutex_lock(&queue->lock);
   ob_status status = is_idle(queue) ? OB_OK : OB_NOT_READY;
@@ -176,7 +305,7 @@ ob_status queue_query(void* context, ob_queue queue) {
   return status;
 }
 
-ob_status queue_synchronize(void* context, ob_queue queue) {
+static ob_status queue_synchronize(void* context, ob_queue queue) {
   uint64_t target = atomic_load(&queue->submitted);
   spin waiting = {0};
   while (atomic_load(&queue->completed) < target && keep_spinning(&waiting)) {
@@ -193,7 +322,7 @@ ob_status queue_synchronize(void* context, ob_queue queue) {
   return status;
 }
 
-ob_status queue_destroy(void* context, ob_queue queue) {
+static ob_status queue_destroy(void* context, ob_queue queue) {
   pthread_mutex_lock(&queues_lock);
   ob_queue* link = &queues;
   while (*link != NULL && *link != queue) link = &(*link)->next;
@@ -239,4 +368,62 @@ void stop_queues(void) {
   pthread_mutex_lock(&queues_lock);
   for (ob_queue queue = queues; queue != NULL; queue = queue->next) stop_worker(queue);
   pthread_mutex_unlock(&queues_lock);
+}
+
+/* ---- Capture and launch of graphs ---- */
+
+static ob_status graph_begin(void* context, ob_queue queue) {
+  ob_graph graph = calloc(1, sizeof *graph);
+  if (graph == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a graph.");
+  graph->device = queue->device;
+  pthread_mutex_lock(&queue->lock);
+  bool capturing = queue->graph != NULL;
+  if (!capturing) queue->graph = graph;
+  pthread_mutex_unlock(&queue->lock);
+  if (!capturing) return OB_OK;
+  free(graph);
+  return fail(OB_INVALID_ARGUMENT, "The queue is already capturing a graph.");
+}
+
+static ob_status graph_end(void* context, ob_queue queue, ob_graph* graph) {
+  pthread_mutex_lock(&queue->lock);
+  ob_graph captured = queue->graph;
+  queue->graph = NULL;
+  pthread_mutex_unlock(&queue->lock);
+  if (captured == NULL) return fail(OB_INVALID_ARGUMENT, "The queue is not capturing a graph.");
+  *graph = captured;
+  return OB_OK;
+}
+
+static ob_status graph_launch(void* context, ob_queue queue, ob_graph graph) {
+  if (queue->device != graph->device) {
+    return fail(OB_INVALID_ARGUMENT, "A graph of device %d cannot be launched on device %d.",
+                graph->device, queue->device);
+  }
+  ob_status status = OB_OK;
+  pthread_mutex_lock(&queue->lock);
+  for (command* work = graph->first; work != NULL && status == OB_OK; work = work->next) {
+    if (work->kind == TASK) __atomic_add_fetch(&work->task->references, 1, __ATOMIC_RELAXED);
+    status = enqueue_locked(queue, work);
+  }
+  pthread_mutex_unlock(&queue->lock);
+  return status;
+}
+
+static ob_status graph_release(void* context, ob_graph graph) {
+  free_graph(graph);
+  return OB_OK;
+}
+
+void set_queue_functions(ob_driver* table) {
+  table->queue_create = queue_create;
+  table->queue_destroy = queue_destroy;
+  table->queue_query = queue_query;
+  table->queue_synchronize = queue_synchronize;
+  table->graph_begin = graph_begin;
+  table->graph_end = graph_end;
+  table->graph_launch = graph_launch;
+  table->graph_release = graph_release;
+  set_event_functions(table);
+  set_transfer_functions(table);
 }

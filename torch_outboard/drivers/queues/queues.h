@@ -65,49 +65,13 @@ ob_status enqueue_task(ob_queue queue, task* work);
 
 /* ---- In the table ---- */
 
-ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue);
-ob_status queue_destroy(void* context, ob_queue queue);
-ob_status queue_query(void* context, ob_queue queue);
-ob_status queue_synchronize(void* context, ob_queue queue);
-/* For drivers whose tasks do not fail. */
+/* Sets queue_create to queue_synchronize, the functions of events, transfers and graphs, peer_access
+ * and host_callback. */
+void set_queue_functions(ob_driver* table);
+
+/* Not set, because it is wrong for drivers whose tasks fail. */
 ob_status device_synchronize(void* context, int32_t device);
-
-ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event);
-ob_status event_destroy(void* context, ob_event event);
-ob_status event_record(void* context, ob_event event, ob_queue queue);
-ob_status event_wait(void* context, ob_queue queue, ob_event event);
-ob_status event_query(void* context, ob_event event);
-ob_status event_synchronize(void* context, ob_event event);
-ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds);
-ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds);
-
-ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
-                              const void* source, uint64_t bytes);
-ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
-                              uint64_t bytes);
-ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
-                                ob_address source, uint64_t bytes);
-ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
-                    ob_address destination, int32_t source_device, ob_address source,
-                    uint64_t bytes);
-ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
-                                 uint64_t destination_pitch, const void* source,
-                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
-                                 uint64_t destination_pitch, ob_address source,
-                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
-                                   uint64_t destination_pitch, ob_address source,
-                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status peer_access(void* context, int32_t device, int32_t peer, int32_t* direct);
-ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
-               uint32_t pattern_bytes, uint64_t bytes);
 ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument);
-
-ob_status graph_begin(void* context, ob_queue queue);
-ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
-ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
-ob_status graph_release(void* context, ob_graph graph);
 
 #ifdef __cplusplus
 }

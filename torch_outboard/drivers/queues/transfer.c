@@ -40,7 +40,7 @@ static ob_status enqueue_copy(ob_queue queue, char* destination, uint64_t destin
                                             .rows = rows}});
 }
 
-ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
+static ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
                                  uint64_t destination_pitch, const void* source,
                                  uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   char* to;
@@ -51,7 +51,7 @@ ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address desti
   return enqueue_copy(queue, to, destination_pitch, source, source_pitch, row_bytes, rows);
 }
 
-ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
+static ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
                                  uint64_t destination_pitch, ob_address source,
                                  uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   char* from;
@@ -76,29 +76,29 @@ static ob_status copy_between_devices(ob_queue queue, int32_t destination_device
   return enqueue_copy(queue, to, destination_pitch, from, source_pitch, row_bytes, rows);
 }
 
-ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
+static ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
                                    uint64_t destination_pitch, ob_address source,
                                    uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   return copy_between_devices(queue, queue->device, destination, destination_pitch, queue->device,
                               source, source_pitch, row_bytes, rows);
 }
 
-ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
+static ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
                               const void* source, uint64_t bytes) {
   return copy_host_to_device_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
-ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
+static ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
                               uint64_t bytes) {
   return copy_device_to_host_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
-ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
+static ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
                                 ob_address source, uint64_t bytes) {
   return copy_device_to_device_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
-ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
+static ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
                     ob_address destination, int32_t source_device, ob_address source,
                     uint64_t bytes) {
   if (queue->device != destination_device && queue->device != source_device) {
@@ -112,14 +112,14 @@ ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
                               bytes, bytes, 1);
 }
 
-ob_status peer_access(void* context, int32_t index, int32_t peer, int32_t* direct) {
+static ob_status peer_access(void* context, int32_t index, int32_t peer, int32_t* direct) {
   ob_status status = check_device(index);
   if (status == OB_OK) status = check_device(peer);
   if (status == OB_OK) *direct = 1;
   return status;
 }
 
-ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
+static ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
                uint32_t pattern_bytes, uint64_t bytes) {
   bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
   if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two) {
@@ -140,4 +140,17 @@ ob_status host_callback(void* context, ob_queue queue, ob_host_function function
   if (function == NULL) return fail(OB_INVALID_ARGUMENT, "The callback is NULL.");
   return enqueue(queue, &(command){.kind = CALLBACK,
                                    .callback = {.function = function, .argument = argument}});
+}
+
+void set_transfer_functions(ob_driver* table) {
+  table->copy_host_to_device = copy_host_to_device;
+  table->copy_device_to_host = copy_device_to_host;
+  table->copy_device_to_device = copy_device_to_device;
+  table->copy_peer = copy_peer;
+  table->copy_host_to_device_2d = copy_host_to_device_2d;
+  table->copy_device_to_host_2d = copy_device_to_host_2d;
+  table->copy_device_to_device_2d = copy_device_to_device_2d;
+  table->peer_access = peer_access;
+  table->fill = fill;
+  table->host_callback = host_callback;
 }

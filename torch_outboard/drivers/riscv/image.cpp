@@ -1,12 +1,30 @@
-// What a program is once it is linked: a position-independent ELF file without undefined symbols,
-// and the same as it lies in memory. Files come from a cache on disk, so nothing in them is
-// believed.
+// Programs: compiled by any clang that knows RISC-V into a position-independent ELF file without
+// undefined symbols, and the same as it lies in memory. Files also come from a cache on disk, so
+// nothing in them is trusted.
+#include <compiler/compiler.h>
 #include <elf.h>
 
 #include "riscv.h"
 
 namespace riscv {
 namespace {
+
+// Position-independent, since programs lie where there is room, and without a library of C.
+constexpr const char* kFlags =
+    "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax -O3 -fPIC "
+    "-fvisibility=hidden -ffreestanding -fno-math-errno";
+
+// Constant after load_compiler. The one for this machine says which clang and headers there are.
+native_compiler g_native;
+compiler g_compiler;
+std::string& g_link = *new std::string;
+std::string& g_key = *new std::string;
+
+void check(ob_status status, const compiler_error& error) {
+  if (status != OB_OK) fail(status, "%s", error.text);
+}
+
+// ---- Images
 
 constexpr uint64_t kLargestImage = 256 << 20;
 
@@ -38,6 +56,33 @@ uint32_t access_of(uint32_t flags) {
 }
 
 }  // namespace
+
+void load_compiler() {
+  compiler_error error;
+  check(find_native_compiler(&g_native, &error), error);
+  g_link = g_native.found.link;
+  g_link += g_link.find(" ld.lld ") != std::string::npos
+                ? " -Bsymbolic --no-undefined --gc-sections"
+                : " --target=riscv64-unknown-elf -fuse-ld=lld "
+                  "-Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
+  g_compiler = g_native.compiler;
+  g_compiler.flags = kFlags;
+  g_compiler.link = g_link.c_str();
+  g_compiler.advice = "OUTBOARD_CLANG names another clang that knows RISC-V";
+  const std::string key = g_native.version + g_link + kFlags;
+  g_key = drivers::format("%016zx", std::hash<std::string>()(key));
+}
+
+std::string compiler_key() { return g_key; }
+
+std::string compile(const char* source, const char* options) {
+  compiled_program compiled = {};
+  compiler_error error;
+  check(compile_program(&g_compiler, source, options, &compiled, &error), error);
+  std::string file(static_cast<const char*>(compiled.data), compiled.bytes);
+  free_compiled(&compiled);
+  return file;
+}
 
 Image::Image(std::string elf, const std::function<uint64_t(uint64_t)>& place)
     : file(std::move(elf)) {

@@ -1,24 +1,21 @@
 /*
  * What the parts of the RISC-V driver share.
  *
- *   device.cpp    settings, devices, and the table
- *   memory.cpp    memory of devices
+ *   device.cpp    settings, devices, their memory, and the table
  *   program.cpp   programs, kernels, launches
- *   compile.cpp   the compiler
- *   image.cpp     what a program is once it is linked: an ELF file, and the same in memory
+ *   image.cpp     the compiler; a linked program: an ELF file, and the same in memory
  *   unicorn.cpp   the processor: an emulator in this process
  *
- * Messages and settings are those of drivers/common; queues, events, transfers and graphs those of
+ * Failures and settings are those of drivers/common; queues, events, transfers and graphs those of
  * drivers/queues. Functions that stand in the table have the contract's names and are described
  * there.
  */
 #ifndef OUTBOARD_DRIVERS_RISCV_RISCV_H
 #define OUTBOARD_DRIVERS_RISCV_RISCV_H
 
-#include <common/failure.h>
-#include <queues/queues.h>
-#include <common/settings.h>
+#include <common/cxx.h>
 #include <outboard/driver.h>
+#include <queues/queues.h>
 
 #include <atomic>
 #include <cinttypes>
@@ -34,8 +31,7 @@ namespace riscv {
 
 using drivers::fail;
 
-// Each puts the functions of its file into a table.
-void set_memory_functions(ob_driver& table);
+// Puts the functions of program.cpp into a table.
 void set_program_functions(ob_driver& table);
 
 // ---- device.cpp
@@ -70,11 +66,6 @@ Device& device_at(int32_t index);
 constexpr uint64_t kPage = 4096;
 inline uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// ---- memory.cpp
-
-// Reserves the addresses of a device and makes its memory.
-void create_memory(Device& device, uint64_t bytes);
-
 // ---- image.cpp
 
 // A linked program as it lies in the memory of its device, with addresses of its own in it.
@@ -101,8 +92,6 @@ class Image {
  private:
   std::map<std::string, uint64_t> symbols_;  // offsets
 };
-
-// ---- compile.cpp
 
 // Looks for the compiler. Throws OB_UNSUPPORTED if there is none, or one that is too old.
 void load_compiler();

@@ -1,8 +1,8 @@
 // The processor: Unicorn, an emulator that is a library (https://www.unicorn-engine.org). It is
 // loaded at run time and never linked: its licence is the GPL, version 2.
+#include <common/system.h>
 #include <dlfcn.h>
 #include <outboard/library_file.h>
-#include <threads/threads.h>
 
 #include <chrono>
 #include <thread>

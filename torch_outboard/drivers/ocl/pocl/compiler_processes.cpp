@@ -15,14 +15,13 @@
 //
 // The first process starts after a slow build, and one more whenever a request finds none free, up
 // to OUTBOARD_OCL_COMPILER_PROCESSES. Each exits after 10 s without a request.
-#include <dlfcn.h>
+#include <common/system.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <threads/threads.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,13 +30,60 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <unordered_map>
 
-#include "compiler_messages.h"
+#include "../ocl.h"
 
 extern char** environ;  // NOLINT: no header of POSIX declares it
 
 namespace ocl {
 namespace {
+
+// ---- Messages between this process and pocl_compiler, over a socket
+
+// Sent by pocl_compiler when it takes requests, and after each request.
+constexpr char kCompilerReady = 'r';
+constexpr char kCompiled = 'c';
+
+// Followed by the bytes of the source, the options, the name of the kernel and the arguments
+// (int32_t each, as in Launch).
+struct CompilerRequest {
+  uint64_t source_number;
+  uint64_t source_bytes;
+  uint64_t options_bytes;
+  uint64_t kernel_bytes;  // 0: the program is built, and no kernel compiled
+  uint64_t argument_count;
+  uint32_t dimensions;
+  std::array<size_t, 3> global;
+  std::array<size_t, 3> local;
+};
+
+// Both return false if the peer is gone.
+bool send_all(int socket, const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t sent = send(socket, at, bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    at += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+bool receive_all(int socket, void* data, size_t bytes) {
+  char* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t received = recv(socket, at, bytes, 0);
+    if (received < 0 && errno == EINTR) continue;
+    if (received <= 0) return false;
+    at += received;
+    bytes -= static_cast<size_t>(received);
+  }
+  return true;
+}
+
+// ---- Processes that this one starts
 
 constexpr const char* kProgram = "/pocl_compiler";  // beside this library
 
@@ -82,14 +128,6 @@ Compilers& compilers() {
 std::atomic<pid_t> g_owner{0};
 std::atomic<uint64_t> g_sources{0};
 
-std::string own_folder() {
-  Dl_info own = {};
-  if (dladdr(reinterpret_cast<void*>(&own_folder), &own) == 0 || own.dli_fname == nullptr)
-    return "";
-  const std::string path = own.dli_fname;
-  return path.substr(0, path.rfind('/'));
-}
-
 // The environment of this process, with PoCL as the only OpenCL library and its cache folder.
 std::vector<std::string> environment_for(const Device& device) {
   std::vector<std::string> all = {"OUTBOARD_OCL_LIBRARY=" + device.platform->library,
@@ -112,8 +150,9 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // Returns 0 or an errno value. `socket` becomes the standard input of the process.
 int spawn(const Device& device, int socket, pid_t& process) {
-  const std::string folder = own_folder();
-  std::vector<std::string> arguments = {folder + kProgram, folder + "/libob_ocl.so"};
+  const std::string library = own_path();
+  const std::string folder = library.substr(0, library.rfind('/'));
+  std::vector<std::string> arguments = {folder + kProgram, library};
   std::vector<std::string> environment = environment_for(device);
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -321,4 +360,102 @@ void stop_compilers() noexcept {
   c.job_arrived.notify_all();
 }
 
+// ---- The process pocl_compiler: PoCL of the process that started it finds the results in the disk
+// cache of both.
+
+namespace {
+
+class CompilerServer {
+ public:
+  CompilerServer(Device& device, int socket)
+      : device_(device), socket_(socket), queue_(make_queue(device, 0)) {}
+
+  // Until the other process closes the connection.
+  void run() {
+    CompilerRequest request = {};
+    while (receive_all(socket_, &request, sizeof request)) {
+      std::string source(request.source_bytes, '\0');
+      std::string options(request.options_bytes, '\0');
+      std::string kernel(request.kernel_bytes, '\0');
+      std::vector<int32_t> arguments(request.argument_count);
+      if (!receive_all(socket_, source.data(), source.size()) ||
+          !receive_all(socket_, options.data(), options.size()) ||
+          !receive_all(socket_, kernel.data(), kernel.size()) ||
+          !receive_all(socket_, arguments.data(), arguments.size() * sizeof(int32_t))) {
+        return;
+      }
+      const cl_program program = program_of(request.source_number, source, options);
+      if (program != nullptr && !kernel.empty()) compile(program, kernel, arguments, request);
+      if (!send_all(socket_, &kCompiled, 1)) return;
+    }
+  }
+
+ private:
+  // NULL if it does not build: the other process builds it as well and reports the error.
+  cl_program program_of(uint64_t number, const std::string& source, const std::string& options) {
+    const auto found = programs_.find(number);
+    if (found != programs_.end()) return found->second;
+    const OpenCL& api = *device_.api;
+    const char* texts[] = {source.c_str()};
+    cl_int code = CL_SUCCESS;
+    cl_program program = api.clCreateProgramWithSource(device_.context, 1, texts, nullptr, &code);
+    if (code != CL_SUCCESS) return nullptr;
+    code = api.clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr);
+    if (code != CL_SUCCESS) {
+      api.clReleaseProgram(program);
+      return nullptr;
+    }
+    programs_[number] = program;
+    return program;
+  }
+
+  // Launches the kernel, which makes PoCL generate code. The code itself does nothing in this
+  // process: see compiler_program.c.
+  void compile(cl_program program, const std::string& name, const std::vector<int32_t>& arguments,
+               const CompilerRequest& sizes) {
+    const OpenCL& api = *device_.api;
+    cl_int code = CL_SUCCESS;
+    cl_kernel kernel = api.clCreateKernel(program, name.c_str(), &code);
+    if (code != CL_SUCCESS) return;
+    cl_event event = nullptr;
+    if (set_arguments(kernel, arguments) &&
+        api.clEnqueueNDRangeKernel(queue_->commands, kernel, sizes.dimensions, nullptr,
+                                   sizes.global.data(), sizes.local.data(), 0, nullptr,
+                                   &event) == CL_SUCCESS) {
+      api.clWaitForEvents(1, &event);
+      api.clReleaseEvent(event);
+    }
+    api.clReleaseKernel(kernel);
+  }
+
+  bool set_arguments(cl_kernel kernel, const std::vector<int32_t>& arguments) const {
+    for (cl_uint i = 0; i < arguments.size(); ++i) {
+      const std::string zeros(static_cast<size_t>(std::abs(arguments[i])), '\0');
+      const void* value = arguments[i] < 0 ? nullptr : zeros.data();
+      if (device_.api->clSetKernelArg(kernel, i, zeros.size(), value) != CL_SUCCESS) return false;
+    }
+    return true;
+  }
+
+  Device& device_;
+  const int socket_;
+  std::unique_ptr<ob_queue_t> queue_;
+  std::unordered_map<uint64_t, cl_program> programs_;
+};
+
+}  // namespace
 }  // namespace ocl
+
+// The main function of pocl_compiler: serves requests from standard input until it is closed.
+// Returns the exit status.
+extern "C" __attribute__((visibility("default"))) int ob_ocl_serve_compiler() {
+  try {
+    ocl::find_devices();
+    if (ocl::devices().size() != 1) return 1;
+    ocl::CompilerServer server(*ocl::devices().front(), STDIN_FILENO);
+    if (ocl::send_all(STDIN_FILENO, &ocl::kCompilerReady, 1)) server.run();
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}

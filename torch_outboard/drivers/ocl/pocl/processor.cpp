@@ -32,6 +32,9 @@ constexpr const char* kVersion = "OpenCL 3.0 PoCL 3.0-rc2 ";
 // Where the device record of that build holds a `const char*` to the name.
 constexpr size_t kNameOffset = 640;
 
+// A value of OUTBOARD_OCL_PROCESSOR: as if PoCL did not know the processor.
+constexpr const char* kUnknownProcessor = "unknown";
+
 // What LLVM answers for a processor that it does not know.
 constexpr const char* kNoName = "generic";
 // What it answers for AMD's processors of a family of which the later ones have AVX-512.

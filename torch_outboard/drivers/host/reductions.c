@@ -1,4 +1,4 @@
-#include "communication/reductions.h"
+#include "host.h"
 
 #include <string.h>
 

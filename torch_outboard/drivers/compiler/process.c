@@ -1,19 +1,23 @@
-/* Commands in processes of their own. posix_spawn starts them: what a fork would run in the child
- * of a process with threads is not needed, and its memory is not copied. */
+/*
+ * Commands in processes of their own, and temporary folders for their files. posix_spawn starts the
+ * processes: unlike a fork it does not copy the memory of this process.
+ */
 #define _GNU_SOURCE
+#include <common/system.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
-#include <threads/threads.h>
 #include <unistd.h>
 
 #include "compiler.h"
@@ -233,4 +237,83 @@ bool run_command_line(const words* command, const char* folder, double seconds,
   }
   free_words(&environment);
   return true;
+}
+
+/* ---- Temporary folders, and files in them ---- */
+
+char* path_in(const char* folder, const char* name) {
+  char* path;
+  return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+char* create_folder(compiler_error* error) {
+  const char* parent = getenv("TMPDIR");
+  if (parent == NULL || *parent == '\0') parent = "/tmp";
+  char* folder = path_in(parent, "outboard-XXXXXX");
+  if (folder == NULL) {
+    report(error, OB_OUT_OF_MEMORY, "The host has no memory to compile a program.");
+    return NULL;
+  }
+  if (mkdtemp(folder) != NULL) return folder;
+  report(error, OB_ERROR,
+         "Programs are compiled in a temporary folder, and none can be created in %.300s: %s; name "
+         "another place by TMPDIR.",
+         parent, strerror(errno));
+  free(folder);
+  return NULL;
+}
+
+static int remove_entry(const char* path, const struct stat* state, int kind, struct FTW* place) {
+  (void)state, (void)kind, (void)place;
+  remove(path);
+  return 0;
+}
+
+void remove_folder(char* folder) {
+  if (folder == NULL) return;
+  nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+  free(folder);
+}
+
+static bool cannot(compiler_error* error, const char* what, const char* path, int code) {
+  report(error, OB_ERROR,
+         "The temporary file %.300s cannot be %s: %s; make room, or name another place by TMPDIR.",
+         path, what, strerror(code));
+  return false;
+}
+
+bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error) {
+  FILE* file = fopen(path, "we");
+  if (file == NULL) return cannot(error, "written", path, errno);
+  bool written = fwrite(content, 1, bytes, file) == bytes;
+  int code = errno;
+  if (fclose(file) != 0 && written) {
+    written = false;
+    code = errno;
+  }
+  return written || cannot(error, "written", path, code);
+}
+
+char* read_content(const char* path, uint64_t* bytes, compiler_error* error) {
+  FILE* file = fopen(path, "re");
+  struct stat state;
+  if (file == NULL || fstat(fileno(file), &state) != 0) {
+    cannot(error, "read", path, errno);
+    if (file != NULL) fclose(file);
+    return NULL;
+  }
+  size_t size = (size_t)state.st_size;
+  char* content = malloc(size + 1);
+  if (content == NULL) {
+    report(error, OB_OUT_OF_MEMORY, "The host has no memory for a program of %zu bytes.", size);
+  } else if (fread(content, 1, size, file) != size) {
+    cannot(error, "read", path, EIO);
+    free(content);
+    content = NULL;
+  } else {
+    content[size] = '\0';
+    *bytes = size;
+  }
+  fclose(file);
+  return content;
 }

@@ -1,13 +1,45 @@
 // The OpenCL driver: GPUs and other devices through the system's OpenCL loader, and a CPU through
-// PoCL or Intel's driver, which come as Python packages.
+// PoCL or Intel's driver, which come as Python packages. ocl.h lists the parts; this file holds the
+// settings, OpenCL's codes and the table, whose functions turn exceptions into statuses.
 //
-// ocl.h lists the parts, settings.cpp the environment variables. This file holds what surrounds
-// them: the table, whose functions turn exceptions into statuses.
+// Settings, read once by `initialize`:
+//
+// - OUTBOARD_OCL_LIBRARY: an OpenCL loader or driver to use instead of those that are found.
+// - OUTBOARD_OCL_DEVICES: which devices, in this order; numbers, or parts of "platform/device".
+// - OUTBOARD_OCL_COPIES: how often each device is presented, 1 (default) to 16.
+// - OUTBOARD_OCL_MEMORY: shared, coarse or handles; by default the first that a device suits.
+// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half
+//   of the machine's memory.
+// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups, matrix_units.
+// - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
+//   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
+//   found none.
+// - OUTBOARD_OCL_COMPILER_PROCESSES: how many processes may compile for the packaged PoCL, 0 to 64;
+//   4 by default, never more than cores. 0, or one core: this process compiles.
+// - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
+//   one is asked for (late). By default late on all but processors.
 #include <exception>
 
 #include "ocl.h"
 
 namespace ocl {
+
+Settings read_settings() {
+  using namespace drivers;
+  Settings settings;
+  settings.library = text_setting("OUTBOARD_OCL_LIBRARY");
+  settings.devices = list_setting("OUTBOARD_OCL_DEVICES");
+  settings.copies = number_setting("OUTBOARD_OCL_COPIES", 1, 16, 1);
+  settings.memory = choice_setting("OUTBOARD_OCL_MEMORY", {"shared", "coarse", "handles"});
+  settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
+  settings.mask =
+      list_setting("OUTBOARD_OCL_MASK", {"float16", "float64", "subgroups", "matrix_units"});
+  settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
+  settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
+  settings.compiler_processes = number_setting("OUTBOARD_OCL_COMPILER_PROCESSES", 0, 64, 4);
+  return settings;
+}
+
 namespace {
 
 ob_status initialize() {
@@ -96,47 +128,12 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     OB_SET(t, finalize);
     OB_SET(t, device_count);
     OB_SET(t, device_properties);
-    OB_SET(t, peer_access);
-    OB_SET(t, allocate);
-    OB_SET(t, deallocate);
-    OB_SET(t, memory_info);
-    OB_SET(t, host_allocate);
-    OB_SET(t, host_deallocate);
-    OB_SET(t, queue_create);
-    OB_SET(t, queue_destroy);
-    OB_SET(t, queue_query);
-    OB_SET(t, queue_synchronize);
     OB_SET(t, device_synchronize);
-    OB_SET(t, queue_native_handle);
-    OB_SET(t, event_create);
-    OB_SET(t, event_destroy);
-    OB_SET(t, event_record);
-    OB_SET(t, event_wait);
-    OB_SET(t, event_query);
-    OB_SET(t, event_synchronize);
-    OB_SET(t, event_elapsed);
-    OB_SET(t, copy_host_to_device);
-    OB_SET(t, copy_device_to_host);
-    OB_SET(t, copy_device_to_device);
-    OB_SET(t, copy_peer);
-    OB_SET(t, copy_host_to_device_2d);
-    OB_SET(t, copy_device_to_host_2d);
-    OB_SET(t, copy_device_to_device_2d);
-    OB_SET(t, fill);
-    OB_SET(t, host_callback);
-    OB_SET(t, program_build);
-    OB_SET(t, program_binary);
-    OB_SET(t, program_load);
-    OB_SET(t, program_release);
-    OB_SET(t, kernel_create);
-    OB_SET(t, kernel_release);
-    OB_SET(t, kernel_attributes);
-    OB_SET(t, launch);
-    OB_SET(t, graph_begin);
-    OB_SET(t, graph_end);
-    OB_SET(t, graph_launch);
-    OB_SET(t, graph_release);
-    OB_SET(t, event_time);
+    set_memory_functions(t);
+    set_queue_functions(t);
+    set_event_functions(t);
+    set_transfer_functions(t);
+    set_program_functions(t);
     return t;
   }();
   return &table;

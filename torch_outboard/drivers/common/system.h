@@ -1,0 +1,88 @@
+/* Settings, clock, threads and packages of the host, for drivers in C and C++. */
+#ifndef OUTBOARD_DRIVERS_COMMON_SYSTEM_H
+#define OUTBOARD_DRIVERS_COMMON_SYSTEM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Settings: environment variables, all listed in torch_outboard/setting_table.py ---- */
+
+/* The value of a variable; NULL where it is unset or empty. */
+const char* read_text(const char* variable);
+
+/* Both leave `value` unchanged where the variable is unset or empty. False for an impossible value:
+ * then `problem`, of `room` bytes, is the sentence to report. */
+
+/* A whole number in decimal digits. */
+bool read_number(const char* variable, uint64_t smallest, uint64_t largest, uint64_t* value,
+                 char* problem, size_t room);
+/* One of `choices`, which end with NULL. */
+bool read_choice(const char* variable, const char* const* choices, const char** value,
+                 char* problem, size_t room);
+
+/* ---- Clock and threads ---- */
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+uint64_t nanoseconds(void);
+
+/* Processors that this process may run on, at least 1. */
+int usable_processors(void);
+
+/* Returns what pthread_create returns. The thread blocks all signals: they belong to threads of the
+ * application. Linux shows the first 15 characters of the name. */
+int start_thread(pthread_t* thread, const char* name, void* (*run)(void* argument), void* argument);
+
+/* A short busy wait for another thread: `while (not_yet && keep_spinning(&waiting))`, initialized
+ * to {0}. keep_spinning returns false after 30 microseconds: then sleeping is cheaper. */
+typedef struct spin {
+  uint64_t start;
+  unsigned rounds;
+} spin;
+
+bool keep_spinning(spin* waiting);
+/* False, the initial value: keep_spinning always returns false. A driver sets it where it has more
+ * than one processor and its work often takes less time than waking a thread. */
+extern bool may_spin;
+
+/* ---- Memory ---- */
+
+/* `bytes` rounded up to whole pages of the host. */
+uint64_t whole_pages(uint64_t bytes);
+
+#define HASH_START UINT64_C(0xCBF29CE484222325)
+
+/* FNV-1a over words of 8 bytes instead of single bytes, the last word padded with zeros. Continues
+ * `hash`, which begins as HASH_START. */
+static inline uint64_t hash_bytes(uint64_t hash, const void* data, uint64_t bytes) {
+  for (const char* at = (const char*)data; bytes > 0;) {
+    uint64_t word = 0, size = bytes < sizeof word ? bytes : sizeof word;
+    memcpy(&word, at, size);
+    hash = (hash ^ word) * UINT64_C(0x100000001B3);
+    at += size;
+    bytes -= size;
+  }
+  return hash;
+}
+
+/* ---- Python packages ---- */
+
+/* The path of the driver's own shared library, "" if the system does not know it. */
+const char* own_path(void);
+
+/* Calls visit(folder, argument) for folders that hold Python packages, until it returns true: the
+ * folder with this package, then those that other libraries of the process come from, which finds
+ * packages where this library lies in a source tree. A folder may come twice. */
+bool visit_package_folders(bool (*visit)(const char* folder, void* argument), void* argument);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OUTBOARD_DRIVERS_COMMON_SYSTEM_H */
