@@ -2,6 +2,7 @@
 #ifndef OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 #define OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 
+#include <outboard/driver.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,6 +56,17 @@ extern bool may_spin;
 
 /* `bytes` rounded up to whole pages of the host. */
 uint64_t whole_pages(uint64_t bytes);
+
+/* Bytes of an element of a dtype bit. */
+static inline uint32_t dtype_bytes(uint32_t dtype) {
+  const uint32_t two = OB_DTYPE_INT16 | OB_DTYPE_UINT16 | OB_DTYPE_FLOAT16 | OB_DTYPE_BFLOAT16;
+  const uint32_t four = OB_DTYPE_INT32 | OB_DTYPE_UINT32 | OB_DTYPE_FLOAT32;
+  const uint32_t eight = OB_DTYPE_INT64 | OB_DTYPE_UINT64 | OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX64;
+  if (dtype & two) return 2;
+  if (dtype & four) return 4;
+  if (dtype & eight) return 8;
+  return dtype == OB_DTYPE_COMPLEX128 ? 16 : 1;
+}
 
 #define HASH_START UINT64_C(0xCBF29CE484222325)
 

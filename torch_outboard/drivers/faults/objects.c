@@ -1,5 +1,6 @@
 /* Objects of the wrapped driver that are alive, and checks that callers use only those. */
 #define _GNU_SOURCE
+#include <common/system.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -287,26 +288,6 @@ ob_status check_launch(ob_queue queue, const ob_launch* launch) {
   return status;
 }
 
-static uint64_t element_bytes(uint32_t dtype) {
-  switch (dtype) {
-    case OB_DTYPE_INT16:
-    case OB_DTYPE_FLOAT16:
-    case OB_DTYPE_BFLOAT16:
-      return 2;
-    case OB_DTYPE_INT32:
-    case OB_DTYPE_FLOAT32:
-      return 4;
-    case OB_DTYPE_INT64:
-    case OB_DTYPE_FLOAT64:
-    case OB_DTYPE_COMPLEX64:
-      return 8;
-    case OB_DTYPE_COMPLEX128:
-      return 16;
-    default:
-      return 1;
-  }
-}
-
 /* An operand, or NULL for none. */
 static ob_status check_tensor(ob_queue queue, const ob_tensor* tensor) {
   if (tensor == NULL) return OB_OK;
@@ -321,7 +302,7 @@ static ob_status check_tensor(ob_queue queue, const ob_tensor* tensor) {
     }
     elements += (uint64_t)(tensor->sizes[d] - 1) * (uint64_t)tensor->strides[d];
   }
-  return check_range(queue, tensor->data, elements * element_bytes(tensor->dtype));
+  return check_range(queue, tensor->data, elements * dtype_bytes(tensor->dtype));
 }
 
 static ob_status check_workspace(ob_queue queue, ob_address workspace, uint64_t bytes) {

@@ -63,7 +63,7 @@ static const char* last_error(void* context) {
   return message_is_ours ? message : inner.last_error(context);
 }
 
-/* ---- The kinds of wrappers that functions.h names ---- */
+/* ---- The kinds of wrappers in FAULTS_FUNCTIONS ---- */
 
 static void sleep_on_queue(void* microseconds) { sleep_us((uintptr_t)microseconds); }
 

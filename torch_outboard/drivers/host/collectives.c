@@ -1,10 +1,10 @@
 /*
- * What the ranks of a communicator do together.
+ * Collectives of the ranks of a communicator, and messages between two of them.
  *
- * Collectives go in steps. In each, every rank puts a part of what it gives into its slot, waits
- * until all have, and takes what it gets from the slots of all; what is reduced it reduces itself,
- * in the order of ranks, so all have the same bits. A rank has two slots, in turns: while it fills
- * one, the others may still read the other. Messages go through a ring of bytes for each two ranks.
+ * A collective is a sequence of steps. In a step each rank copies a part of its input to its slot,
+ * waits for all ranks, and reads the slots of all. Every rank reduces by itself in the order of
+ * ranks, so all have the same bits. A rank has two slots and alternates: while it fills one, others
+ * may still read the other. A message passes through the ring buffer from rank to rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,10 @@ typedef struct transfer {
   const char* name;
   char* destination;
   uint64_t timeout;
-  uint64_t done; /* bytes of a message that have passed */
+  uint64_t done; /* moved bytes of a message */
 } transfer;
 
-/* What runs together on a queue. */
+/* Transfers that run together on a queue. */
 typedef struct batch {
   ob_communicator communicator; /* a reference */
   uint32_t count, capacity;
@@ -39,7 +39,7 @@ static bool is_message(ob_communication_kind kind) {
   return kind == OB_COMMUNICATION_SEND || kind == OB_COMMUNICATION_RECEIVE;
 }
 
-/* Waits until every rank has come to this step, for the same. */
+/* Waits until every rank has reached this step with the same operation. */
 static bool meet(ob_communicator c, const transfer* work) {
   if (!goes_on(c, work->name)) return false;
   shared_rank* ranks = c->shared->ranks;
@@ -117,21 +117,21 @@ static bool run_collective(ob_communicator c, const transfer* work) {
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Moves what can be moved now, and says whether there was something. */
+/* Moves the bytes that the ring has or has room for. False if there are none. */
 static bool advance(ob_communicator c, transfer* work) {
   bool sends = work->meant.kind == OB_COMMUNICATION_SEND;
   uint32_t peer = work->meant.peer;
   message_pipe* pipe = sends ? pipe_between(c, c->rank, peer) : pipe_between(c, peer, c->rank);
   uint64_t written = atomic_load(&pipe->written), taken = atomic_load(&pipe->taken);
   uint64_t left = work->meant.elements * work->item - work->done;
-  uint64_t place = (sends ? written : taken) % PIPE_BYTES;
+  uint64_t offset = (sends ? written : taken) % PIPE_BYTES;
   uint64_t bytes = sends ? PIPE_BYTES - (written - taken) : written - taken;
-  bytes = smaller(smaller(bytes, left), PIPE_BYTES - place);
+  bytes = smaller(smaller(bytes, left), PIPE_BYTES - offset);
   if (bytes == 0) return false;
   if (sends) {
-    memcpy(pipe->bytes + place, work->source + work->done, bytes);
+    memcpy(pipe->bytes + offset, work->source + work->done, bytes);
   } else {
-    memcpy(work->destination + work->done, pipe->bytes + place, bytes);
+    memcpy(work->destination + work->done, pipe->bytes + offset, bytes);
   }
   atomic_fetch_add(sends ? &pipe->written : &pipe->taken, bytes);
   work->done += bytes;
@@ -139,7 +139,7 @@ static bool advance(ob_communicator c, transfer* work) {
   return true;
 }
 
-/* Of several to one rank, or from it, the first goes first. */
+/* Messages of one kind with one rank keep their order. */
 static bool comes_after_another(const batch* work, uint32_t i) {
   for (uint32_t k = 0; k < i; k++) {
     const transfer *earlier = &work->transfers[k], *later = &work->transfers[i];
@@ -189,7 +189,7 @@ static void run_batch(void* argument) {
 
 /* ---- Enqueueing ---- */
 
-/* Between communication_begin and communication_end. */
+/* The group between communication_begin and communication_end. */
 static _Thread_local struct {
   bool open;
   ob_status status;
@@ -220,16 +220,6 @@ static ob_status enqueue_batch(ob_queue queue, batch* work) {
   release_communicator(work->communicator);
   free(work);
   return status;
-}
-
-static uint32_t item_bytes(uint32_t dtype) {
-  const uint32_t two = OB_DTYPE_INT16 | OB_DTYPE_UINT16 | OB_DTYPE_FLOAT16 | OB_DTYPE_BFLOAT16;
-  const uint32_t four = OB_DTYPE_INT32 | OB_DTYPE_UINT32 | OB_DTYPE_FLOAT32;
-  const uint32_t eight = OB_DTYPE_INT64 | OB_DTYPE_UINT64 | OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX64;
-  if (dtype & two) return 2;
-  if (dtype & four) return 4;
-  if (dtype & eight) return 8;
-  return dtype == OB_DTYPE_COMPLEX128 ? 16 : 1;
 }
 
 static const char* const names[] = {"all_reduce",     "reduce", "broadcast", "all_gather",
@@ -269,7 +259,7 @@ static ob_status prepare(ob_queue queue, ob_communicator c, const ob_communicati
                                                kind == OB_COMMUNICATION_BROADCAST
                                            ? wanted->peer
                                            : 0},
-                     .item = item_bytes(wanted->dtype),
+                     .item = dtype_bytes(wanted->dtype),
                      .name = names[kind],
                      .timeout = wanted->timeout};
   uint64_t bytes = wanted->elements * work->item;

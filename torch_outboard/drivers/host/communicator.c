@@ -1,10 +1,10 @@
 /*
  * Communicators: ranks of several processes, or of one, that share memory.
  *
- * It is a file without a name, which the id tells the others to open as /proc/PROCESS/fd/NUMBER, so
- * nothing is left behind, whoever ends when. Each rank holds the lock of one byte of the file. The
- * system takes it back when the process ends, and by that the others learn of it. What ranks do
- * with the memory is in collectives.c.
+ * The memory is an unnamed file. An id tells the other processes to open it as
+ * /proc/PROCESS/fd/NUMBER, so nothing is left behind however processes end. Each rank holds a lock
+ * on one byte of the file. The system releases it when the process ends, which the other ranks
+ * detect.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,15 +22,15 @@
 
 #include "host.h"
 
-/* How long a rank sleeps before it looks for ranks that have ended. */
+/* Longest sleep of a waiting rank before it checks for ended ranks. */
 enum { SLEEP_NANOSECONDS = 10000000 };
 
 /* The data of an id. */
-typedef struct place {
-  unsigned char key[16]; /* the file begins with the same */
+typedef struct id_data {
+  unsigned char key[16]; /* also the first bytes of the file */
   int64_t process;
   int32_t file;
-} place;
+} id_data;
 
 /* ---- Failures ---- */
 
@@ -44,8 +44,8 @@ void fail_communicator(ob_communicator communicator, const char* format, ...) {
     atomic_store(&communicator->failed, true);
   }
   pthread_mutex_unlock(&communicator->lock);
-  uint32_t nobody = 0;
-  atomic_compare_exchange_strong(&communicator->shared->ended, &nobody, communicator->rank + 1);
+  uint32_t none = 0;
+  atomic_compare_exchange_strong(&communicator->shared->ended, &none, communicator->rank + 1);
   ring(communicator);
 }
 
@@ -61,7 +61,6 @@ ob_status communicator_abort(void* context, ob_communicator communicator) {
 
 /* ---- Waiting ---- */
 
-/* Those who sleep do so on `bell`, which counts what happened. */
 void ring(ob_communicator communicator) {
   shared_file* shared = communicator->shared;
   atomic_fetch_add(&shared->bell, 1);
@@ -90,7 +89,7 @@ bool keep_waiting(patience* waiting, uint32_t rank) {
   shared_file* shared = communicator->shared;
   if (!goes_on(communicator, waiting->work)) return false;
   uint32_t bell = atomic_load(&shared->bell);
-  if (bell != waiting->bell) { /* something happened: whoever calls looks again before he sleeps */
+  if (bell != waiting->bell) { /* a change: the caller checks before it sleeps */
     *waiting = (patience){.communicator = communicator,
                           .work = waiting->work,
                           .timeout = waiting->timeout,
@@ -110,7 +109,8 @@ bool keep_waiting(patience* waiting, uint32_t rank) {
     fail_communicator(communicator, "Rank %u has ended before %s.", rank, waiting->work);
     return false;
   }
-  if (has_ended(communicator, rank)) { /* perhaps after it had done its part */
+  if (has_ended(communicator,
+                rank)) { /* it may have done its part before: the caller checks again */
     waiting->looked_again = true;
     return true;
   }
@@ -150,7 +150,7 @@ void release_communicator(ob_communicator released) {
 }
 
 ob_status communicator_id(void* context, ob_communicator_id* id) {
-  place here = {.process = getpid()};
+  id_data here = {.process = getpid()};
   here.file = memfd_create("outboard-communicator", MFD_CLOEXEC);
   bool made = here.file >= 0 && getrandom(here.key, sizeof here.key, 0) == sizeof here.key &&
               pwrite(here.file, here.key, sizeof here.key, 0) == sizeof here.key;
@@ -163,9 +163,9 @@ ob_status communicator_id(void* context, ob_communicator_id* id) {
   return OB_OK;
 }
 
-/* Opens the file of an id, once more also in the process that made it: the locks of two ranks must
- * not be the same one's. */
-static ob_status join(ob_communicator communicator, const place* where) {
+/* Opens the file of an id, also in the process that created it: each rank needs a lock of its own.
+ */
+static ob_status join(ob_communicator communicator, const id_data* where) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)where->process, where->file);
   unsigned char key[sizeof where->key];
@@ -205,7 +205,7 @@ ob_status communicator_create(void* context, const ob_communicator_description* 
   }
   ob_communicator created = calloc(1, sizeof *created);
   if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a communicator.");
-  place where;
+  id_data where;
   memcpy(&where, wanted->id->data, sizeof where);
   created->device = wanted->device;
   created->rank = wanted->rank;

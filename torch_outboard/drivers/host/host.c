@@ -1,22 +1,22 @@
 /*
- * The host driver: devices made of the host's own memory and threads.
+ * The host driver: devices made of the host's memory and threads.
  *
- * It is here to be read: a driver for real hardware has the same parts. host.h lists them; this
- * file holds what comes first and last, settings and devices, and the table that names everything.
- * Where there is a clang, it runs kernels on threads of its own; else operators run on the host.
+ * It is the example for drivers of real hardware, which have the same parts; host.h lists them.
+ * This file holds settings, devices and the table. Kernels need a clang. Without one, operators run
+ * on the host.
  *
  * Settings, read once by `initialize`:
  *
  *   OUTBOARD_HOST_DEVICES  Number of devices, 0 to 64; default 2.
  *   OUTBOARD_HOST_MEMORY   Bytes of each device; default half of physical memory, divided equally.
  *   OUTBOARD_HOST_ACCESS   shared (default) or separate.
- *   OUTBOARD_HOST_THREADS  Threads that run a kernel, 1 to 256; default the processors that this
+ *   OUTBOARD_HOST_THREADS  Threads of a kernel launch, 1 to 256; default the processors that this
  *                          process may use.
- *   OUTBOARD_CLANG and others of compiler/find.c
+ *   OUTBOARD_CLANG and others of compiler/native.c
  *
- * Shared: device addresses are host pointers, and any memory of the host is device memory, too.
- * Separate, as on a card with memory of its own: the host cannot touch a device address at all; an
- * access without a copy faults at once.
+ * Shared: device addresses are host pointers, and all memory of the host is device memory.
+ * Separate, like a card with its own memory: the host cannot access device addresses; an access
+ * without a copy faults at once.
  */
 #define _GNU_SOURCE
 #include "host.h"
@@ -75,7 +75,7 @@ static ob_status initialize(void* context) {
     return fail(OB_INVALID_ARGUMENT, "%s", problem);
   }
   host_settings.threads = (int)threads;
-  may_spin = threads > 1; /* with one, whoever is waited for cannot run meanwhile */
+  may_spin = threads > 1; /* on one processor a busy wait keeps the other thread from running */
   find_code();
 
   for (int32_t i = 0; i < (int32_t)count; i++) {
@@ -88,13 +88,13 @@ static ob_status initialize(void* context) {
 }
 
 static ob_status finalize(void* context) {
-  /* Memory stays mapped until the process ends: other threads may still look at tensors. */
+  /* Memory stays mapped until the process ends: other threads may still access tensors. */
   stop_queues();
   stop_pool();
   return OB_OK;
 }
 
-/* Memory and threads of the host are not lost; what is pending is done, and that is all. */
+/* Memory and threads of the host cannot be lost: a wait for pending work is enough. */
 static ob_status device_reset(void* context, int32_t index) {
   return device_synchronize(context, index);
 }
@@ -121,12 +121,12 @@ static ob_status device_properties(void* context, int32_t index, ob_device_prope
       .features = host_settings.shared ? OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY : 0,
       .total_memory = host_settings.memory,
       .max_allocation = host_settings.memory,
-      .alignment = 64, /* what kernels like; allocations start at pages, which is more */
+      .alignment = 64, /* for kernels; allocations start at pages, which is more */
       .compute_units = (uint32_t)host_settings.threads,
       .least_priority = LEAST_PRIORITY,
       .greatest_priority = GREATEST_PRIORITY,
   };
-  /* All devices have one name: programs are kept on disk under it. */
+  /* The same name for all devices, because it is in the key of programs on disk. */
   snprintf(ours.name, sizeof ours.name, "Host device (%s memory)",
            host_settings.shared ? "shared" : "separate");
   describe_code(&ours);
@@ -136,9 +136,9 @@ static ob_status device_properties(void* context, int32_t index, ob_device_prope
   return OB_OK;
 }
 
-/* ---- State of the machine, by Linux's files where they exist ---- */
+/* ---- State of the machine, from files of Linux where they exist ---- */
 
-/* Of all processors since the machine started, in ticks. */
+/* Ticks of all processors since the machine started. */
 typedef struct processor_time {
   unsigned long long busy, total;
 } processor_time;
@@ -156,7 +156,7 @@ static bool read_processor_time(processor_time* time) {
   return true;
 }
 
-/* Percent since the call before, or since the machine started. */
+/* Percent since the previous call; at the first call, since the machine started. */
 static bool read_utilization(double* percent) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static processor_time before;
@@ -186,7 +186,7 @@ static bool read_temperature(double* celsius) {
 ob_status device_state(void* context, int32_t index, ob_device_state* state) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
-  /* The first version of the contract with this struct has these fields. */
+  /* Both fields exist since the first version of the struct. */
   if (read_utilization(&state->utilization)) state->known |= OB_STATE_UTILIZATION;
   if (read_temperature(&state->temperature)) state->known |= OB_STATE_TEMPERATURE;
   return OB_OK;

@@ -1,16 +1,17 @@
 /*
- * What the parts of the host driver share. Queues, events, transfers and graphs are those of
- * drivers/queues.
+ * Shared declarations of the host driver.
  *
- *   host.c      settings, devices, messages, the table
- *   state.c     how busy and how warm the machine is
- *   memory.c    memory of devices and pinned memory
- *   program.c   programs and kernels
- *   launch.c    launches
- *   pool.c      the threads that share the work of launches
- *   communicator.c, collectives.c  communication between processes, with drivers/communication
+ *   host.c          settings, devices and their state, messages, the table
+ *   memory.c        device memory and pinned memory
+ *   program.c       programs and kernels
+ *   launch.c        launches
+ *   pool.c          threads that share the work of a launch
+ *   communicator.c  communicators: processes that share memory
+ *   collectives.c   collectives and messages between their ranks
+ *   reductions.c    reductions of arrays
  *
- * Functions that stand in the table have the contract's names and are described there.
+ * Queues, events, transfers and graphs are in drivers/queues. Functions of the table have the
+ * contract's names; outboard/driver.h describes them.
  */
 #ifndef OUTBOARD_DRIVERS_HOST_H
 #define OUTBOARD_DRIVERS_HOST_H
@@ -31,7 +32,7 @@ typedef struct settings {
   int32_t devices;
   uint64_t memory; /* bytes of each device, in whole pages */
   bool shared;     /* device addresses are host pointers */
-  int threads;     /* that run a kernel */
+  int threads;     /* of a kernel launch */
 } settings;
 
 extern settings host_settings;
@@ -58,30 +59,30 @@ ob_status memory_close(void* context, int32_t device, ob_address address);
 
 enum { LOCAL_MEMORY_BYTES = 64 * 1024, MAX_PARAMETERS = 256, KERNEL_TIMES = 16 };
 
-/* Looks for a compiler; once, and may take a tenth of a second. */
+/* Finds the compiler, in up to 0.1 s. Later calls do nothing. */
 void find_code(void);
-/* Fills in what depends on whether there are kernels. */
+/* Sets the properties that depend on the compiler. */
 void describe_code(ob_device_properties* properties);
 
-/* What an entry is called with: the struct ob_range of dialects/clang/entry.h. */
+/* The first argument of a kernel's entry: ob_range of dialects/clang/entry.h. */
 typedef struct item_range {
   uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
 } item_range;
 
-/* As the compiler's part writes them: pointers are OB_ARGUMENT_ADDRESS, others OB_ARGUMENT_VALUE.
+/* Written by drivers/compiler. `kind` is OB_ARGUMENT_ADDRESS for pointers, else OB_ARGUMENT_VALUE.
  */
 typedef struct kernel_parameter {
   uint32_t kind, bytes;
 } kernel_parameter;
 
 struct ob_kernel_t {
-  atomic_int references; /* of its owner and of launches */
-  ob_program program;    /* which it keeps alive */
+  atomic_int references; /* the owner's, and one for each pending launch */
+  ob_program program;    /* the kernel holds a reference */
   int32_t device;
   void (*entry)(const item_range* items, void* const* arguments);
   uint32_t parameter_count;
   const kernel_parameter* parameters;
-  _Atomic uint64_t times[KERNEL_TIMES]; /* see launch.c */
+  _Atomic uint64_t times[KERNEL_TIMES]; /* measured by launch.c */
   char name[128];
 };
 
@@ -100,8 +101,9 @@ ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
 
 /* ---- pool.c ---- */
 
-/* Calls run(argument, piece, thread) once for each piece below `pieces`, thread 0 being the caller;
- * returns when all are done. False, and nothing was called, if others share work already. */
+/* Calls run(argument, piece, thread) once for each piece in [0, pieces), on the caller, which is
+ * thread 0, and on the threads of the pool. Returns after the last piece. False, without any call,
+ * while another launch uses the pool. */
 bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
                 uint64_t pieces);
 void stop_pool(void);
@@ -110,14 +112,15 @@ void stop_pool(void);
 
 enum { MAX_RANKS = 256, SLOT_BYTES = 512 * 1024, PIPE_BYTES = 64 * 1024 };
 
-/* A ring of bytes from one rank to another; the counts are of all bytes so far. */
+/* A ring buffer from one rank to another. The counters only grow; their difference is the number of
+ * bytes in the ring. */
 typedef struct message_pipe {
   _Alignas(64) _Atomic uint64_t written;
   _Alignas(64) _Atomic uint64_t taken;
   _Alignas(64) char bytes[PIPE_BYTES];
 } message_pipe;
 
-/* What a rank has come for. */
+/* The operation of a rank in one step. All ranks must have the same. */
 typedef struct intent {
   uint64_t elements;
   int32_t kind, reduction;
@@ -125,58 +128,58 @@ typedef struct intent {
 } intent;
 
 typedef struct shared_rank {
-  _Alignas(64) _Atomic uint64_t steps; /* of collectives, to which the rank has come */
+  _Alignas(64) _Atomic uint64_t steps; /* collective steps that the rank has reached */
   atomic_bool joined;
-  intent intents[2]; /* of this step and the one before */
+  intent intents[2]; /* of this step and the previous one */
 } shared_rank;
 
-/* What begins the file of a communicator: a new one reads as zeros but for the key. */
+/* The start of a communicator's file. A new file is zero except for the key. */
 typedef struct shared_file {
   unsigned char key[16];
-  _Atomic uint32_t ended; /* one more than the rank that ended everything */
-  _Alignas(64) _Atomic uint32_t bell;
+  _Atomic uint32_t ended;             /* 1 + the rank that ended the communicator; 0: none */
+  _Alignas(64) _Atomic uint32_t bell; /* counts changes; waiting ranks sleep on it */
   _Atomic uint32_t sleepers;
   shared_rank ranks[MAX_RANKS];
 } shared_file;
 
 struct ob_communicator_t {
-  atomic_int references; /* of its owner and of work */
+  atomic_int references; /* the owner's, and one for each pending batch */
   int32_t device;
   uint32_t rank, ranks;
-  uint64_t steps; /* of collectives that are done */
+  uint64_t steps; /* finished collective steps */
   int file;
-  int original; /* of the id, in the process of rank 0; else -1 */
+  int original; /* descriptor from communicator_id, in the process of rank 0; else -1 */
   shared_file* shared;
-  atomic_bool failed; /* for ever; then there is a message */
+  atomic_bool failed; /* permanent; `message` is set */
   pthread_mutex_t lock;
   char message[256];
 };
 
 void release_communicator(ob_communicator released);
-/* Where a rank puts what it gives in this step. */
+/* The buffer for a rank's data in the current step. */
 char* slot_of(ob_communicator communicator, uint32_t rank);
 message_pipe* pipe_between(ob_communicator communicator, uint32_t from, uint32_t to);
-/* Ends everything on all ranks; the first message stays. */
+/* Ends the communicator on all ranks. The first message stays. */
 void fail_communicator(ob_communicator communicator, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Whether no rank has ended everything; `work` is what this one is about to do. */
+/* False if a rank has ended the communicator. `work` names the caller's next operation. */
 bool goes_on(ob_communicator communicator, const char* work);
-/* Tells all ranks that something happened. */
+/* Wakes the waiting ranks after a change. */
 void ring(ob_communicator communicator);
 
-/* A wait for another rank, `while (not_yet && keep_waiting(&waiting, rank))`. Begins with the first
- * three fields. */
+/* The state of a wait for another rank: `while (not_yet && keep_waiting(&waiting, rank))`. The
+ * caller initializes the first three fields. */
 typedef struct patience {
   ob_communicator communicator;
   const char* work;
-  uint64_t timeout; /* milliseconds; 0: without end */
+  uint64_t timeout; /* milliseconds; 0: none */
   uint64_t start;
   uint32_t bell;
   spin spinning;
-  bool looked_again;
+  bool looked_again; /* after the rank's process had ended */
 } patience;
 
-/* False when there is nothing to wait for any more: the communicator has failed. */
+/* False if the communicator has failed. */
 bool keep_waiting(patience* waiting, uint32_t rank);
 
 ob_status communicator_id(void* context, ob_communicator_id* id);
@@ -195,10 +198,10 @@ ob_status communication_end(void* context);
 
 /* ---- reductions.c ---- */
 
-/* out[i] = the reduction of parts[0][i], parts[1][i] ... in this order, each of `count` elements of
- * the dtype bit; `out` may be parts[0]. Integers wrap around, floating point of 16 bits is computed
- * with as float32. False for a dtype and a reduction that do not go together, and with `count` 0
- * this is all that happens. */
+/* out[i] = the reduction of parts[0][i], parts[1][i] ... in this order. Each part has `count`
+ * elements of the dtype bit; `out` may be parts[0]. Integers wrap around; float16 and bfloat16 are
+ * computed as float32. False for an unsupported pair of dtype and reduction; with `count` 0 that
+ * answer is the only effect. */
 bool reduce_parts(uint32_t dtype, ob_reduction reduction, void* out, const void* const* parts,
                   uint32_t ranks, uint64_t count);
 

@@ -1,20 +1,20 @@
-/* Launches: kernels run by one thread, or part by part by several. */
+/* Launches: kernels run by one thread, or in parts by several. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
 
-/* Launches that take so long by one thread, in nanoseconds: shorter ones are done by the thread
- * that asks for them if the queue is idle, and longer ones are shared. */
+/* Time of a launch on one thread. A shorter one runs in the calling thread if the queue is idle;
+ * one of SHARED_NANOSECONDS or more is shared by the pool. */
 enum { SHORT_NANOSECONDS = 4000, SHARED_NANOSECONDS = 8000 };
-/* For each thread, so that one that is interrupted does not hold up all, of so many nanoseconds;
- * more of them where each would be longer than LONGEST_PART. */
+/* A shared launch has several parts for each thread, so that an interrupted thread does not delay
+ * all. A part takes PART_NANOSECONDS or more, and about LONGEST_PART nanoseconds at most. */
 enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000, LONGEST_PART = 100000 };
-/* The alignment that the largest vector of OpenCL C, double16, has. */
+/* The alignment of OpenCL C's largest vector, double16. */
 enum { LARGEST_ALIGNMENT = 128 };
 
-/* An argument that points to memory of each thread's own, at so many bytes of it. */
+/* An argument that points to local memory: its index, and its offset in each thread's memory. */
 typedef struct local_argument {
   uint32_t index, offset;
 } local_argument;
@@ -23,31 +23,32 @@ typedef struct launched {
   task task; /* of queues and graphs */
   ob_kernel kernel;
   item_range items;
-  uint32_t signature; /* of sizes and values; never 0 */
+  uint32_t signature; /* hash of sizes and values; never 0 */
   uint32_t argument_count, local_count;
   local_argument* locals;
   uint64_t local_bytes;
-  char* local_memory; /* of all threads; NULL: none is needed */
-  void* arguments[];  /* where each lies, which is behind this array and `locals` */
+  char* local_memory; /* of all threads; NULL: none */
+  void* arguments[];  /* pointers to the values, which follow this array and `locals` */
 } launched;
 
 /* ---- How long launches take ---- */
 
-/* A kernel may be short with some sizes and long with others. What the latest took by one thread
- * stands in it: nanoseconds in the lower half, the signature in the upper one. */
-static _Atomic uint64_t* place_of(const launched* work) {
+/* The slot of a launch in its kernel's times. A kernel may be short with some sizes and long with
+ * others, so slots are indexed by the signature. Lower half: nanoseconds of the latest launch on
+ * one thread; upper half: its signature. */
+static _Atomic uint64_t* time_slot(const launched* work) {
   return &work->kernel->times[work->signature % KERNEL_TIMES];
 }
 
-/* UINT32_MAX: not known. */
+/* UINT32_MAX: unknown. */
 static uint32_t expected_nanoseconds(const launched* work) {
-  uint64_t known = atomic_load_explicit(place_of(work), memory_order_relaxed);
+  uint64_t known = atomic_load_explicit(time_slot(work), memory_order_relaxed);
   return known >> 32 == work->signature ? (uint32_t)known : UINT32_MAX;
 }
 
 static void note_nanoseconds(const launched* work, uint64_t time) {
-  uint64_t kept = time < UINT32_MAX ? time : UINT32_MAX - 1;
-  atomic_store_explicit(place_of(work), (uint64_t)work->signature << 32 | kept,
+  uint64_t stored = time < UINT32_MAX ? time : UINT32_MAX - 1;
+  atomic_store_explicit(time_slot(work), (uint64_t)work->signature << 32 | stored,
                         memory_order_relaxed);
 }
 
@@ -75,13 +76,13 @@ static void run_items(const launched* work, const item_range* items, int thread)
 /* A launch that several threads run. */
 typedef struct shared_launch {
   const launched* work;
-  uint64_t cuts[3]; /* how many parts each dimension is cut into */
-  /* Of the thread that began: how many parts it did, and when the last one ended. */
+  uint64_t cuts[3]; /* parts of each dimension */
+  /* Of thread 0: the number of its parts, and the end of the last one. */
   uint64_t own_parts, end;
 } shared_launch;
 
-/* Cuts the dimensions with the largest strides first. Returns how many parts that makes, `wanted`
- * if there are items enough, up to twice as many. */
+/* Divides the launch, the outermost dimension first. Returns the number of parts: `wanted` up to
+ * twice as many, if there are enough work-items. */
 static uint64_t cut(const item_range* items, uint64_t wanted, uint64_t cuts[3]) {
   uint64_t parts = 1;
   for (int i = 2; i >= 0; i--) {
@@ -97,10 +98,10 @@ static void run_part(void* argument, uint64_t part, int thread) {
   shared_launch* shared = argument;
   item_range items = shared->work->items;
   for (int i = 0; i < 3; i++) {
-    uint64_t first = items.first[i], size = items.last[i] - first, place = part % shared->cuts[i];
+    uint64_t first = items.first[i], size = items.last[i] - first, index = part % shared->cuts[i];
     part /= shared->cuts[i];
-    items.first[i] = first + size * place / shared->cuts[i];
-    items.last[i] = first + size * (place + 1) / shared->cuts[i];
+    items.first[i] = first + size * index / shared->cuts[i];
+    items.last[i] = first + size * (index + 1) / shared->cuts[i];
   }
   run_items(shared->work, &items, thread);
   if (thread == 0) {
@@ -140,7 +141,7 @@ static void destroy_launch(task* launch) {
 
 /* ---- Launching ---- */
 
-/* Whether an argument is what the parameter takes: the kernel's machine code trusts it. */
+/* Whether an argument fits the parameter: the kernel's machine code checks nothing. */
 static bool suits(const ob_argument* argument, kernel_parameter parameter) {
   if (argument->kind != OB_ARGUMENT_VALUE) {
     return parameter.kind == OB_ARGUMENT_ADDRESS &&
@@ -184,7 +185,7 @@ static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
   return OB_OK;
 }
 
-/* Types are aligned to a power of two that divides their size. */
+/* The alignment of a type is a power of two that divides its size. */
 static uint64_t align(uint64_t offset, uint64_t bytes) {
   uint64_t alignment = bytes & -bytes;
   if (alignment > LARGEST_ALIGNMENT) alignment = LARGEST_ALIGNMENT;
@@ -213,7 +214,7 @@ static launched* allocate_launch(const ob_launch* wanted) {
   return created;
 }
 
-/* Copies the arguments, which check_launch has seen, behind the launch. */
+/* Copies checked arguments behind the launch. */
 static ob_status copy_arguments(int32_t device, const ob_launch* wanted, launched* created) {
   char* memory = (char*)(created->locals + created->argument_count);
   memory += -(uintptr_t)memory & (LARGEST_ALIGNMENT - 1);

@@ -1,7 +1,7 @@
 /*
- * Memory. Each device is one large range of reserved addresses, of which allocations are pieces:
- * first fit in whole pages, free neighbours merged. Memory for other processes, too, is a file
- * without a name, mapped over such a piece.
+ * Memory. A device is one range of reserved addresses, and allocations are blocks of whole pages in
+ * it: first fit, free neighbours merged. Memory shared with other processes is an unnamed file,
+ * mapped over such a block.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,16 +16,16 @@
 
 enum { PINNED_ALIGNMENT = 4096 };
 
-/* A piece of a device's memory, from `start` to the start of the next block. */
+/* A part of a device's memory, up to the start of the next block. */
 typedef struct block {
   uint64_t start; /* bytes from the base of the device */
-  uint64_t used;  /* bytes asked for; 0: free */
-  int file;       /* whose pages these are; 0: the device's own, descriptors here are above 2 */
+  uint64_t used;  /* requested bytes; 0: free */
+  int file;       /* descriptor, above 2, of the file with the pages; 0: private pages */
 } block;
 
 typedef struct device {
   char* base;     /* device addresses are [base, base + memory) */
-  char* contents; /* where the driver reaches the same bytes; equals base when shared */
+  char* contents; /* the same bytes for the driver; equals base when shared */
   pthread_mutex_t lock;
   block* blocks; /* sorted by start, covering the whole memory; neighbours are never both free */
   size_t block_count, block_capacity;
@@ -34,7 +34,7 @@ typedef struct device {
 
 static device devices[MAX_DEVICES];
 
-/* Reserves addresses; pages are taken from the system when first written. */
+/* Reserves addresses; the system provides pages at the first write. */
 static char* reserve(uint64_t bytes, int protection) {
   void* memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? NULL : memory;
@@ -43,7 +43,7 @@ static char* reserve(uint64_t bytes, int protection) {
 ob_status create_memory(int32_t index) {
   device* created = &devices[index];
   created->contents = reserve(host_settings.memory, PROT_READ | PROT_WRITE);
-  /* When separate, addresses come from a range of their own without access. */
+  /* Separate: device addresses are a second range, without access. */
   created->base =
       host_settings.shared ? created->contents : reserve(host_settings.memory, PROT_NONE);
   created->block_capacity = 64;
@@ -54,7 +54,7 @@ ob_status create_memory(int32_t index) {
     return fail(OB_OUT_OF_MEMORY, "The host cannot reserve %llu bytes of addresses for a device.",
                 (unsigned long long)host_settings.memory);
   }
-  /* Makes first writes faster; only a hint, so it may fail. */
+  /* Faster first writes. A hint, which may fail. */
   (void)madvise(created->contents, host_settings.memory, MADV_HUGEPAGE);
   return OB_OK;
 }
@@ -97,7 +97,7 @@ static void remove_block(device* owner, size_t i) {
   memmove(&owner->blocks[i], &owner->blocks[i + 1], (owner->block_count - i) * sizeof(block));
 }
 
-/* Maps pages of a file, or with 0 pages of the device's own that read as zeros, over a block. */
+/* Maps the pages of a file over a block; for file 0, private pages of zeros. */
 static bool map_block(const device* owner, uint64_t start, uint64_t size, int file) {
   int kind = file == 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
   void* mapped = mmap(owner->contents + start, size, PROT_READ | PROT_WRITE, kind | MAP_FIXED,
@@ -107,7 +107,7 @@ static bool map_block(const device* owner, uint64_t start, uint64_t size, int fi
   return true;
 }
 
-/* Takes a block whose pages are those of `file`, or with 0 the device's own. */
+/* Takes a block with the pages of `file`, or with private pages for file 0. */
 static ob_status take_block(int32_t index, uint64_t bytes, int file, ob_address* address) {
   ob_status status = OB_OK;
   device* owner = &devices[index];
@@ -145,7 +145,7 @@ static ob_status take_block(int32_t index, uint64_t bytes, int file, ob_address*
   return status;
 }
 
-/* A descriptor that is above those of the standard streams, or -1. Closes `file`. */
+/* Moves a descriptor above those of the standard streams; -1 on failure. Closes `file`. */
 static int move_descriptor(int file) {
   if (file < 0 || file > STDERR_FILENO) return file;
   int moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -153,10 +153,10 @@ static int move_descriptor(int file) {
   return moved;
 }
 
-/* Of files of ours: an access to a file that was truncated would end the process. */
+/* Seals of our files: an access to a truncated file would end the process. */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* A new file of zeros that has no name. */
+/* Creates an unnamed file of zeros. */
 static ob_status create_file(uint64_t bytes, int* file) {
   *file = move_descriptor(memfd_create("outboard_host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (*file >= 0 && ftruncate(*file, (off_t)whole_pages(bytes)) == 0 &&
@@ -188,7 +188,7 @@ ob_status deallocate(void* context, int32_t index, ob_address address) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   device* owner = &devices[index];
-  uint64_t offset = address - (uintptr_t)owner->base; /* beyond every block if not ours */
+  uint64_t offset = address - (uintptr_t)owner->base; /* beyond all blocks for other addresses */
 
   pthread_mutex_lock(&owner->lock);
   size_t i = find_block(owner, offset);
@@ -236,7 +236,7 @@ ob_status memory_export(void* context, int32_t index, ob_address address,
   if (file < 0) return fail(OB_ERROR, "Shared memory cannot be exported: %s.", strerror(errno));
   handle->descriptor = file;
   handle->bytes = found.used;
-  memset(handle->data, 0, sizeof handle->data); /* the file is all there is */
+  memset(handle->data, 0, sizeof handle->data); /* the descriptor says it all */
   return OB_OK;
 }
 
@@ -275,8 +275,7 @@ ob_status memory_info(void* context, int32_t index, uint64_t* free_bytes, uint64
   return OB_OK;
 }
 
-/* Pinned memory. The workers copy from any memory, and nothing here is done by hardware that needs
- * pages to stay where they are, so nothing is locked. */
+/* Pinned memory. Threads copy from any memory; no hardware needs pages locked in place. */
 ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer) {
   uint64_t bytes = wanted->bytes;
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
@@ -333,7 +332,7 @@ ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** conte
   return OB_OK;
 }
 
-/* A host pointer cannot be checked fully; these are the mistakes that can be seen. */
+/* Detects NULL, ranges beyond the last address, and device addresses. */
 ob_status check_host_range(const void* pointer, uint64_t bytes) {
   uint64_t address = (uintptr_t)pointer;
   if (pointer == NULL || bytes > UINT64_MAX - address) {

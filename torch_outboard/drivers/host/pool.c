@@ -1,5 +1,5 @@
-/* The threads that share the work of a launch. They belong to all queues; while they are busy,
- * other launches run on their queue's worker alone. */
+/* The thread pool of launches, shared by all queues. While one launch uses it, others run on their
+ * queue's worker alone. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <sched.h>
@@ -9,34 +9,34 @@
 
 #include "host.h"
 
-/* Nanoseconds of a piece behind which it pays to look where threads run. */
+/* Nanoseconds of a piece after which spread_helpers pays. */
 enum { LONG_PIECE = 20000 };
 
 static struct {
-  pthread_mutex_t busy; /* held by the thread that shares its work */
+  pthread_mutex_t busy; /* held by the launch that uses the pool */
   int helpers;
   bool started;
   pthread_t threads[MAX_THREADS];
-  /* The job: `next` of `pieces` is the first that is not taken. Written by the holder of `busy`
-   * while `inside` is 0 and `open` false. */
+  /* The job. Pieces from `next` on are free. Written by the holder of `busy` while `inside` is 0
+   * and `open` is false. */
   void (*run)(void* argument, uint64_t piece, int thread);
   void* argument;
   uint64_t pieces;
   _Alignas(64) _Atomic uint64_t next;
   _Alignas(64) atomic_bool open;
-  atomic_int inside;             /* helpers that may look at the job */
-  _Alignas(64) atomic_uint jobs; /* so far; helpers sleep on it */
+  atomic_int inside;             /* helpers that may read the job */
+  _Alignas(64) atomic_uint jobs; /* number of jobs so far; helpers sleep on it */
   atomic_int sleeping;
   atomic_bool stopping;
-  atomic_int processors[MAX_THREADS]; /* where each began its latest job; -1: it sleeps */
+  atomic_int
+      processors[MAX_THREADS]; /* of each helper at the start of its latest job; -1: asleep */
   atomic_bool moved[MAX_THREADS];
-  cpu_set_t allowed[MAX_THREADS]; /* where a moved one may run otherwise */
+  cpu_set_t allowed[MAX_THREADS]; /* the normal affinity of a moved helper */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
-/* Linux may queue a woken thread behind the one that woke it, or one helper behind another, beside
- * an idle processor, and leave it there for milliseconds. Whoever sleeps, or shares a processor,
- * after the first piece of long work is sent to the processors that no thread of the pool has,
- * until its next job. */
+/* Linux may leave a woken thread queued behind another for milliseconds beside an idle processor.
+ * Helpers that sleep or share a processor after the first piece of long work are restricted to the
+ * processors without a thread of the pool, until their next job. */
 static void spread_helpers(void) {
   cpu_set_t taken;
   int here = sched_getcpu();
@@ -83,7 +83,7 @@ static void* help(void* argument) {
     if (atomic_load(&pool.jobs) == seen) {
       atomic_fetch_add(&pool.sleeping, 1);
       atomic_store(&pool.processors[thread - 1], -1);
-      /* Returns at once if the number is another one already. */
+      /* Returns at once if the number has changed. */
       syscall(SYS_futex, &pool.jobs, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
       atomic_fetch_sub(&pool.sleeping, 1);
     }
@@ -95,15 +95,14 @@ static void* help(void* argument) {
     atomic_store(&pool.processors[thread - 1], sched_getcpu());
     if (atomic_load(&pool.stopping)) return NULL;
     seen = atomic_load(&pool.jobs);
-    /* First inside, then a look whether the job is still there: the other side closes it, then
-     * looks whether anybody is inside. */
+    /* `inside` first, then `open`: share_work clears `open` first, then reads `inside`. */
     atomic_fetch_add(&pool.inside, 1);
     if (atomic_load(&pool.open)) take_pieces(thread);
     atomic_fetch_sub(&pool.inside, 1);
   }
 }
 
-/* With the first work that is shared. Fewer threads than wanted do the work as well. */
+/* Called with the first shared work. Fewer threads than requested also do it. */
 static void start_helpers(void) {
   pool.started = true;
   for (int i = 0; i < host_settings.threads - 1; i++) {

@@ -1,4 +1,4 @@
-/* Programs: shared libraries that a compiler makes of their texts, and kernels of them. */
+/* Programs: shared libraries compiled from source, and their kernels. */
 #define _GNU_SOURCE
 #include <compiler/compiler.h>
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ struct ob_program_t {
   atomic_int references;
   int32_t device;
   void* library;
-  void* data; /* what program_binary gives: a sealed library */
+  void* data; /* the sealed library, for program_binary */
   uint64_t bytes;
 };
 
@@ -43,7 +43,7 @@ void describe_code(ob_device_properties* properties) {
   properties->local_memory = LOCAL_MEMORY_BYTES;
 }
 
-/* For `describe` of the Python module: which compiler there is, or why kernels cannot be. */
+/* For `describe` of the Python module: the compiler, or the reason why there are no kernels. */
 __attribute__((visibility("default"))) const char* ob_host_describe(void) {
   static char text[16384];
   find_code();
@@ -66,7 +66,7 @@ static void release_reference(ob_program program) {
   free(program);
 }
 
-/* Of the bytes of a sealed library, which stay the caller's. */
+/* Creates a program from a copy of a sealed library. */
 static ob_status create_program(int32_t device, const void* data, uint64_t bytes,
                                 ob_program* program) {
   compiler_error error;

@@ -1,9 +1,10 @@
+/* Reductions of arrays in memory of the host. */
 #include "host.h"
 
 #include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3") /* or loops whose length is unknown get no vectors */
+#pragma GCC optimize("O3") /* else loops of unknown length are not vectorized */
 #endif
 
 static float from_bits(uint32_t bits) {
@@ -20,14 +21,14 @@ static uint32_t to_bits(float value) {
 
 static float from_bfloat16(uint16_t bits) { return from_bits((uint32_t)bits << 16); }
 
-/* To the nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even. NaN stays NaN. */
 static uint16_t to_bfloat16(float value) {
   uint32_t wide = to_bits(value);
   uint32_t rounded = (wide + 0x7fff + ((wide >> 16) & 1)) >> 16;
   return (uint16_t)(value != value ? (wide >> 16) | 0x40 : rounded);
 }
 
-/* Without branches, so that loops get vectors. */
+/* Without branches, so that loops are vectorized. */
 static float from_float16(uint16_t bits) {
   uint32_t rest = bits & 0x7fff, sign = (uint32_t)(bits & 0x8000) << 16;
   uint32_t normal = (rest << 13) + (112u << 23), special = (rest << 13) | 0x7f800000;
@@ -37,9 +38,9 @@ static float from_float16(uint16_t bits) {
 
 static uint16_t to_float16(float value) {
   uint32_t wide = to_bits(value), sign = (wide >> 16) & 0x8000, rest = wide & 0x7fffffff;
-  /* What ends in the last of ten bits; a carry goes on into the exponent. */
+  /* Rounded to ten mantissa bits; a carry goes into the exponent. */
   uint32_t normal = (rest - (112u << 23) + 0xfff + ((rest >> 13) & 1)) >> 13;
-  /* The last bit of a half in float32 is that of a subnormal number here. */
+  /* The last bit of a float32 in [0.5, 1) is worth that of a subnormal float16. */
   uint32_t subnormal = to_bits(from_bits(rest) + 0.5f) - to_bits(0.5f);
   uint32_t finite = rest < 0x38800000 ? subnormal : rest < 0x477ff000 ? normal : 0x7c00;
   return (uint16_t)(sign | (rest > 0x7f800000 ? 0x7e00 : finite));
@@ -56,7 +57,7 @@ static uint16_t to_float16(float value) {
   }                                               \
   break;
 
-/* Integers are computed with as `wide`, which wraps around. */
+/* Integers are computed as `wide`, which wraps around. */
 #define REDUCE(type, wide)                                                                       \
   static void reduce_##type(type* out, const type* const* parts, uint32_t ranks, uint64_t count, \
                             ob_reduction reduction) {                                            \
@@ -87,7 +88,7 @@ REDUCE(int64_t, uint64_t)
 REDUCE(float, float)
 REDUCE(double, double)
 
-/* Floating point of 16 bits is computed with as float32, and rounded once. */
+/* Floating point of 16 bits is computed as float32, and rounded once. */
 #define REDUCE_SMALL(name)                                                               \
   static void reduce_##name(uint16_t* out, const uint16_t* const* parts, uint32_t ranks, \
                             uint64_t count, ob_reduction reduction) {                    \

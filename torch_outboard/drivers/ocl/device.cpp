@@ -1,4 +1,5 @@
 // Devices: which ones, in which order, and their properties.
+#include <common/system.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,13 +170,6 @@ std::string find_no_code_reason(const Candidate& candidate) {
   return "";
 }
 
-// FNV-1a.
-uint64_t hash(const std::string& text) {
-  uint64_t value = 0xCBF29CE484222325;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return value;
-}
-
 // Tells apart all devices and drivers for which a binary may differ.
 std::string version_key(const Candidate& candidate, const std::string& processor) {
   const OpenCL& api = candidate.platform->api;
@@ -189,8 +183,8 @@ std::string version_key(const Candidate& candidate, const std::string& processor
   if (!processor.empty()) all += "\n" + processor;
   all += surroundings_of_sources(*candidate.platform);
   char key[sizeof(ob_device_properties::driver_version)];
-  std::snprintf(key, sizeof key, "%.40s %016llx", driver.c_str(),
-                static_cast<unsigned long long>(hash(all)));
+  std::snprintf(key, sizeof key, "%.40s %016" PRIx64, driver.c_str(),
+                hash_bytes(HASH_START, all.data(), all.size()));
   return key;
 }
 

@@ -4,9 +4,9 @@
 // A driver alone is enough. It exports clGetExtensionFunctionAddress, which knows
 // clIcdGetPlatformIDsKHR, and the first word of a platform points to the table of its functions
 // (extension cl_khr_icd).
+#include <common/system.h>
 #include <dlfcn.h>
 #include <glob.h>
-#include <link.h>
 #include <outboard/library_file.h>
 
 #include <algorithm>
@@ -19,50 +19,25 @@ namespace {
 
 using GetPlatforms = cl_int (*)(cl_uint, cl_platform_id*, cl_uint*);
 
-// Folders in which Python packages lie: that of this library, and those that libraries of this
-// process come from. The second finds them when this library lies in a source tree.
-std::vector<std::string> package_folders() {
-  std::vector<std::string> folders;
-  Dl_info own = {};
-  if (dladdr(reinterpret_cast<void*>(&package_folders), &own) != 0 && own.dli_fname != nullptr) {
-    const std::string path = own.dli_fname;
-    const size_t package = path.rfind("/torch_outboard/drivers/");
-    if (package != std::string::npos) folders.push_back(path.substr(0, package));
-  }
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* argument) {
-        auto& found = *static_cast<std::vector<std::string>*>(argument);
-        const std::string path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
-        for (const char* name : {"/site-packages/", "/dist-packages/"}) {
-          const size_t start = path.find(name);
-          if (start == std::string::npos) continue;
-          std::string folder = path.substr(0, start + std::strlen(name) - 1);
-          if (std::find(found.begin(), found.end(), folder) == found.end()) {
-            found.push_back(std::move(folder));
-          }
-        }
-        return 0;
-      },
-      &folders);
-  return folders;
-}
-
-void add_matches(const std::string& pattern, std::vector<std::string>& files) {
-  glob_t matches = {};
-  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
-    files.insert(files.end(), matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-  }
-  globfree(&matches);
-}
-
 // Drivers in Python packages: PoCL (pocl-binary-distribution), and Intel's for CPUs
 // (intel-opencl-rt), whose libraries go to <prefix>/lib, two levels above the packages.
 std::vector<std::string> packaged_drivers() {
   std::vector<std::string> files;
-  for (const std::string& folder : package_folders()) {
-    add_matches(folder + "/../../libintelocl.so", files);
-    add_matches(folder + "/pyopencl/.libs/libpocl*.so*", files);
-  }
+  const auto add_drivers = [](const char* folder, void* argument) {
+    auto& found = *static_cast<std::vector<std::string>*>(argument);
+    for (const char* pattern : {"/../../libintelocl.so", "/pyopencl/.libs/libpocl*.so*"}) {
+      glob_t matches = {};
+      if (glob((folder + std::string(pattern)).c_str(), 0, nullptr, &matches) == 0) {
+        for (size_t i = 0; i < matches.gl_pathc; ++i) {
+          const std::string file = matches.gl_pathv[i];
+          if (std::find(found.begin(), found.end(), file) == found.end()) found.push_back(file);
+        }
+      }
+      globfree(&matches);
+    }
+    return false;
+  };
+  visit_package_folders(add_drivers, &files);
   return files;
 }
 

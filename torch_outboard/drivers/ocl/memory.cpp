@@ -1,6 +1,6 @@
 // Memory of devices and pinned memory.
+#include <common/system.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
@@ -11,8 +11,6 @@ namespace {
 
 constexpr uint64_t kPinnedAlignment = 4096;
 constexpr uint64_t kHugePage = 2 << 20;
-
-using unsigned_long_long = unsigned long long;
 
 // Pinned memory that is a mapped buffer, by its pointer. Never destroyed.
 struct Mapped {
@@ -28,11 +26,6 @@ struct Pinned {
 Pinned& pinned() {
   static auto* instance = new Pinned;
   return *instance;
-}
-
-uint64_t whole_pages(uint64_t bytes) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
 }
 
 void* as_pointer(ob_address address) { return reinterpret_cast<void*>(address); }
@@ -66,8 +59,8 @@ ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   const bool begins_later = memory != nullptr;
   if (!begins_later) memory = device.api->clSVMAlloc(device.context, flags, bytes, alignment);
   if (memory == nullptr) {
-    fail(OB_OUT_OF_MEMORY, "clSVMAlloc has no %llu bytes on device %d.",
-         static_cast<unsigned_long_long>(bytes), device.index);
+    fail(OB_OUT_OF_MEMORY, "clSVMAlloc has no %" PRIu64 " bytes on device %d.", bytes,
+         device.index);
   }
   const ob_address start = begins_later ? first_huge_page(as_address(memory)) : as_address(memory);
   if (huge) use_huge_pages(start, bytes);
@@ -79,15 +72,15 @@ ob_address allocate_buffer(Device& device, uint64_t bytes, cl_mem& buffer) {
   void* addresses = mmap(nullptr, whole_pages(bytes), PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (addresses == MAP_FAILED) {
-    fail(OB_OUT_OF_MEMORY, "The host cannot reserve %llu bytes of addresses for device %d.",
-         static_cast<unsigned_long_long>(bytes), device.index);
+    fail(OB_OUT_OF_MEMORY, "The host cannot reserve %" PRIu64 " bytes of addresses for device %d.",
+         bytes, device.index);
   }
   cl_int code = CL_SUCCESS;
   buffer = device.api->clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, nullptr, &code);
   if (code != CL_SUCCESS) {
     munmap(addresses, whole_pages(bytes));
-    fail(OB_OUT_OF_MEMORY, "clCreateBuffer of %llu bytes on device %d answered %s.",
-         static_cast<unsigned_long_long>(bytes), device.index, code_name(code).c_str());
+    fail(OB_OUT_OF_MEMORY, "clCreateBuffer of %" PRIu64 " bytes on device %d answered %s.", bytes,
+         device.index, code_name(code).c_str());
   }
   return as_address(addresses);
 }
@@ -98,12 +91,10 @@ void take_from_budget(Device& device, uint64_t bytes) {
   std::unique_lock lock(device.memory_mutex);
   if (bytes > p.max_allocation || bytes > p.total_memory - device.allocated) {
     fail(OB_OUT_OF_MEMORY,
-         "Device %d cannot give %llu bytes: %llu of its %llu bytes are in use, and one allocation "
-         "has at most %llu.",
-         device.index, static_cast<unsigned_long_long>(bytes),
-         static_cast<unsigned_long_long>(device.allocated),
-         static_cast<unsigned_long_long>(p.total_memory),
-         static_cast<unsigned_long_long>(p.max_allocation));
+         "Device %d cannot give %" PRIu64 " bytes: %" PRIu64 " of its %" PRIu64
+         " bytes are in use, and one allocation "
+         "has at most %" PRIu64 ".",
+         device.index, bytes, device.allocated, p.total_memory, p.max_allocation);
   }
   device.allocated += bytes;
 }
@@ -191,8 +182,8 @@ ob_status deallocate(int32_t index, ob_address address) {
     std::unique_lock lock(device.memory_mutex);
     const auto found = device.allocations.find(address);
     if (found == device.allocations.end()) {
-      fail(OB_INVALID_ARGUMENT, "0x%llx is not the start of an allocation on device %d.",
-           static_cast<unsigned_long_long>(address), index);
+      fail(OB_INVALID_ARGUMENT, "0x%" PRIx64 " is not the start of an allocation on device %d.",
+           address, index);
     }
     allocation = found->second;
     device.allocations.erase(found);
@@ -213,8 +204,8 @@ ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes
 
 Place locate(Device& device, ob_address address, uint64_t bytes) {
   if (address == 0 || bytes > UINT64_MAX - address) {
-    fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are no range of memory.",
-         static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address));
+    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at address 0x%" PRIx64 " are no range of memory.",
+         bytes, address);
   }
   {
     std::shared_lock lock(device.memory_mutex);
@@ -231,9 +222,9 @@ Place locate(Device& device, ob_address address, uint64_t bytes) {
   bool allowed = device.host_memory_is_device_memory;
   for (const auto& other : devices()) allowed = allowed && !overlaps(*other, address, bytes);
   if (!allowed) {
-    fail(OB_INVALID_ARGUMENT, "%llu bytes at 0x%llx do not lie in one allocation of device %d.",
-         static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address),
-         device.index);
+    fail(OB_INVALID_ARGUMENT,
+         "%" PRIu64 " bytes at 0x%" PRIx64 " do not lie in one allocation of device %d.", bytes,
+         address, device.index);
   }
   return {nullptr, 0, 0, as_pointer(address)};
 }
@@ -241,8 +232,8 @@ Place locate(Device& device, ob_address address, uint64_t bytes) {
 void check_host_range(const void* pointer, uint64_t bytes) {
   const ob_address address = as_address(pointer);
   if (pointer == nullptr || bytes > UINT64_MAX - address) {
-    fail(OB_INVALID_ARGUMENT, "%llu bytes at %p are no range of host memory.",
-         static_cast<unsigned_long_long>(bytes), pointer);
+    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at %p are no range of host memory.", bytes,
+         pointer);
   }
   for (const auto& device : devices()) {
     if (device->memory != MemoryKind::kShared && overlaps(*device, address, bytes)) {
@@ -264,8 +255,7 @@ ob_status host_allocate(const ob_host_allocation* wanted, void** pointer) {
     }
   }
   if (*pointer == nullptr) {
-    fail(OB_OUT_OF_MEMORY, "There are no %llu bytes of pinned memory.",
-         static_cast<unsigned_long_long>(bytes));
+    fail(OB_OUT_OF_MEMORY, "There are no %" PRIu64 " bytes of pinned memory.", bytes);
   }
   return OB_OK;
 }

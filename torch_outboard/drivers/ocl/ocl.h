@@ -26,6 +26,7 @@
 
 #include <array>
 #include <atomic>
+#include <cinttypes>
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,4 +1,6 @@
 // Programs, kernels and launches.
+#include <common/system.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -77,20 +79,6 @@ constexpr const char* kOnlySm90a = "//sm_90a ";
 
 // Upper bound for a build whose source is in PoCL's cache, which takes 8 to 18 ms.
 constexpr auto kBuildFromCache = std::chrono::milliseconds(30);
-
-// FNV-1a over words of 8 bytes and the rest.
-uint64_t hash(const unsigned char* data, size_t bytes) {
-  constexpr uint64_t kPrime = 0x100000001B3;
-  uint64_t value = 0xCBF29CE484222325;
-  size_t i = 0;
-  for (; i + 8 <= bytes; i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, data + i, 8);
-    value = (value ^ word) * kPrime;
-  }
-  for (; i < bytes; ++i) value = (value ^ data[i]) * kPrime;
-  return value;
-}
 
 void check_code_runs(const Device& device) {
   if (!device.no_code_reason.empty()) fail(OB_UNSUPPORTED, "%s", device.no_code_reason.c_str());
@@ -331,8 +319,9 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
   std::lock_guard lock(program->mutex);
   if (data != nullptr) {
     if (*bytes != program->binary.size()) {
-      fail(OB_INVALID_ARGUMENT, "The binary has %zu bytes, not %llu; ask for its size first.",
-           program->binary.size(), static_cast<unsigned long long>(*bytes));
+      fail(OB_INVALID_ARGUMENT,
+           "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.",
+           program->binary.size(), *bytes);
     }
     std::memcpy(data, program->binary.data(), program->binary.size());
     return OB_OK;
@@ -350,7 +339,7 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
           "clGetProgramInfo");
   }
   if (size == 0) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
-  BinaryHeader header = {{}, size, hash(content, size)};
+  BinaryHeader header = {{}, size, hash_bytes(HASH_START, content, size)};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   std::memcpy(binary.data(), &header, sizeof header);
   program->binary = std::move(binary);
@@ -367,10 +356,12 @@ ob_status program_load(const ob_program_image* image, ob_program* program) {
   BinaryHeader header = {};
   if (data != nullptr && bytes > sizeof header) std::memcpy(&header, data, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
-      header.bytes != bytes - sizeof header || header.hash != hash(content, header.bytes)) {
+      header.bytes != bytes - sizeof header ||
+      header.hash != hash_bytes(HASH_START, content, header.bytes)) {
     fail(OB_INVALID_ARGUMENT,
-         "The %llu bytes are no binary of this driver, or are damaged; build from source again.",
-         static_cast<unsigned long long>(bytes));
+         "The %" PRIu64
+         " bytes are no binary of this driver, or are damaged; build from source again.",
+         bytes);
   }
   const size_t size = header.bytes;
   cl_int binary_status = CL_SUCCESS;

@@ -8,15 +8,13 @@
 namespace ocl {
 namespace {
 
-using unsigned_long_long = unsigned long long;
-
 // Bytes from the first to the last one touched.
 uint64_t extent(uint64_t pitch, uint64_t row_bytes, uint64_t rows) {
   if (row_bytes == 0 || rows == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
   if (rows > 1 && (pitch < row_bytes || pitch > (UINT64_MAX - row_bytes) / (rows - 1))) {
-    fail(OB_INVALID_ARGUMENT, "A pitch of %llu bytes does not suit %llu rows of %llu bytes.",
-         static_cast<unsigned_long_long>(pitch), static_cast<unsigned_long_long>(rows),
-         static_cast<unsigned_long_long>(row_bytes));
+    fail(OB_INVALID_ARGUMENT,
+         "A pitch of %" PRIu64 " bytes does not suit %" PRIu64 " rows of %" PRIu64 " bytes.", pitch,
+         rows, row_bytes);
   }
   return (rows - 1) * pitch + row_bytes;
 }
@@ -196,8 +194,8 @@ ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint
     fail(OB_INVALID_ARGUMENT, "A pattern has 1, 2, 4, 8 or 16 bytes, not %u.", pattern_bytes);
   }
   if (bytes == 0 || bytes % pattern_bytes != 0) {
-    fail(OB_INVALID_ARGUMENT, "%llu bytes are not a multiple of a pattern of %u bytes.",
-         static_cast<unsigned_long_long>(bytes), pattern_bytes);
+    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes are not a multiple of a pattern of %u bytes.",
+         bytes, pattern_bytes);
   }
   const Place place = locate(queue->device, destination, bytes);
   if (destination % pattern_bytes == 0) {

@@ -1,4 +1,4 @@
-/* What the parts of drivers/queues share. */
+/* Shared declarations of drivers/queues. */
 #ifndef OUTBOARD_DRIVERS_QUEUES_COMMAND_H
 #define OUTBOARD_DRIVERS_QUEUES_COMMAND_H
 
@@ -9,18 +9,18 @@
 
 /* ---- event.c ---- */
 
-/* One use of event_record. The event, the command in the queue and every wait hold a reference, so
- * each can go first, and recording the event again changes nothing for earlier waits. */
+/* One call of event_record. The event, the command in the queue and each wait hold a reference, so
+ * each may end first, and recording the event again does not change earlier waits. */
 typedef struct recording {
   atomic_int references;
-  atomic_int missing; /* commands of kind RECORD that have not run; happened: 0 */
+  atomic_int missing; /* commands of kind RECORD that have not run; 0: it has happened */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   uint64_t time; /* nanoseconds, valid once it has happened */
 } recording;
 
-recording* create_recording(void); /* missing one command; NULL if there is no memory */
-recording* retain(recording* kept);
+recording* create_recording(void); /* `missing` is 1; NULL without memory */
+recording* retain(recording* retained);
 void release(recording* released);
 bool has_happened(recording* asked);
 void wait_until_happened(recording* awaited);
@@ -66,18 +66,18 @@ struct ob_queue_t {
   pthread_cond_t work_arrived;
   pthread_cond_t work_done;
   command *first, *last;
-  /* Changed under the lock, read without: an idle queue answers with two loads. */
+  /* Written with the lock, read without: two loads tell that a queue is idle. */
   _Atomic uint64_t submitted, completed;
-  atomic_bool failed; /* since the queue was last synchronized; likewise */
+  atomic_bool failed; /* since the last queue_synchronize; written and read likewise */
   int waiting;        /* threads in queue_synchronize */
   bool has_worker, stopping;
   pthread_t worker;
-  ob_graph graph; /* not NULL: commands are captured there */
+  ob_graph graph; /* that captures commands; NULL: none */
   ob_queue next;  /* in the list of all queues */
   char failure[1024];
 };
 
-/* Captures, does or submits a command, and owns what it refers to whatever happens. */
+/* Captures, runs or submits a command. Takes ownership of its references, also on failure. */
 ob_status enqueue(ob_queue queue, const command* work);
 
 #endif /* OUTBOARD_DRIVERS_QUEUES_COMMAND_H */

@@ -21,9 +21,9 @@ recording* create_recording(void) {
   return created;
 }
 
-recording* retain(recording* kept) {
-  if (kept != NULL) atomic_fetch_add(&kept->references, 1);
-  return kept;
+recording* retain(recording* retained) {
+  if (retained != NULL) atomic_fetch_add(&retained->references, 1);
+  return retained;
 }
 
 void release(recording* released) {
@@ -50,7 +50,7 @@ void run_record(recording* recorded) {
   pthread_mutex_unlock(&recorded->lock);
 }
 
-/* With a reference for the caller. */
+/* The caller gets a reference. */
 static recording* latest_recording(ob_event event) {
   pthread_mutex_lock(&event->lock);
   recording* latest = retain(event->latest);

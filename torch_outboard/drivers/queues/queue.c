@@ -8,7 +8,7 @@
 
 /* ---- Commands ---- */
 
-/* Copies and fills up to this size are done by the calling thread if the queue is idle. */
+/* Up to this size the calling thread runs copies and fills if the queue is idle. */
 enum { SHORT_BYTES = 16 * 1024 };
 
 static void run_copy(const command* work) {
@@ -164,7 +164,7 @@ static bool is_idle(ob_queue queue) {
   return atomic_load(&queue->completed) == atomic_load(&queue->submitted);
 }
 
-/* Behind a task there are mostly others, soon. The caller holds the lock. */
+/* A short busy wait: after a task others mostly follow soon. The caller holds the lock. */
 static void look_for_work(ob_queue queue) {
   uint64_t submitted = atomic_load(&queue->submitted);
   pthread_mutex_unlock(&queue->lock);
@@ -174,7 +174,7 @@ static void look_for_work(ob_queue queue) {
   pthread_mutex_lock(&queue->lock);
 }
 
-/* Keeps the first failure. The caller holds the lock, here and below. */
+/* Stores the first failure. The caller holds the lock, here and below. */
 static void note_failure(ob_queue queue) {
   if (atomic_load(&queue->failed)) return;
   snprintf(queue->failure, sizeof queue->failure, "%s", last_error(NULL));
@@ -200,8 +200,8 @@ static void* run_worker(void* argument) {
     queue->first = work->next;
     was_task = work->kind == TASK;
     ob_status status = OB_OK;
-    /* A recording happens with the lock held: who sees that the event has happened and then asks
-     * the queue must not be told that it is still busy recording. */
+    /* With the lock held: a thread that sees the event complete and then queries the queue must not
+     * find it busy with the recording. */
     if (work->kind == RECORD) {
       run_record(work->recording);
     } else if (!was_task || !atomic_load(&queue->failed)) {
@@ -219,7 +219,7 @@ static void* run_worker(void* argument) {
   return NULL;
 }
 
-/* A worker starts with the first command that needs one. */
+/* The worker thread starts with the first command that needs it. */
 static ob_status start_worker(ob_queue queue) {
   if (queue->has_worker) return OB_OK;
   char name[32];
@@ -242,7 +242,7 @@ static void stop_worker(ob_queue queue) {
   if (joins) pthread_join(queue->worker, NULL);
 }
 
-/* Gives a command to the worker. */
+/* Appends a command for the worker. */
 static ob_status submit(ob_queue queue, const command* work) {
   ob_status status = queue->stopping ? fail(OB_ERROR, "The %s driver has ended.", driver_name)
                                      : start_worker(queue);
@@ -333,7 +333,7 @@ static ob_status queue_destroy(void* context, ob_queue queue) {
     return fail(OB_INVALID_ARGUMENT, "%p is not a queue of the %s driver.", (void*)queue,
                 driver_name);
   }
-  stop_worker(queue); /* which does all its work before */
+  stop_worker(queue); /* after all its work */
   ob_status status = report_failure(queue);
   free_graph(queue->graph);
   pthread_cond_destroy(&queue->work_done);
@@ -343,7 +343,7 @@ static ob_status queue_destroy(void* context, ob_queue queue) {
   return status;
 }
 
-/* One mark at the end of every busy queue: while we wait, queues may come and go. */
+/* Records one event on every busy queue: queues may be created and destroyed during the wait. */
 ob_status device_synchronize(void* context, int32_t index) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
@@ -358,7 +358,7 @@ ob_status device_synchronize(void* context, int32_t index) {
     pthread_mutex_unlock(&queue->lock);
   }
   pthread_mutex_unlock(&queues_lock);
-  run_record(mark); /* the one that a new recording misses */
+  run_record(mark); /* for the initial `missing` of 1 */
   if (status == OB_OK) wait_until_happened(mark);
   release(mark);
   return status;

@@ -1,9 +1,9 @@
-/* Transfers. An ordinary copy is one row of a 2-D copy. */
+/* Transfers. A 1-D copy is one row of a 2-D copy. */
 #include <string.h>
 
 #include "command.h"
 
-/* Bytes from the first to the last one touched. */
+/* Bytes from the first to the last byte of all rows. */
 static ob_status extent(uint64_t pitch, uint64_t row_bytes, uint64_t rows, uint64_t* bytes) {
   if (row_bytes == 0 || rows == 0) return fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
   if (rows > 1 && (pitch < row_bytes || pitch > (UINT64_MAX - row_bytes) / (rows - 1))) {
@@ -41,8 +41,8 @@ static ob_status enqueue_copy(ob_queue queue, char* destination, uint64_t destin
 }
 
 static ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
-                                 uint64_t destination_pitch, const void* source,
-                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
+                                        uint64_t destination_pitch, const void* source,
+                                        uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   char* to;
   ob_status status =
       locate_rows(queue->device, destination, destination_pitch, row_bytes, rows, &to);
@@ -52,8 +52,8 @@ static ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_addres
 }
 
 static ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
-                                 uint64_t destination_pitch, ob_address source,
-                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
+                                        uint64_t destination_pitch, ob_address source,
+                                        uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   char* from;
   ob_status status = locate_rows(queue->device, source, source_pitch, row_bytes, rows, &from);
   if (status == OB_OK) status = check_host_rows(destination, destination_pitch, row_bytes, rows);
@@ -61,7 +61,7 @@ static ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* des
   return enqueue_copy(queue, destination, destination_pitch, from, source_pitch, row_bytes, rows);
 }
 
-/* Every device's contents can be reached from every worker, so peers need nothing special. */
+/* Every worker accesses the memory of every device, so peers need nothing special. */
 static ob_status copy_between_devices(ob_queue queue, int32_t destination_device,
                                       ob_address destination, uint64_t destination_pitch,
                                       int32_t source_device, ob_address source,
@@ -77,30 +77,31 @@ static ob_status copy_between_devices(ob_queue queue, int32_t destination_device
 }
 
 static ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
-                                   uint64_t destination_pitch, ob_address source,
-                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
+                                          uint64_t destination_pitch, ob_address source,
+                                          uint64_t source_pitch, uint64_t row_bytes,
+                                          uint64_t rows) {
   return copy_between_devices(queue, queue->device, destination, destination_pitch, queue->device,
                               source, source_pitch, row_bytes, rows);
 }
 
 static ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
-                              const void* source, uint64_t bytes) {
+                                     const void* source, uint64_t bytes) {
   return copy_host_to_device_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
-static ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
-                              uint64_t bytes) {
+static ob_status copy_device_to_host(void* context, ob_queue queue, void* destination,
+                                     ob_address source, uint64_t bytes) {
   return copy_device_to_host_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
 static ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
-                                ob_address source, uint64_t bytes) {
+                                       ob_address source, uint64_t bytes) {
   return copy_device_to_device_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
 static ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
-                    ob_address destination, int32_t source_device, ob_address source,
-                    uint64_t bytes) {
+                           ob_address destination, int32_t source_device, ob_address source,
+                           uint64_t bytes) {
   if (queue->device != destination_device && queue->device != source_device) {
     return fail(OB_INVALID_ARGUMENT, "A queue of device %d cannot copy from device %d to %d.",
                 queue->device, source_device, destination_device);
@@ -120,7 +121,7 @@ static ob_status peer_access(void* context, int32_t index, int32_t peer, int32_t
 }
 
 static ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
-               uint32_t pattern_bytes, uint64_t bytes) {
+                      uint32_t pattern_bytes, uint64_t bytes) {
   bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
   if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two) {
     return fail(OB_INVALID_ARGUMENT, "A pattern has 1, 2, 4, 8 or 16 bytes, not %u.",

@@ -1,17 +1,31 @@
-// Whether a device's memory is what its driver says: copies move data, and the host can touch what
-// the driver says that it can.
+// Probes of a device's memory: do copies move data, and can the host access the memory that the
+// driver says it can?
 #pragma once
 
 #include <outboard/driver.h>
 
+#include <cstddef>
 #include <string>
 
 namespace outboard {
 
+// The most bytes of one copy_carefully.
+constexpr size_t kCarefulBytes = 4096;
+
+enum class CarefulCopy {
+  kDone,
+  kFault,    // the host cannot access one of the bytes
+  kUnknown,  // no pipe could be opened
+};
+
+// Copies memory that may not be mapped: the system copies the bytes through a pipe, and returns an
+// error where a load or store would end the process.
+CarefulCopy copy_carefully(void* destination, const void* source, size_t bytes) noexcept;
+
 struct ProbeResult {
-  // Anything but OB_OK: a call failed, `last_error` of the driver says why, and nothing is known.
+  // Not OB_OK: a call failed, `last_error` of the driver has the reason, and nothing is known.
   ob_status status = OB_OK;
-  // What is wrong with the memory, as a sentence without its subject; "" if nothing is.
+  // The fault of the memory, as a sentence without its subject; "" for none.
   std::string problem;
 };
 

@@ -10,13 +10,13 @@
 //   `host_access` and `features` say (memory_probe.cpp).
 //
 // What the wrapped driver lacks stays NULL.
+#include <common/system.h>
 #include <fcntl.h>
 #include <outboard/driver.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdarg>
 #include <cstddef>
@@ -28,7 +28,6 @@
 #include <string>
 #include <utility>
 
-#include "validation/careful_memory.h"
 #include "validation/memory_probe.h"
 
 namespace outboard {
@@ -290,24 +289,17 @@ ob_status checked_event_elapsed(void* context, ob_event start, ob_event end, dou
   return refuse("it answered OK and a time of %f ms", *milliseconds);
 }
 
-// Nanoseconds of CLOCK_MONOTONIC.
-uint64_t monotonic_time() noexcept {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
-}
-
-ob_status checked_event_time(void* context, ob_event event, uint64_t* nanoseconds) {
+ob_status checked_event_time(void* context, ob_event event, uint64_t* time) {
   t_message_is_ours = false;
   // A clock of the device that is compared with the host's may be off by a little.
   constexpr uint64_t kTolerance = 1'000'000'000;
-  const ob_status status = g_driver.event_time(context, event, nanoseconds);
+  const ob_status status = g_driver.event_time(context, event, time);
   if (status != OB_OK) return status;
-  const uint64_t now = monotonic_time();
-  if (*nanoseconds + kTolerance >= g_start && *nanoseconds <= now + kTolerance) return OB_OK;
+  const uint64_t now = nanoseconds();
+  if (*time + kTolerance >= g_start && *time <= now + kTolerance) return OB_OK;
   return refuse(
       "it answered OK and a time of %llu ns, and it is %llu ns on the host's CLOCK_MONOTONIC",
-      printable(*nanoseconds), printable(now));
+      printable(*time), printable(now));
 }
 
 // ---- The table ----
@@ -329,7 +321,7 @@ const ob_driver* wrap(const ob_driver* driver, const char** problem) {
   }
   g_driver = {};
   std::memcpy(&g_driver, driver, bytes);
-  g_start = monotonic_time();
+  g_start = nanoseconds();
   static ob_driver table;
   table = g_driver;
   table.struct_size = sizeof(table);

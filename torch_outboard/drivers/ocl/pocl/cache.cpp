@@ -126,20 +126,20 @@ std::string make_trusted(std::string& path, bool shared) {
 // "" or why PoCL could not write what it compiles.
 std::string room_problem(const std::string& folder) {
   const auto needs = [&] {
-    return drivers::format("PoCL needs %llu MiB in %s to compile a kernel",
-                           static_cast<unsigned long long>(kRoom >> 20), folder.c_str());
+    return drivers::format("PoCL needs %" PRIu64 " MiB in %s to compile a kernel", kRoom >> 20,
+                           folder.c_str());
   };
   rlimit largest = {};
   if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur < kRoom) {
-    return needs() + drivers::format(", and files of this process may have %llu bytes (ulimit -f)",
-                                     static_cast<unsigned long long>(largest.rlim_cur));
+    return needs() + drivers::format(", and files of this process may have %" PRIu64
+                                     " bytes (ulimit -f)",
+                                     largest.rlim_cur);
   }
   struct statvfs disk = {};
   if (statvfs(folder.c_str(), &disk) != 0) return "";  // it cannot be told
   const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free_bytes < kRoom) {
-    return needs() + drivers::format(", and %llu KiB are free there",
-                                     static_cast<unsigned long long>(free_bytes >> 10));
+    return needs() + drivers::format(", and %" PRIu64 " KiB are free there", free_bytes >> 10);
   }
   if (disk.f_files != 0 && disk.f_favail == 0) return needs() + ", and no file can be made there";
   return "";

@@ -1,4 +1,4 @@
-/* pocl_compiler LIBRARY: serves requests on standard input (compiler_server.cpp). */
+/* pocl_compiler LIBRARY: serves requests on standard input (compiler_processes.cpp). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
