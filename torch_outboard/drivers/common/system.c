@@ -121,11 +121,11 @@ typedef struct visitor {
   void* argument;
 } visitor;
 
-/* Visits the folder that ends `kept` characters behind the start of the last `name` in a path; false
- * if `name` does not occur. */
-static bool visit_folder(const char* path, const char* name, size_t kept, const visitor* with) {
+/* Visits the folder that ends `part` characters behind the start of the last `name` in a path;
+ * false if `name` does not occur. */
+static bool visit_folder(const char* path, const char* name, size_t part, const visitor* with) {
   const char* end = NULL;
-  for (const char* found = path; (found = strstr(found, name)) != NULL; found++) end = found + kept;
+  for (const char* found = path; (found = strstr(found, name)) != NULL; found++) end = found + part;
   char folder[PATH_MAX];
   if (end == NULL || end - path >= PATH_MAX) return false;
   snprintf(folder, sizeof folder, "%.*s", (int)(end - path), path);

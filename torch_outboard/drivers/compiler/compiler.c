@@ -1,5 +1,5 @@
-/* From the text of a program to machine code: preprocess it, find its kernels, write their entries
- * behind it, compile, link. */
+/* From the source of a program to machine code: preprocess, find kernels, append their entries,
+ * compile, link. */
 #define _GNU_SOURCE
 #include "compiler.h"
 
@@ -23,7 +23,7 @@ static ob_status no_memory(compiler_error* error) {
 
 /* ---- Messages ---- */
 
-/* As it can be given to a shell; cut where it is long. */
+/* Quoted for a shell; a long command is truncated. */
 static void write_command(const words* command, char* text, size_t room) {
   size_t length = 0;
   for (size_t i = 0; i < command->count && length < room; i++) {
@@ -44,7 +44,7 @@ static const char* first_error(const char* log, int* length) {
   return found;
 }
 
-/* Where the status of a process is not known, what it printed has to do. */
+/* For a process with unknown exit status: whether it printed an error. */
 static bool has_error(const char* log) { return strstr(log, "error:") != NULL; }
 
 /* Runs a command. OB_OK if it ended with status 0, or an unknown one. */
@@ -67,7 +67,7 @@ static ob_status run_step(const compiler* used, const words* command, const char
   } else if (result->exit_status > 0 || (result->exit_status < 0 && has_error(result->output))) {
     int length;
     const char* line = first_error(result->output, &length);
-    /* Whether the text is at fault or the command, the log says. */
+    /* The log tells whether the source is wrong or the command. */
     status = report(error, OB_BUILD_FAILED, "The %s failed with exit status %d: `%s`: %.*s\n%s",
                     what, result->exit_status, text, length, line, result->output);
   }
@@ -114,7 +114,7 @@ ob_status probe_compiler(compiler* probed, compiler_error* error) {
 
 /* ---- Programs ---- */
 
-/* The files of one program, in a folder of its own. */
+/* The files of one program, in a temporary folder. */
 typedef struct files {
   char *folder, *source, *preprocessed, *program, *dialect, *object, *item_object, *result;
 } files;
@@ -151,11 +151,11 @@ static ob_status create_files(files* created, compiler_error* error) {
 
 /* One run of the compiler. Paths and headers may be NULL: there is none. */
 typedef struct step {
-  const char* language;    /* options that say it */
+  const char* language;    /* its options */
   const char* options;     /* of the program */
-  const char* precompiled; /* a header in the compiler's own form, which is read first */
-  const char* header;      /* of the dialect, which is read then */
-  const char* kind;        /* -E, -c or what makes a precompiled header */
+  const char* precompiled; /* a precompiled header, read first */
+  const char* header;      /* of the dialect, read next */
+  const char* kind;        /* -E, -c or options for a precompiled header */
   const char *from, *to;
 } step;
 
@@ -191,65 +191,65 @@ static ob_status run_compiler(const compiler* used, const char* folder, const st
   return status;
 }
 
-/* ---- What programs have in common ---- */
+/* ---- Cached results ---- */
 
-/* Results of steps that are the same for all programs of a compiler: the object of the current work
- * item, and the dialect in the compiler's own form, which takes ten times as long to read as a
- * program. They are made once in a process and kept in its memory. */
-typedef struct kept_result {
-  struct kept_result* next;
+/* Results of steps that are the same for all programs of a compiler: the object of the current
+ * work-item, and the precompiled dialect, which takes ten times as long to compile as a program.
+ * Each is made once in a process and cached in memory. */
+typedef struct cached_result {
+  struct cached_result* next;
   char* key;
   char* content;
   uint64_t bytes;
-} kept_result;
+} cached_result;
 
-static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
-static kept_result* kept_results;
+static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
+static cached_result* cached_results;
 
-/* Owns `key` whatever happens. */
-static ob_status keep_result(char* key, const char* path, compiler_error* error) {
-  kept_result* kept = calloc(1, sizeof *kept);
+/* Takes ownership of `key`, also on failure. */
+static ob_status cache_result(char* key, const char* path, compiler_error* error) {
+  cached_result* cached = calloc(1, sizeof *cached);
   char* content = NULL;
   uint64_t bytes = 0;
   ob_status status = OB_OK;
-  if (kept == NULL) {
+  if (cached == NULL) {
     status = no_memory(error);
   } else if ((content = read_content(path, &bytes, error)) == NULL) {
     status = OB_ERROR;
   }
   if (status != OB_OK) {
     free(key);
-    free(kept);
+    free(cached);
     return status;
   }
-  *kept = (kept_result){kept_results, key, content, bytes};
-  kept_results = kept;
+  *cached = (cached_result){cached_results, key, content, bytes};
+  cached_results = cached;
   return OB_OK;
 }
 
-/* Puts the result of a step where it says, by running it or from an earlier run. */
+/* Writes the result of a step, from the cache or by running the step. */
 static ob_status provide(const compiler* used, const char* folder, const step* run,
                          compiler_error* error) {
   char* key;
   if (asprintf(&key, "%s\n%s\n%s\n%s", used->command, used->flags, run->options, run->from) < 0) {
     return no_memory(error);
   }
-  pthread_mutex_lock(&kept_lock);
-  kept_result* kept = kept_results;
-  while (kept != NULL && strcmp(kept->key, key) != 0) kept = kept->next;
+  pthread_mutex_lock(&cache_lock);
+  cached_result* cached = cached_results;
+  while (cached != NULL && strcmp(cached->key, key) != 0) cached = cached->next;
   ob_status status = OB_OK;
-  if (kept != NULL) {
+  if (cached != NULL) {
     free(key);
-    if (!write_content(run->to, kept->content, kept->bytes, error)) status = OB_ERROR;
+    if (!write_content(run->to, cached->content, cached->bytes, error)) status = OB_ERROR;
   } else {
     status = run_compiler(used, folder, run, error);
     if (status == OB_OK) {
-      status = keep_result(key, run->to, error);
+      status = cache_result(key, run->to, error);
     } else {
       free(key);
     }
   }
-  pthread_mutex_unlock(&kept_lock);
+  pthread_mutex_unlock(&cache_lock);
   return status;
 }
 
@@ -264,8 +264,8 @@ static ob_status provide_item_object(const compiler* used, const files* with,
   return status;
 }
 
-/* Of the program's options those that say how OpenCL C is read, which have to be the same for the
- * dialect and for the program. For free; NULL if there is no memory. */
+/* The program's options for the language, which must be the same for the precompiled dialect. For
+ * free; NULL if there is no memory. */
 static char* language_options(const char* options) {
   char* chosen = calloc(1, strlen(options) + 2);
   for (const char* word = options; chosen != NULL && *word != '\0';) {
@@ -315,7 +315,7 @@ static ob_status link_objects(const compiler* used, const files* with, compiler_
   return status;
 }
 
-/* Writes the text and the entries of its kernels. */
+/* Writes the source and the entries of its kernels. */
 static ob_status append_entries(const files* with, const char* source, compiler_error* error) {
   uint64_t bytes;
   char* text = read_content(with->preprocessed, &bytes, error);
@@ -352,7 +352,7 @@ static ob_status compile_files(const compiler* used, const files* with, const ch
                                const char* options, compiled_program* compiled,
                                compiler_error* error) {
   if (!write_content(with->source, source, strlen(source), error)) return OB_ERROR;
-  /* Only what kernels there are is read here, so the dialect's types will do. */
+  /* Only kernels are looked for, so the dialect's types suffice. */
   step preprocess = {.language = LANGUAGE,
                      .options = options,
                      .header = "language/types.h",

@@ -1,6 +1,6 @@
 /*
- * Programs by a C compiler, for drivers whose vendors have one and no OpenCL: a clang compiles the
- * text of a program behind headers that make OpenCL C of it (torch_outboard/dialects/clang).
+ * Programs by a C compiler, for hardware with a C compiler and no OpenCL: a clang compiles OpenCL C
+ * behind the headers in torch_outboard/dialects/clang.
  *
  *   native.c    the compiler of this machine, its settings, programs for this machine's processors
  *   compiler.c  the steps from the source of a program to machine code
@@ -8,8 +8,8 @@
  *   kernels.c   finds kernels in a source, and writes the entries that call them
  *
  * Any thread may call any function, several at once. Each call runs processes and waits for them;
- * none keeps anything in the process that a fork would have to know of. A driver compiles these
- * files into its own library.
+ * no state is left that a fork would have to handle. A driver compiles these files into its
+ * library.
  */
 #ifndef OUTBOARD_DRIVERS_COMPILER_H
 #define OUTBOARD_DRIVERS_COMPILER_H
@@ -23,7 +23,7 @@ extern "C" {
 
 /* ---- compiler.c ---- */
 
-/* What a failed call says: one sentence with the command, then the compiler's log. */
+/* The message of a failed call: one sentence with the command, then the compiler's log. */
 typedef struct compiler_error {
   char text[8192];
 } compiler_error;
@@ -51,7 +51,7 @@ typedef struct compiled_program {
   uint64_t bytes;
 } compiled_program;
 
-/* Compiles a text in OpenCL C with OpenCL's `options`, such as "-D N=4". For each kernel NAME the
+/* Compiles OpenCL C with OpenCL's `options`, such as "-D N=4". For each kernel NAME the
  * result has the function ob_entry_NAME, which dialects/clang/entry.h describes, and its
  * parameters:
  *
@@ -60,7 +60,7 @@ typedef struct compiled_program {
  * The kind of pointers is OB_ARGUMENT_ADDRESS, also to local memory, that of others
  * OB_ARGUMENT_VALUE.
  *
- * OB_BUILD_FAILED if the compiler refuses the text; OB_OUT_OF_MEMORY; OB_ERROR if it cannot be
+ * OB_BUILD_FAILED if the compiler refuses the source; OB_OUT_OF_MEMORY; OB_ERROR if it cannot be
  * started, does not end in time, is ended by a signal, writes something else than an ELF file, or
  * if the temporary folder cannot be written. */
 ob_status compile_program(const compiler* used, const char* source, const char* options,
@@ -88,7 +88,7 @@ typedef struct native_compiler {
   char version[64];      /* tells compilers, dialects and processors apart */
 } native_compiler;
 
-/* A compiler for this machine's processors, which is asked for its version. Stays where it is. */
+/* Finds a compiler for this machine's processors and its version. `native` must not be moved. */
 ob_status find_native_compiler(native_compiler* native, compiler_error* error);
 /* compile_program for a library that this machine can load, sealed so that damage shows. */
 ob_status compile_library(const native_compiler* used, const char* source, const char* options,
@@ -106,7 +106,7 @@ typedef struct words {
 } words;
 
 void add_word(words* list, const char* word);
-/* All words of a text as a shell reads it. */
+/* All words of a text, split like in a shell. */
 void add_words(words* list, const char* text);
 /* Those of a command, which may be the path of a file. */
 void add_command(words* list, const char* command);
@@ -117,7 +117,7 @@ typedef struct command_result {
   bool timed_out;  /* it was killed, with all processes that it started */
   int signal;      /* that ended it; 0: none */
   int exit_status; /* -1: not known, because the application ignores SIGCHLD */
-  char* output;    /* what it printed, the first 64 KiB; never NULL, for free */
+  char* output;    /* the first 64 KiB of its output; never NULL, for free */
 } command_result;
 
 /* Runs a command with `folder` as its temporary folder, without input, and with no descriptor of
@@ -132,20 +132,20 @@ char* create_folder(compiler_error* error);
 void remove_folder(char* folder);
 /* FOLDER/NAME, for free. NULL if there is no memory. */
 char* path_in(const char* folder, const char* name);
-/* Both say in `error` what went wrong. */
+/* Both store the reason of a failure in `error`. */
 bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error);
 /* With a zero behind the content, for free. NULL if it cannot be read. */
 char* read_content(const char* path, uint64_t* bytes, compiler_error* error);
 
 /* ---- kernels.c ---- */
 
-/* The text that follows a program: an entry for each kernel that the preprocessed text defines.
- * For free. NULL with the reason in `error`; a text without kernels is none. */
+/* The source of an entry for each kernel that the preprocessed source defines. For free. NULL with
+ * the reason in `error`, also for a source without kernels. */
 char* write_entries(const char* preprocessed, compiler_error* error);
 
 /* ---- for all ---- */
 
-/* Keeps a message and returns `status`. */
+/* Stores a message and returns `status`. */
 ob_status report(compiler_error* error, ob_status status, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 

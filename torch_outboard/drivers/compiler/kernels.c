@@ -1,5 +1,4 @@
-/* Kernels of a program, found in its preprocessed text: comments and macros are gone, so what is
- * left to read is small. */
+/* Finds the kernels of a preprocessed source, which has no comments and macros left. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdio.h>
@@ -8,7 +7,7 @@
 
 #include "compiler.h"
 
-/* Characters [first, last) of the text. */
+/* Characters [first, last) of the source. */
 typedef struct range {
   const char *first, *last;
 } range;

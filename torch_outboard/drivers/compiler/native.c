@@ -73,8 +73,7 @@ static bool find_on_path(found_compiler* found) {
   return best >= 0;
 }
 
-/* The linker beside the compiler: zig brings one as a command of its own, and others look for the
- * system's. */
+/* The command of the linker: zig has one, other compilers call the system's. */
 static void choose_linker(found_compiler* found) {
   size_t length = strlen(found->command);
   const char* end = found->command + (length < 6 ? 0 : length - 6);
@@ -141,8 +140,8 @@ static uint32_t vector_width(void) {
   return 4;
 }
 
-/* Vectors in kernels are as wide as the device says, so the compiler may use all of each register;
- * by itself it stays below 512 bits on many processors. */
+/* Vectors in kernels have the announced width, so the compiler may use 512 bits; by default it uses
+ * fewer on many processors. */
 static const char* processor_flags(void) {
 #if defined(__x86_64__)
   return vector_width() == 16 ? "-march=native -mprefer-vector-width=512" : "-march=native";
@@ -161,7 +160,7 @@ static uint64_t hash_text(uint64_t value, const char* text) {
   return hash_bytes(value, text, strlen(text) + 1);
 }
 
-/* What tells processors apart in /proc/cpuinfo, of the first one. */
+/* Hashes the lines of /proc/cpuinfo that identify the first processor. */
 static uint64_t hash_processor(uint64_t value) {
   static const char* const names[] = {"vendor_id",       "cpu family", "model",    "stepping",
                                       "flags",           "Features",   "CPU part", "CPU variant",
@@ -179,7 +178,7 @@ static uint64_t hash_processor(uint64_t value) {
   return value;
 }
 
-/* Of the dialect's headers; nftw passes nothing on, and threads may look at once. */
+/* Sum over the dialect's headers. Thread-local, because nftw passes no argument. */
 static _Thread_local uint64_t header_hash;
 
 static int hash_header(const char* path, const struct stat* state, int kind, struct FTW* place) {
@@ -225,8 +224,8 @@ ob_status find_native_compiler(native_compiler* native, compiler_error* error) {
 
 /* ---- Loading ---- */
 
-/* The path of a descriptor, another one each time, since the loader takes two libraries of one path
- * for the same, and descriptors are used again: "//" and "/." are the bits of the time. */
+/* A different path of a descriptor at each call, because the loader takes libraries of one path for
+ * the same one, and descriptors are reused: "//" and "/." encode the bits of the time. */
 static void write_path(int descriptor, char* path) {
   path += sprintf(path, "/proc");
   for (uint64_t time = nanoseconds(); time != 0; time >>= 1) {
@@ -246,7 +245,7 @@ static bool write_all(int file, const char* data, uint64_t bytes) {
   return true;
 }
 
-/* Memory that looks like a file, or where there is no such thing, a temporary file. */
+/* A file in memory, or on systems without, a temporary file. */
 static int create_file(void) {
   int file = -1;
 #ifndef OUTBOARD_WITHOUT_MEMFD
@@ -286,7 +285,7 @@ static ob_status open_library(const void* data, uint64_t bytes, void** library,
 
 /* ---- Seals ---- */
 
-/* Before a library, so that a damaged file is refused: the loader would crash on it. */
+/* In front of a library, so that a damaged file is refused: the loader would crash. */
 typedef struct seal {
   char magic[8];
   uint64_t bytes, hash;
@@ -298,7 +297,8 @@ ob_status compile_library(const native_compiler* used, const char* source, const
                           compiled_program* compiled, compiler_error* error) {
   ob_status status = compile_program(&used->compiler, source, options, compiled, error);
   if (status != OB_OK) return status;
-  seal before = {.bytes = compiled->bytes, .hash = hash_bytes(HASH_START, compiled->data, compiled->bytes)};
+  seal before = {.bytes = compiled->bytes,
+                 .hash = hash_bytes(HASH_START, compiled->data, compiled->bytes)};
   memcpy(before.magic, MAGIC, sizeof MAGIC);
   char* sealed = malloc(sizeof before + compiled->bytes);
   if (sealed == NULL) {
@@ -319,7 +319,8 @@ ob_status load_library(const void* data, uint64_t bytes, void** library, compile
   if (whole) memcpy(&before, data, sizeof before);
   const char* content = (const char*)data + sizeof before;
   if (!whole || memcmp(before.magic, MAGIC, sizeof MAGIC) != 0 ||
-      before.bytes != bytes - sizeof before || before.hash != hash_bytes(HASH_START, content, before.bytes)) {
+      before.bytes != bytes - sizeof before ||
+      before.hash != hash_bytes(HASH_START, content, before.bytes)) {
     return report(error, OB_INVALID_ARGUMENT,
                   "The %llu bytes are no binary of this driver, or are damaged; build from source "
                   "again.",

@@ -24,7 +24,7 @@
 
 extern char** environ;
 
-/* Of output; a compiler that prints more is read on, so that it can end. */
+/* Stored output. A compiler that prints more is read on, so that it can end. */
 enum { OUTPUT_BYTES = 64 * 1024, POLL_MILLISECONDS = 20 };
 
 /* ---- Words ---- */
@@ -88,14 +88,14 @@ void free_words(words* list) {
   *list = (words){0};
 }
 
-/* ---- What a process is started with ---- */
+/* ---- Starting ---- */
 
-/* The environment with TMPDIR=folder: what a killed compiler leaves behind goes with the folder.
- * Messages are in English, since "error" is looked for. */
+/* The environment with TMPDIR=folder, so that files of a killed compiler go with the folder, and
+ * with messages in English, in which "error" is looked for. */
 static bool add_environment(words* list, const char* folder) {
-  char* place;
-  if (asprintf(&place, "TMPDIR=%s", folder) < 0) return false;
-  append_word(list, place);
+  char* variable_of_folder;
+  if (asprintf(&variable_of_folder, "TMPDIR=%s", folder) < 0) return false;
+  append_word(list, variable_of_folder);
   add_word(list, "LC_ALL=C");
   for (char** variable = environ; variable != NULL && *variable != NULL; variable++) {
     if (strncmp(*variable, "TMPDIR=", 7) != 0 && strncmp(*variable, "LC_ALL=", 7) != 0) {
@@ -105,8 +105,8 @@ static bool add_environment(words* list, const char* folder) {
   return !list->failed;
 }
 
-/* Closes all descriptors from 3 in the child. Older C libraries do not know how, and what the
- * process has open is looked up. */
+/* Closes all descriptors from 3 in the child. Older C libraries have no function for that; then
+ * each open descriptor of the process is closed. */
 static int close_others(posix_spawn_file_actions_t* actions) {
 #ifndef OUTBOARD_WITHOUT_CLOSEFROM
   int (*close_from)(posix_spawn_file_actions_t*, int);
@@ -125,7 +125,7 @@ static int close_others(posix_spawn_file_actions_t* actions) {
   return error;
 }
 
-/* Starts the command in a process group of its own, with all signals as they are by default. */
+/* Starts the command in a new process group, with default signal handling. */
 static int start(const words* command, char* const* environment, int output, pid_t* process) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -159,7 +159,7 @@ static int start(const words* command, char* const* environment, int output, pid
 
 /* ---- Waiting ---- */
 
-/* Reads what is there without waiting. False at the end of the output. */
+/* Reads available output without waiting. False at its end. */
 static bool read_available(int descriptor, char* output, size_t* length) {
   char rest[4096];
   for (;;) {
@@ -187,8 +187,8 @@ static bool has_ended(pid_t process, command_result* result) {
   return true;
 }
 
-/* A process may close its output and go on, or end while one that it started holds the output
- * open: both are looked at in turn. */
+/* A process may close its output and go on, or end while a child of it holds the output open: both
+ * are checked in turn. */
 static void wait_for(pid_t process, int descriptor, double seconds, command_result* result) {
   uint64_t deadline = nanoseconds() + (uint64_t)(1e9 * seconds);
   size_t length = 0;

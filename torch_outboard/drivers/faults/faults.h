@@ -18,14 +18,14 @@
 /* ---- The functions of the contract ---- */
 
 /*
- * Every function of the contract, and how faults wraps it. `F` gets a kind of wrapper and what
- * that kind needs; wrapper.c defines the kinds:
+ * Every function of the contract, with the kind of its wrapper and the kind's arguments. wrapper.c
+ * defines the kinds:
  *
  *   CALL     name, parameters, arguments, check
  *   WORK     name, parameters, arguments, queue, check: puts work on a queue
- *   WAIT     name, parameters, arguments, check: goes through even when it is to fail
+ *   WAIT     name, parameters, arguments, check: calls the driver even when it is to fail
  *   CREATE   name, parameters, arguments, check, object kind, handle, device, bytes
- *   DESTROY  name, parameters, arguments, object kind, handle: goes through like WAIT
+ *   DESTROY  name, parameters, arguments, object kind, handle: calls the driver like WAIT
  *   CUSTOM   name: written by hand
  *
  * Parameters and arguments go without the context, which is passed on.
@@ -191,12 +191,12 @@ extern const char* const function_names[FUNCTION_COUNT];
 /* Keeps the message of this thread and returns `status`. */
 ob_status refuse(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Waits for all queues of a device of the wrapped driver, whatever comes of their work. */
+/* Waits for all queues of a device of the wrapped driver, and ignores failures. */
 void wait_for_device(int32_t device);
 
 /* ---- faults.c ---- */
 
-/* Applies settings (the grammar is in wrapper.c). Returns NULL, or what is wrong with them. */
+/* Applies settings (the grammar is in wrapper.c). Returns NULL, or the problem. */
 const char* apply_settings(const char* settings);
 void forget_settings(void);
 
@@ -249,10 +249,10 @@ void add_object(object_kind kind, object added);
 /* False if there is no such object: never created or already destroyed. */
 bool remove_object(object_kind kind, uint64_t key, object* removed);
 uint64_t live_objects(object_kind kind);
-/* The key of the object at `place` among those of a device; false if there are not so many. */
-bool live_object_of(object_kind kind, int32_t device, size_t place, uint64_t* key);
+/* The key of the object with an index among those of a device; false beyond the last. */
+bool live_object_of(object_kind kind, int32_t device, size_t index, uint64_t* key);
 uint64_t live_bytes(int32_t device);
-/* Lists what is alive, a line each; returns the length of the whole text. */
+/* Writes a line for each live object; returns the length of the whole text. */
 size_t describe_objects(char* text, size_t size);
 
 /* Whether any host pointer is an address of the device. */

@@ -98,12 +98,12 @@ uint64_t live_objects(object_kind kind) {
   return count;
 }
 
-bool live_object_of(object_kind kind, int32_t device, size_t place, uint64_t* key) {
+bool live_object_of(object_kind kind, int32_t device, size_t index, uint64_t* key) {
   bool found = false;
   pthread_mutex_lock(&lock);
   for (size_t i = 0; i < alive[kind].count && !found; i++) {
     if (alive[kind].objects[i].device != device) continue;
-    found = place-- == 0;
+    found = index-- == 0;
     *key = alive[kind].objects[i].key;
   }
   pthread_mutex_unlock(&lock);

@@ -1,10 +1,10 @@
 /*
- * Fault injection: a table around any driver's table that does what drivers do on bad days.
+ * Fault injection: a table around any driver's table, with faults of drivers on request.
  *
- * `ob_wrap_driver` returns the table; what the wrapped driver lacks stays NULL. It always counts
- * calls, knows which objects are alive, and answers OB_INVALID_ARGUMENT to misuse: objects that are
- * not alive, and transfers outside any allocation unless the device adopts host memory. The rest is
- * asked for in the environment variable OUTBOARD_FAULTS or through ob_faults_configure, as a
+ * `ob_wrap_driver` returns the table; functions that the wrapped driver lacks stay NULL. The table
+ * always counts calls, records live objects, and returns OB_INVALID_ARGUMENT for misuse: objects
+ * that are not alive, and transfers outside any allocation unless the device adopts host memory.
+ * Faults are set by the environment variable OUTBOARD_FAULTS or ob_faults_configure, as a
  * comma-separated list:
  *
  *   count
@@ -222,13 +222,13 @@ FAULTS_EXPORT const ob_driver* ob_wrap_driver(const ob_driver* wrapped, const ch
   return NULL;
 }
 
-/* NULL, or what is wrong with the settings, valid until the thread's next call. */
+/* NULL, or the problem of the settings, valid until the thread's next call. */
 FAULTS_EXPORT const char* ob_faults_configure(const char* settings) {
   const char* problem = apply_settings(settings);
   return problem != NULL ? problem : settings_problem();
 }
 
-/* Forgets settings and counts; what is alive stays known. */
+/* Clears settings and counts; live objects stay recorded. */
 FAULTS_EXPORT void ob_faults_reset(void) {
   forget_settings();
   forget_calls();
@@ -247,7 +247,7 @@ FAULTS_EXPORT const char* ob_faults_object_kind(int number) {
 
 FAULTS_EXPORT uint64_t ob_faults_live(int number) { return live_objects((object_kind)number); }
 
-/* Lists what is alive, a line each; returns the length of the whole text. */
+/* Writes a line for each live object; returns the length of the whole text. */
 FAULTS_EXPORT size_t ob_faults_describe_live(char* text, size_t size) {
   return describe_objects(text, size);
 }

@@ -37,7 +37,7 @@ struct Candidate {
 template <class T>
 T info(const Candidate& candidate, cl_uint what) {
   T value = {};
-  // A device of an older version answers with an error, and has none.
+  // An older device returns an error for an unknown property.
   if (candidate.platform->api.clGetDeviceInfo(candidate.id, what, sizeof(T), &value, nullptr) !=
       CL_SUCCESS) {
     return T{};
@@ -98,7 +98,7 @@ std::vector<Candidate> list_candidates(const std::vector<Platform*>& platforms) 
   return candidates;
 }
 
-// What OUTBOARD_OCL_DEVICES leaves, in its order.
+// The devices that OUTBOARD_OCL_DEVICES selects, in its order.
 std::vector<Candidate> filter(const std::vector<Candidate>& all,
                               const std::vector<std::string>& wanted) {
   if (wanted.empty()) return all;
@@ -141,8 +141,7 @@ MemoryKind memory_kind(const Candidate& candidate, const Settings& settings) {
   if (settings.memory == "coarse") return MemoryKind::kCoarse;
   if (settings.memory == "handles") return MemoryKind::kHandles;
   if (fine && (candidate.type & CL_DEVICE_TYPE_CPU) != 0) return MemoryKind::kShared;
-  // Its kernels are as fast on buffers, which are there at once; its shared virtual memory takes
-  // 0.4 ms for each MiB.
+  // Kernels are as fast on buffers, and allocating shared virtual memory takes 0.4 ms per MiB.
   if (candidate.platform->name == kNvidia) return MemoryKind::kHandles;
   return coarse ? MemoryKind::kCoarse : MemoryKind::kHandles;
 }
@@ -230,7 +229,7 @@ constexpr uint32_t kMatrixUnits = 80;
 // The one with wgmma.
 constexpr uint32_t kWarpgroups = 90;
 // Bytes of local memory that a group may have there, by the CUDA C++ Programming Guide's table of
-// compute capabilities. NVIDIA's OpenCL announces 48 KiB, and compiles and runs what has more.
+// compute capabilities. NVIDIA's OpenCL announces 48 KiB, and compiles and runs kernels with more.
 constexpr uint32_t kWarpgroupLocalMemory = 227 << 10;
 
 bool masked(const Settings& settings, const char* name) {

@@ -1,8 +1,8 @@
 // Events, order between queues, and host callbacks.
 //
-// Within a device a queue waits for an event of another queue by itself. Other devices have other
-// contexts, whose events mean nothing here: a user event of the waiting context stands in, and a
-// thread of ours completes it when the awaited event has happened.
+// Within a device OpenCL orders queues by events. Devices have separate contexts and cannot wait
+// for each other's events: a user event of the waiting context replaces the event, and a thread of
+// the driver completes it.
 #include <common/system.h>
 
 #include <condition_variable>
@@ -16,15 +16,15 @@ struct ob_event_t {
   uint32_t flags;
   std::mutex mutex;
   ocl::EventReference latest;  // empty: never recorded
-  bool at_start = false;       // its time is the one at which that command began
+  bool at_start = false;       // the event has the start time of the command, else the end time
 };
 
 namespace ocl {
 
 // ---- Workers
 //
-// Threads for host callbacks and for what must not run inside a callback of OpenCL's. A task never
-// waits for another one: if no thread is free, there will be one more.
+// Threads for host callbacks and for work that must not run inside a callback of OpenCL. A task
+// never waits for another one: if no thread is free, one more starts.
 
 namespace {
 
@@ -60,7 +60,7 @@ void* run_worker(void*) {
   }
 }
 
-// The caller holds the mutex. Without one more, the tasks wait for a thread that there is.
+// The caller holds the mutex. If no thread can be started, tasks wait for the existing ones.
 void add_worker(Workers& w) {
   pthread_t thread;
   if (start_thread(&thread, "outboard_ocl", run_worker, nullptr) == 0) w.threads.push_back(thread);
@@ -99,14 +99,14 @@ void stop_workers() {
 
 // ---- Clocks
 //
-// OpenCL 2.1 has a function for both at once, which few platforms have. But a command's
-// CL_PROFILING_COMMAND_QUEUED is the device's time of an enqueue, before and after which the host
-// can look at its own clock.
+// OpenCL 2.1 has a function that reads the clocks of device and host together, but few platforms
+// have it. Instead the host reads its clock before and after an enqueue, whose time on the device
+// is the command's CL_PROFILING_COMMAND_QUEUED.
 
 namespace {
 
 constexpr int kTries = 5;
-// The clocks of a machine go apart by some microseconds in this time.
+// Nanoseconds in which the clocks of a machine drift apart by some microseconds.
 constexpr int64_t kMeasureAgainAfter = 10'000'000'000;
 
 int64_t host_time() { return static_cast<int64_t>(::nanoseconds()); }
@@ -203,13 +203,13 @@ struct AfterEvent {
   std::function<void()> task;
 };
 
-// Runs on a thread of OpenCL's, where functions of OpenCL must not be called.
+// Runs on a thread of OpenCL, which must not call functions of OpenCL.
 void on_event(cl_event, cl_int, void* argument) {
   const std::unique_ptr<AfterEvent> after(static_cast<AfterEvent*>(argument));
   post(std::move(after->task));
 }
 
-// A marker, with a reference of its own for the caller. The caller holds the queue's mutex.
+// A marker, with a reference for the caller. The caller holds the queue's mutex.
 EventReference enqueue_marker(ob_queue queue) {
   check_usable();
   check_not_recording(queue, "events");
@@ -247,7 +247,7 @@ EventReference mark(ob_queue queue, bool timed) {
   std::lock_guard lock(queue->mutex);
   if (timed) be_timed(queue);
   EventReference marker = enqueue_marker(queue);
-  flush(queue);  // or other queues might wait forever for what was never sent to the device
+  flush(queue);  // else other queues might wait forever for unsent work
   return marker;
 }
 

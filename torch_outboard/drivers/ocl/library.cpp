@@ -58,8 +58,8 @@ std::string file_of(cl_platform_id platform, const std::string& otherwise) {
 
 void take_from_table(cl_platform_id platform, bool with_2_0, OpenCL& api) {
   void* const* table = *reinterpret_cast<void***>(platform);
-#define OUTBOARD_TAKE(place, result, name, arguments) \
-  api.name = reinterpret_cast<decltype(api.name)>(table[place]);
+#define OUTBOARD_TAKE(index, result, name, arguments) \
+  api.name = reinterpret_cast<decltype(api.name)>(table[index]);
   OUTBOARD_OPENCL_1_2(OUTBOARD_TAKE)
   // The table of an older driver ends before these.
   if (with_2_0) {
@@ -71,10 +71,10 @@ void take_from_table(cl_platform_id platform, bool with_2_0, OpenCL& api) {
 // False if the library does not export all of OpenCL 1.2.
 bool take_by_name(void* library, OpenCL& api) {
   bool complete = true;
-#define OUTBOARD_TAKE(place, result, name, arguments) \
+#define OUTBOARD_TAKE(index, result, name, arguments) \
   api.name = reinterpret_cast<decltype(api.name)>(dlsym(library, #name));
-#define OUTBOARD_TAKE_NEEDED(place, result, name, arguments) \
-  OUTBOARD_TAKE(place, result, name, arguments)              \
+#define OUTBOARD_TAKE_NEEDED(index, result, name, arguments) \
+  OUTBOARD_TAKE(index, result, name, arguments)              \
   complete = complete && api.name != nullptr;
   OUTBOARD_OPENCL_1_2(OUTBOARD_TAKE_NEEDED)
   OUTBOARD_OPENCL_2_0(OUTBOARD_TAKE)
@@ -100,7 +100,7 @@ std::string load_error(const std::string& file) {
   return error;
 }
 
-// Adds the platforms of one library and returns what to report.
+// Adds the platforms of one library and returns the line of the report.
 std::string add_platforms(const std::string& file, std::vector<Platform*>& platforms) {
   if (const char* problem = ob_library_problem(file.c_str())) return std::string("it ") + problem;
   // Never closed: its threads and exit handlers stay.
@@ -119,7 +119,7 @@ std::string add_platforms(const std::string& file, std::vector<Platform*>& platf
   }
   if (get_platforms == nullptr) return "it is no OpenCL library";
   cl_uint count = 0;
-  get_platforms(0, nullptr, &count);  // a loader without drivers answers with an error of its own
+  get_platforms(0, nullptr, &count);  // a loader without drivers returns an error code
   if (count == 0) return "no platform";
   std::vector<cl_platform_id> ids(count);
   const cl_int code = get_platforms(count, ids.data(), nullptr);

@@ -35,17 +35,16 @@ ob_address first_huge_page(ob_address address) {
   return (address + kHugePage - 1) / kHugePage * kHugePage;
 }
 
-// Fewer page faults at first use, and fewer misses of the processor's tables of pages later; only a
-// hint, so it may fail.
+// Fewer page faults at first use, and fewer TLB misses later. A hint, which may fail.
 void use_huge_pages(ob_address address, uint64_t bytes) {
   const ob_address start = first_huge_page(address);
   const ob_address end = (address + bytes) / kHugePage * kHugePage;
   if (start < end) (void)madvise(as_pointer(start), end - start, MADV_HUGEPAGE);
 }
 
-// Of a processor, memory for whole huge pages begins with one. OpenCL aligns to the size of a type
-// at most, so more is asked for; untouched pages take no memory. `memory` is what was
-// allocated, for clSVMFree.
+// On a CPU, memory of whole huge pages begins at one. OpenCL aligns to the size of a type at most,
+// so one huge page more is allocated; untouched pages take no memory. `memory` is the argument of
+// clSVMFree.
 ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   const cl_bitfield grain =
       device.memory == MemoryKind::kShared ? CL_MEM_SVM_FINE_GRAIN_BUFFER : cl_bitfield{0};
@@ -67,7 +66,7 @@ ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   return start;
 }
 
-// A buffer, and a range of addresses without access that stands for it.
+// A buffer, and a range of addresses without access that represents it.
 ob_address allocate_buffer(Device& device, uint64_t bytes, cl_mem& buffer) {
   void* addresses = mmap(nullptr, whole_pages(bytes), PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -122,7 +121,7 @@ bool overlaps(Device& device, ob_address address, uint64_t bytes) {
   return address < start + allocation.bytes;
 }
 
-// The device whose pinned memory comes from OpenCL: the first with memory of its own.
+// The device whose OpenCL allocates pinned memory: the first with separate memory.
 Device* device_for_pinned_memory() {
   for (const auto& device : devices()) {
     if (device->memory != MemoryKind::kShared) return device.get();
@@ -218,7 +217,7 @@ Place locate(Device& device, ob_address address, uint64_t bytes) {
       }
     }
   }
-  // What is left is memory of the host, or a mistake.
+  // Other addresses are memory of the host, or wrong.
   bool allowed = device.host_memory_is_device_memory;
   for (const auto& other : devices()) allowed = allowed && !overlaps(*other, address, bytes);
   if (!allowed) {

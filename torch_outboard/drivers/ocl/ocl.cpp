@@ -8,7 +8,7 @@
 // - OUTBOARD_OCL_DEVICES: which devices, in this order; numbers, or parts of "platform/device".
 // - OUTBOARD_OCL_COPIES: how often each device is presented, 1 (default) to 16.
 // - OUTBOARD_OCL_MEMORY: shared, coarse or handles; by default the first that a device suits.
-// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half
+// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default its memory, or on a CPU half
 //   of the machine's memory.
 // - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups, matrix_units.
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
@@ -17,7 +17,7 @@
 // - OUTBOARD_OCL_COMPILER_PROCESSES: how many processes may compile for the packaged PoCL, 0 to 64;
 //   4 by default, never more than cores. 0, or one core: this process compiles.
 // - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
-//   one is asked for (late). By default late on all but processors.
+//   one is needed (late). By default late on all devices but CPUs.
 #include <exception>
 
 #include "ocl.h"
@@ -52,7 +52,7 @@ ob_status device_count(int32_t* count) {
   return *count == 0 ? drivers::keep_message(OB_OK, no_device_reason()) : OB_OK;
 }
 
-// Contexts, queues and memory stay: other threads may still look at tensors, and the process ends.
+// Contexts, queues and memory stay: other threads may still access tensors, and the process ends.
 ob_status finalize() {
   std::exception_ptr failure;
   for (const auto& device : devices()) {
@@ -139,8 +139,8 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
   return &table;
 }
 
-/* What was found on this machine and why something is not used, for people. Looks for devices if
- * it was not before. Static text, valid until the next call. */
+/* A report for users: libraries and devices, and the reasons why some are not used. Finds devices
+ * if that was not done before. Valid until the next call. */
 extern "C" __attribute__((visibility("default"))) const char* ob_ocl_describe() {
   static std::string text;
   try {

@@ -11,7 +11,7 @@
  *   transfer.cpp  copies and fills, also between devices
  *   program.cpp   programs, kernels, launches
  *   pocl/processor.cpp           the processor that PoCL compiles for
- *   pocl/sources.cpp             what PoCL's compiler gets around a source
+ *   pocl/sources.cpp             lines that PoCL needs around a source
  *   pocl/cache.cpp               the folder of PoCL's compiled code, and its size
  *   pocl/compiler_processes.cpp  processes that compile for PoCL
  *

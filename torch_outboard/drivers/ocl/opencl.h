@@ -32,7 +32,7 @@ using cl_event_callback = void (*)(cl_event, cl_int, void*);
 
 enum : cl_int {
   CL_SUCCESS = 0,
-  CL_COMPLETE = 0, /* of an event; others are positive before the end, negative after a failure */
+  CL_COMPLETE = 0, /* of an event; before the end positive, after a failure negative */
   CL_RUNNING = 1,  /* of an event: its command has begun */
   CL_DEVICE_NOT_FOUND = -1,
   CL_DEVICE_NOT_AVAILABLE = -2,
@@ -114,9 +114,9 @@ enum : cl_bitfield {
 };
 
 /*
- * The functions: X(place, result, name, arguments). `place` is the place in the dispatch table of
- * the extension cl_khr_icd, to which the first word of every object of an installable driver
- * points. All of OpenCL 1.2 precedes place 108; what comes later is of OpenCL 2.0.
+ * The functions: X(index, result, name, arguments). `index` is that in the dispatch table of the
+ * extension cl_khr_icd, to which the first word of every object of an installable driver points.
+ * Functions of OpenCL 1.2 precede index 108, later ones are of OpenCL 2.0.
  */
 #define OUTBOARD_OPENCL_1_2(X)                                                                   \
   X(1, cl_int, clGetPlatformInfo, (cl_platform_id, cl_uint, size_t, void*, size_t*))             \
@@ -201,7 +201,7 @@ enum : cl_bitfield {
 
 /* The functions of one platform. Those of OpenCL 2.0 are NULL where there is only 1.2. */
 struct OpenCL {
-#define OUTBOARD_DECLARE(place, result, name, arguments) result(*name) arguments = nullptr;
+#define OUTBOARD_DECLARE(index, result, name, arguments) result(*name) arguments = nullptr;
   OUTBOARD_OPENCL_1_2(OUTBOARD_DECLARE)
   OUTBOARD_OPENCL_2_0(OUTBOARD_DECLARE)
 #undef OUTBOARD_DECLARE

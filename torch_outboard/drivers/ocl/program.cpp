@@ -15,7 +15,7 @@ struct ob_program_t {
   ocl::Device& device;
   cl_program program = nullptr;
   std::mutex mutex;
-  std::vector<unsigned char> binary;  // what program_binary told the size of
+  std::vector<unsigned char> binary;  // since program_binary was asked for the size
   // NULL if pocl_compiler did not build it.
   std::shared_ptr<const ocl::CompilerSource> source;
 };
@@ -27,18 +27,18 @@ struct ob_kernel_t {
   ob_kernel_t& operator=(const ob_kernel_t&) = delete;
   ~ob_kernel_t() { device.api->clReleaseKernel(kernel); }
 
-  // What an argument of OpenCL's was last set to. It stays set from launch to launch, and most
-  // launches of a kernel differ in few arguments.
+  // The current value of an OpenCL argument. It stays set from launch to launch, and most launches
+  // of a kernel differ in few arguments.
   struct Argument {
     size_t bytes = SIZE_MAX;  // SIZE_MAX: unknown
     std::string value;        // empty for local memory
-    // Of the allocation that the value is the buffer of, where it is one.
+    // If the value is a buffer: the range of its allocation.
     ob_address start = 0;
     uint64_t length = 0;
   };
-  Argument& argument(cl_uint place) {
-    if (place >= arguments.size()) arguments.resize(place + 1);
-    return arguments[place];
+  Argument& argument(cl_uint index) {
+    if (index >= arguments.size()) arguments.resize(index + 1);
+    return arguments[index];
   }
 
   ocl::Device& device;
@@ -96,7 +96,7 @@ std::string build_info(const Device& device, cl_program program, cl_uint what) {
   return text.c_str();
 }
 
-// Owns `program` whatever happens.
+// Takes ownership of `program`, also on failure.
 ob_program build(Device& device, cl_program program, const char* options, const char* what) {
   const OpenCL& api = *device.api;
   auto built = std::make_unique<ob_program_t>(device, program);
@@ -112,8 +112,8 @@ ob_program build(Device& device, cl_program program, const char* options, const 
   }
 }
 
-// What NVIDIA's compiler writes for sm_90 becomes a program for sm_90a, the target that has wgmma:
-// instructions that the source has in comments, since its own target has none of them.
+// Turns the PTX of NVIDIA's compiler for sm_90 into a program for sm_90a, the target with wgmma.
+// The source has these instructions in comments, because the compiler's target lacks them.
 void compile_for_sm_90a(Device& device, ob_program_t& built, const std::string& options) {
   const OpenCL& api = *device.api;
   size_t size = 0;
@@ -169,8 +169,8 @@ ob_program build_source(Device& device, const std::string& text, const std::stri
   return built.release();
 }
 
-// NVIDIA's compiler gives a work item as many registers as it could use, whatever that costs in
-// groups that run at once. A program whose options define OB_REGISTERS wants no more than so many.
+// Registers per work-item: NVIDIA's compiler uses as many as it can, which limits resident
+// work-groups. The option OB_REGISTERS sets a limit.
 std::string register_limit(const Device& device, const std::string& options) {
   constexpr const char* kWish = "-DOB_REGISTERS=";
   const size_t found = device.nvidia_version != 0 ? options.find(kWish) : std::string::npos;
@@ -179,69 +179,69 @@ std::string register_limit(const Device& device, const std::string& options) {
   return " -cl-nv-maxrregcount=" + options.substr(begin, options.find(' ', begin) - begin);
 }
 
-// Sets an argument unless it is set to that.
-void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* value) {
-  ob_kernel_t::Argument& set = kernel->argument(place);
+// Sets an argument unless it has the value.
+void set_argument(ob_kernel kernel, cl_uint index, size_t bytes, const void* value) {
+  ob_kernel_t::Argument& set = kernel->argument(index);
   const std::string_view wanted(static_cast<const char*>(value), value == nullptr ? 0 : bytes);
   if (set.bytes == bytes && set.value == wanted) return;
   set.bytes = SIZE_MAX;
   set.length = 0;
-  const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, place, bytes, value);
+  const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, index, bytes, value);
   if (code != CL_SUCCESS) {
     fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArg of %zu bytes answered %s.",
-         place, kernel->name.c_str(), bytes, code_name(code).c_str());
+         index, kernel->name.c_str(), bytes, code_name(code).c_str());
   }
   set.value = wanted;
   set.bytes = bytes;
 }
 
 // Sets an address and returns how many arguments of the kernel it took.
-cl_uint set_address(ob_kernel kernel, cl_uint place, ob_address address) {
+cl_uint set_address(ob_kernel kernel, cl_uint index, ob_address address) {
   Device& device = kernel->device;
   if (address == 0) {
     fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is the address 0, which is no memory.",
-         place, kernel->name.c_str());
+         index, kernel->name.c_str());
   }
   if (device.memory == MemoryKind::kHandles) {
-    cl_ulong offset = address - kernel->argument(place).start;
-    if (offset >= kernel->argument(place).length) {
+    cl_ulong offset = address - kernel->argument(index).start;
+    if (offset >= kernel->argument(index).length) {
       const Place memory = locate(device, address, 1);
       offset = memory.offset;
-      set_argument(kernel, place, sizeof memory.buffer, &memory.buffer);
-      kernel->argument(place).start = address - offset;
-      kernel->argument(place).length = memory.length;
+      set_argument(kernel, index, sizeof memory.buffer, &memory.buffer);
+      kernel->argument(index).start = address - offset;
+      kernel->argument(index).length = memory.length;
     }
-    set_argument(kernel, place + 1, sizeof offset, &offset);
+    set_argument(kernel, index + 1, sizeof offset, &offset);
     return 2;
   }
   // Kernels get each of their pointers as an argument, so nothing has to be said to
   // clSetKernelExecInfo about pointers inside of memory.
-  const cl_int code = device.api->clSetKernelArgSVMPointer(kernel->kernel, place,
+  const cl_int code = device.api->clSetKernelArgSVMPointer(kernel->kernel, index,
                                                            reinterpret_cast<const void*>(address));
   if (code != CL_SUCCESS) {
     fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArgSVMPointer answered %s.",
-         place, kernel->name.c_str(), code_name(code).c_str());
+         index, kernel->name.c_str(), code_name(code).c_str());
   }
   return 1;
 }
 
 void set_arguments(ob_kernel kernel, const ob_launch* launch) {
-  // A buffer that was released may have the handle of a new one, which must be set again.
+  // A new buffer may have the handle of a freed one, and must be set all the same.
   const uint64_t releases = kernel->device.releases.load(std::memory_order_relaxed);
   if (kernel->releases != releases) kernel->arguments.clear();
   kernel->releases = releases;
-  cl_uint place = 0;
+  cl_uint index = 0;
   for (uint32_t i = 0; i < launch->argument_count; ++i) {
     const ob_argument& argument = *ob_argument_of(launch, i);
     switch (argument.kind) {
       case OB_ARGUMENT_ADDRESS:
-        place += set_address(kernel, place, argument.address);
+        index += set_address(kernel, index, argument.address);
         break;
       case OB_ARGUMENT_VALUE:
-        set_argument(kernel, place++, argument.size, argument.value);
+        set_argument(kernel, index++, argument.size, argument.value);
         break;
       case OB_ARGUMENT_LOCAL:
-        set_argument(kernel, place++, argument.size, nullptr);
+        set_argument(kernel, index++, argument.size, nullptr);
         break;
       default:
         fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is of the unknown kind %d.", i,
@@ -292,14 +292,14 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   const char* options = described->options;
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
-  // Compilers print how many warnings they had to the user's terminal.
+  // Without warnings, whose number compilers print to the user's terminal.
   std::string all = std::string(options == nullptr ? "" : options) + " -w";
   const std::string text = surrounded(device, source, all);
-  // PoCL keeps what it has built in a folder of its own, by source, options and its own name for
-  // the processor: with another name it must not find what it built without.
+  // The key of PoCL's cache has source, options and PoCL's name of the processor. The option adds
+  // the name that replaced it.
   if (!device.processor.name.empty()) all += " -DOB_PROCESSOR=" + device.processor.name;
   all += register_limit(device, all);
-  // For texts with instructions of NVIDIA's, which not all of its devices have.
+  // For sources with NVIDIA's instructions, which not all of its devices have.
   if (device.nvidia_version != 0) all += " -DOB_NVIDIA=" + std::to_string(device.nvidia_version);
   if (const std::string declared = declarations_for(device, text + all); !declared.empty()) {
     try {
@@ -326,7 +326,7 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
     std::memcpy(data, program->binary.data(), program->binary.size());
     return OB_OK;
   }
-  // Taken when the size is asked for: a launch in between would make it longer.
+  // Read together with its size: a later launch would change it.
   size_t size = 0;
   check(
       api.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
@@ -466,7 +466,7 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   if (timed) {
     record_launch(start, queue->last, true);
     record_launch(end, queue->last, false);
-    // Or who waits for an event might wait forever for what was never sent to the device.
+    // Else a wait for an event might last forever, for unsent work.
     check(api->clFlush(queue->commands), "clFlush");
   }
   return OB_OK;

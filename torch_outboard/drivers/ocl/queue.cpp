@@ -1,7 +1,7 @@
-// Queues. Each remembers the event of its last command, which answers whether it is idle and is
-// what to wait for. Where events cost time, commands have none, and a marker behind them has one
-// when asked. Commands are flushed to the device by a wait, a query or the recording of an
-// event, not one by one. A queue that records a graph keeps them for it instead.
+// Queues. A queue stores the event of its last command, for queries and waits. Where events cost
+// time, commands have none, and a marker behind them gets one when it is needed. Waits, queries and
+// recordings of events flush commands to the device, not each command. While a queue records a
+// graph, its commands go to the graph instead.
 #include <algorithm>
 #include <utility>
 
@@ -102,13 +102,13 @@ cl_command_queue create_commands(Device& device, int32_t priority, bool timed) {
 
 std::unique_ptr<ob_queue_t> make_queue(Device& device, int32_t priority) {
   auto queue = std::make_unique<ob_queue_t>(device, priority);
-  // An event's time is asked for after it was recorded.
+  // The time of an event may be queried after its recording.
   queue->timed = !device.late_events;
   queue->commands = create_commands(device, priority, queue->timed);
   return queue;
 }
 
-// OpenCL decides about times when a queue is made: another one goes on behind the first.
+// Only a new OpenCL queue can have times: it continues behind the old one.
 void be_timed(ob_queue queue) {
   if (queue->timed) return;
   const OpenCL& api = *queue->device.api;
@@ -149,7 +149,7 @@ ob_status queue_create(const ob_queue_description* wanted, ob_queue* queue) {
 ob_status queue_query(ob_queue queue) {
   std::lock_guard lock(queue->mutex);
   if (is_idle(queue)) return OB_OK;
-  // Who asks again and again without ever waiting must see the work start.
+  // A caller that only polls must see the work start.
   check(queue->device.api->clFlush(queue->commands), "clFlush");
   return OB_NOT_READY;
 }
@@ -194,7 +194,7 @@ ob_status queue_destroy(ob_queue queue) {
 
 ob_status device_synchronize(int32_t index) {
   Device& device = device_at(index);
-  // While we wait, queues may come and go.
+  // Queues may be created and destroyed during the wait.
   std::vector<EventReference> pending;
   {
     std::lock_guard lock(device.queues_mutex);
@@ -209,7 +209,7 @@ ob_status device_synchronize(int32_t index) {
   return OB_OK;
 }
 
-// Which stays what it is: a queue whose handle is in use is not exchanged for one with times.
+// The handle stays valid: be_timed does not replace a queue that has times.
 ob_status queue_native_handle(ob_queue queue, void** handle) {
   std::lock_guard lock(queue->mutex);
   be_timed(queue);
@@ -220,7 +220,8 @@ ob_status queue_native_handle(ob_queue queue, void** handle) {
 // ---- Graphs
 //
 // OpenCL's command buffers (cl_khr_command_buffer) are provisional, and neither PoCL 3.0 nor
-// Intel's driver has them. So a graph is a list of calls; kernels of their own hold the arguments.
+// Intel's driver has them. So a graph is a list of calls, with a kernel object for each launch,
+// which holds the arguments.
 
 void check_not_recording(ob_queue queue, const char* what) {
   if (queue->graph == nullptr) return;

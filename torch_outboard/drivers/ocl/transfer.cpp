@@ -70,8 +70,8 @@ Place operator+(Place place, uint64_t bytes) {
   return place;
 }
 
-// OpenCL fills from multiples of the pattern's size. Elsewhere the first pattern is written byte by
-// byte, and copies double what there is.
+// OpenCL fills only at multiples of the pattern's size. Elsewhere the first pattern is written byte
+// by byte, and copies double it.
 void fill_unaligned(ob_queue queue, const Place& place, const void* pattern, uint32_t pattern_bytes,
                     uint64_t bytes) {
   for (uint32_t i = 0; i < pattern_bytes; ++i) {
@@ -123,7 +123,7 @@ ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t des
   }
   const OpenCL* api = queue->device.api;
   if (rows == 1) {
-    // With an event in any case: who reads is about to wait for it.
+    // Always with an event, because the reader is about to wait.
     enqueue(
         queue, "clEnqueueReadBuffer",
         [=](cl_command_queue commands, cl_event* event) {
@@ -243,7 +243,7 @@ void copy_through_host(ob_queue queue, Device& destination_device, ob_address de
       }
     });
   } catch (...) {
-    // What was enqueued may still use the memory.
+    // Enqueued copies may still use the memory.
     try {
       queue_synchronize(helper.get());
       queue_synchronize(queue);

@@ -1,7 +1,7 @@
-// The RISC-V driver: kernels on another instruction set than the host's, with memory of their own,
-// executed by an emulator. From outside it is a card with a processor of its own, and it shows what
-// a vendor with a C compiler and no OpenCL has to write. Each device is one processor of the kind
-// rv64gc. riscv.h lists the parts; this file holds settings, devices and the table.
+// The RISC-V driver: kernels for another instruction set than the host's, in separate memory,
+// executed by an emulator. It behaves like a card with its own processor, and is the example for
+// hardware with a C compiler and no OpenCL. Each device is one processor of the kind rv64gc.
+// riscv.h lists the parts; this file holds settings, devices and the table.
 //
 // Settings, read once by `initialize`:
 //
@@ -11,7 +11,8 @@
 // - OUTBOARD_RISCV_TIME_LIMIT: seconds that one launch may take, 1 to 86400, default 600.
 // - OUTBOARD_RISCV_UNICORN: the library libunicorn.so.2 of the emulator; default that of the Python
 //   package `unicorn`, then the system's.
-// - OUTBOARD_CLANG and others of drivers/compiler/native.c: a clang that knows RISC-V, with its lld.
+// - OUTBOARD_CLANG and others of drivers/compiler/native.c: a clang that knows RISC-V, with its
+// lld.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,8 +21,8 @@
 namespace riscv {
 namespace {
 
-// ---- Memory: first fit in whole pages. A device's addresses are a range of its own without access;
-// its bytes lie elsewhere, for the driver and the emulator.
+// ---- Memory: first fit in whole pages. A device's addresses are a range of its own without
+// access; its bytes lie elsewhere, for the driver and the emulator.
 
 constexpr uint64_t kGuard = 1 << 20;  // bytes between parts of a device's addresses
 constexpr uint64_t kProgramBytes = uint64_t{1} << 36;  // addresses, not memory
@@ -117,7 +118,7 @@ ob_status initialize() {
   return OB_OK;
 }
 
-// Memory stays mapped until the process ends: other threads may still look at tensors.
+// Memory stays mapped until the process ends: other threads may still access tensors.
 ob_status finalize() {
   stop_queues();
   return OB_OK;
@@ -164,7 +165,7 @@ Device& device_at(int32_t index) {
 
 }  // namespace riscv
 
-// ---- What drivers/queues asks for
+// ---- Functions that drivers/queues needs
 
 ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** contents) try {
   using namespace riscv;

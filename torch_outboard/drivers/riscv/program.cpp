@@ -17,7 +17,7 @@ struct ob_kernel_t {
 namespace riscv {
 namespace {
 
-// What the entry of a kernel gets first: ob_range of the dialect's entry.h.
+// The first argument of a kernel's entry: ob_range of the dialect's entry.h.
 struct Range {
   uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
 };
@@ -32,7 +32,7 @@ ob_program new_program(Device& device, std::string file) {
   return new ob_program_t{device, std::make_shared<const Image>(std::move(file), place)};
 }
 
-// Makes room at the end of what is written before a launch; returns its offset.
+// Appends room to the block of arguments; returns its offset.
 uint64_t add(std::string& block, const ob_kernel kernel, uint64_t bytes, uint64_t alignment) {
   const uint64_t offset = (block.size() + alignment - 1) / alignment * alignment;
   const uint64_t limit = kernel->device.space.argument_bytes;

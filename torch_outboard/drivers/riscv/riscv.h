@@ -1,5 +1,5 @@
 /*
- * What the parts of the RISC-V driver share.
+ * Shared declarations of the RISC-V driver.
  *
  *   device.cpp    settings, devices, their memory, and the table
  *   program.cpp   programs, kernels, launches
@@ -36,8 +36,8 @@ void set_program_functions(ob_driver& table);
 
 // ---- device.cpp
 
-// Where everything lies for kernels of one device: its memory at the addresses that the contract
-// gives out, and behind it what else a kernel needs.
+// The address space of a device's kernels: its memory at the addresses of the contract, and behind
+// it stack, arguments and programs.
 struct AddressSpace {
   uint64_t memory, memory_bytes;
   uint64_t stack, stack_bytes;  // from its lowest address
@@ -48,7 +48,7 @@ struct AddressSpace {
 struct Device {
   int32_t index;
   AddressSpace space = {};
-  char* contents = nullptr;  // where the driver reaches device memory
+  char* contents = nullptr;  // device memory for the driver
 
   std::mutex memory_mutex = {};
   std::map<uint64_t, uint64_t> allocations = {};  // bytes by start, as offsets in device memory
@@ -68,7 +68,7 @@ inline uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage
 
 // ---- image.cpp
 
-// A linked program as it lies in the memory of its device, with addresses of its own in it.
+// A linked program in the memory of its device, relocated to its address.
 class Image {
  public:
   enum Access : uint32_t { kRead = 1, kWrite = 2, kExecute = 4 };
@@ -82,7 +82,7 @@ class Image {
   Image(std::string elf, const std::function<uint64_t(uint64_t bytes)>& place);
   // The address of a function, 0 if there is none of that name.
   uint64_t symbol(const std::string& name) const;
-  // What lies at an address. Throws if it is not in the image.
+  // The words at an address. Throws if they are not in the image.
   std::vector<uint32_t> words(uint64_t at, uint64_t count) const;
 
   std::string file, content;
@@ -95,7 +95,7 @@ class Image {
 
 // Looks for the compiler. Throws OB_UNSUPPORTED if there is none, or one that is too old.
 void load_compiler();
-// What programs are compiled by, in a few characters.
+// Identifies compiler and flags, in a few characters.
 std::string compiler_key();
 // An ELF file of OpenCL C. Throws OB_BUILD_FAILED with the compiler's log.
 std::string compile(const char* source, const char* options);
@@ -107,12 +107,12 @@ struct Call {
   std::shared_ptr<const Image> image;
   std::string kernel;     // for messages
   uint64_t entry;         // address
-  std::string arguments;  // what is written to space.arguments before
+  std::string arguments;  // written to space.arguments before the call
   uint64_t pointers;
 };
 
 // Runs a call on the device's processor, when that is free. Throws if the call fails; the next one
-// finds a processor as good as new.
+// gets a new processor.
 void run(Device& device, const Call& call);
 // Loads the emulator. Throws OB_UNSUPPORTED if there is none, or one of another version.
 void load_unicorn(uint64_t time_limit_seconds);

@@ -12,7 +12,7 @@
 namespace riscv {
 namespace {
 
-// What is used of Unicorn's interface, version 2.
+// The used functions of Unicorn's interface, version 2.
 #define OB_UNICORN_FUNCTIONS(DO)                                                            \
   DO(unsigned, uc_version, (unsigned* major, unsigned* minor))                              \
   DO(int, uc_open, (int architecture, int mode, void** engine))                             \
@@ -33,7 +33,7 @@ struct {
 
 enum { kArchitecture = 8, kMode64 = 8, kHookInvalidMemory = 1008, kAllAccess = 7 };
 enum Register { kRA = 2, kSP = 3, kA0 = 11, kA1 = 12, kFlags = 41, kStatus = 116, kPC = 190 };
-// What a program tried at an address where it may not, 0 for nothing.
+// Unicorn's codes of forbidden accesses; 0: none.
 enum Fault { kReadUnmapped = 19, kWriteUnmapped, kFetchUnmapped, kWriteRefused, kReadRefused };
 
 using Clock = std::chrono::steady_clock;
@@ -73,7 +73,7 @@ class Unicorn {
     set_deadline(deadline);
     uint64_t pc = call.entry;
     int code = 0;
-    // A watchdog that was late may end a call that has just begun: that one goes on.
+    // A late watchdog may stop a call that has just begun: it is continued.
     while (code == 0 && pc != space_.arguments && Clock::now() < deadline) {
       code = g_unicorn.uc_emu_start(engine_, pc, space_.arguments, 0, 0);
       check(g_unicorn.uc_reg_read(engine_, kPC, &pc), "uc_reg_read");

@@ -6,10 +6,10 @@
 // * memory that overlaps other memory, is not aligned, or that the host cannot touch where
 //   `host_access` or pinned memory promise it;
 // * times, sizes of free memory and events on another clock that cannot be;
-// * before the first allocation on a device: copies that move nothing, and memory that is not what
-//   `host_access` and `features` say (memory_probe.cpp).
+// * before the first allocation on a device: copies that move nothing, and memory that contradicts
+//   `host_access` and `features` (memory_probe.cpp).
 //
-// What the wrapped driver lacks stays NULL.
+// Functions that the wrapped driver lacks stay NULL.
 #include <common/system.h>
 #include <fcntl.h>
 #include <outboard/driver.h>
@@ -63,7 +63,7 @@ const char* last_error(void* context) {
 
 unsigned long long printable(uint64_t number) { return number; }
 
-// The status of a function that creates something, given what it stored.
+// The status of a function that creates an object; `handle` is the stored result.
 template <class Handle>
 ob_status created(ob_status status, const Handle* handle, const char* function) {
   if (status != OB_OK || *handle != Handle{}) return status;

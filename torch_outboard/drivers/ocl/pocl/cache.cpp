@@ -1,11 +1,11 @@
-// Where PoCL keeps what it compiles.
+// The folder of PoCL's compiled code.
 //
-// PoCL loads shared libraries from its cache whoever wrote them, so its cache lies in the kit's own
-// folder, or in one of the user's that is looked at. PoCL resolves the path anew for each file:
-// no other user may be able to write to the folder, to what lies in it or to a folder above it.
-// Where there is no such folder, or its disk is full, the cache is a temporary folder that this
-// process removes. PoCL ends the process when it cannot write a file, so room is looked for before
-// a build.
+// PoCL loads shared libraries from its cache without checking who wrote them. So the cache is in
+// the kit's folder, or in a folder of the user's that is checked. PoCL resolves the path for each
+// file: no other user may have write access to the folder, its content or a folder above it.
+// Without such a folder, or on a full disk, the cache is a temporary folder that this process
+// removes. PoCL ends the process when it cannot write a file, so disk space is checked before a
+// build.
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -42,15 +42,15 @@ struct Cache {
   pid_t creator = 0;   // of a temporary folder; 0: it is none
 };
 
-// Leaked: it is asked for while the process exits.
+// Leaked: it is used while the process exits.
 Cache& cache() {
   static auto* instance = new Cache;
   return *instance;
 }
 
-// ---- Who can write
+// ---- Write access
 
-// "" or why others than this user and root could have changed something.
+// "", or the reason why users other than this one and root may have changed a file.
 std::string mistrusted(const std::string& path, const struct stat& status, bool sticky_will_do) {
   if (status.st_uid != geteuid() && status.st_uid != 0) {
     return drivers::format("%s belongs to user %u and not to this one, %u", path.c_str(),
@@ -64,8 +64,8 @@ std::string mistrusted(const std::string& path, const struct stat& status, bool 
   return "";
 }
 
-// The folders above a path without symbolic links. In a folder with the sticky bit others cannot
-// rename what is not theirs.
+// Checks the folders above a path without symbolic links. In a folder with the sticky bit users
+// cannot rename files of others.
 std::string problem_above(const std::string& path) {
   for (size_t end = path.rfind('/'); !path.empty() && end != std::string::npos;
        end = end == 0 ? std::string::npos : path.rfind('/', end - 1)) {
@@ -78,7 +78,7 @@ std::string problem_above(const std::string& path) {
   return "";
 }
 
-// PoCL makes folders that no other user can write to: what lies deeper than one level is its own.
+// Only one level: deeper folders are PoCL's, which no other user can write to.
 std::string problem_inside(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), &closedir);
   if (folder == nullptr) return path + ": " + std::strerror(errno);
@@ -95,7 +95,7 @@ std::string problem_inside(const std::string& path) {
   return "";
 }
 
-// Makes a folder and those above it; what is wrong shows when it is opened.
+// Creates a folder and those above it; errors appear when it is opened.
 void make_folders(const std::string& path, mode_t mode) {
   for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
     mkdir(path.substr(0, end).c_str(), 0777);
@@ -103,8 +103,8 @@ void make_folders(const std::string& path, mode_t mode) {
   mkdir(path.c_str(), mode);
 }
 
-// Makes a folder where there is none and replaces `path` by one without symbolic links. Returns ""
-// or why PoCL must not load libraries from there.
+// Creates a folder if it is missing, and resolves symbolic links in `path`. Returns "", or the
+// reason why PoCL must not load libraries from it.
 std::string make_trusted(std::string& path, bool shared) {
   make_folders(path, shared ? 0777 : 0700);
   char resolved[PATH_MAX];
@@ -121,9 +121,9 @@ std::string make_trusted(std::string& path, bool shared) {
   return problem;
 }
 
-// ---- Room
+// ---- Disk space
 
-// "" or why PoCL could not write what it compiles.
+// "", or the reason why PoCL could not write compiled code.
 std::string room_problem(const std::string& folder) {
   const auto needs = [&] {
     return drivers::format("PoCL needs %" PRIu64 " MiB in %s to compile a kernel", kRoom >> 20,
@@ -136,7 +136,7 @@ std::string room_problem(const std::string& folder) {
                                      largest.rlim_cur);
   }
   struct statvfs disk = {};
-  if (statvfs(folder.c_str(), &disk) != 0) return "";  // it cannot be told
+  if (statvfs(folder.c_str(), &disk) != 0) return "";  // unknown
   const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free_bytes < kRoom) {
     return needs() + drivers::format(", and %" PRIu64 " KiB are free there", free_bytes >> 10);
@@ -152,8 +152,8 @@ int remove_entry(const char* path, const struct stat*, int, struct FTW*) {
   return 0;
 }
 
-// The first place for temporary files that has room, else the first where one can be made; "" if
-// there is none.
+// A new folder in the first parent with disk space, else in the first where one can be created; ""
+// if there is none.
 std::string make_temporary() {
   std::vector<std::string> parents = {"/tmp", "/var/tmp", "/dev/shm"};
   const std::string named = drivers::text_setting("TMPDIR");
@@ -169,19 +169,17 @@ std::string make_temporary() {
 
 // ---- Limit
 //
-// How much PoCL keeps in the kit's folder.
-//
-// PoCL reads an entry of its cache again when a kernel is launched, and crashes where it has gone.
-// So every process holds a shared lock on the folder, and entries go at the start of a process that
-// finds no other: those that were not used for the longest time.
+// PoCL reads an entry of its cache again when a kernel is launched, and crashes if it is missing.
+// So every process holds a shared lock on the folder. A process that starts alone removes the least
+// recently used entries.
 //
 // An entry is a folder <two letters>/<hash>. PoCL touches the file last_accessed in it at each use.
 
 namespace fs = std::filesystem;
 
 constexpr uint64_t kDefaultLimit = uint64_t{2} << 30;  // that of ops/program_cache.py
-constexpr time_t kSecondsBetweenLooks = 3600;
-// Its time is that of the last look.
+constexpr time_t kSecondsBetweenChecks = 3600;
+// A file with the time of the last check.
 constexpr const char* kLooked = "looked";
 
 struct Entry {
@@ -233,7 +231,7 @@ bool is_time_to_look(const fs::path& folder) {
   struct stat status = {};
   const time_t now = time(nullptr);
   if (stat(looked.c_str(), &status) == 0 && status.st_mtim.tv_sec <= now &&
-      now - status.st_mtim.tv_sec < kSecondsBetweenLooks) {
+      now - status.st_mtim.tv_sec < kSecondsBetweenChecks) {
     return false;
   }
   const int file = open(looked.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -243,14 +241,14 @@ bool is_time_to_look(const fs::path& folder) {
   return true;
 }
 
-// The caller has the folder to itself.
+// The caller has the exclusive lock.
 void remove_oldest(const fs::path& folder, uint64_t limit) {
   std::vector<Entry> entries;
   uint64_t bytes = 0;
   std::error_code error;
   for (const fs::path& path : children(folder)) {
     if (!is_folder(path)) {
-      // What was being written when a process ended.
+      // Left from a process that ended while it wrote.
       if (path.filename() != kLooked) fs::remove(path, error);
       continue;
     }
@@ -260,7 +258,7 @@ void remove_oldest(const fs::path& folder, uint64_t limit) {
     }
   }
   if (limit == 0) return;
-  // The kit's own files have half of the limit, and what PoCL leaves of the rest.
+  // The kit's files have half of the limit, and the rest as far as PoCL leaves it.
   const uint64_t others = bytes_of_files(folder.parent_path());
   const uint64_t allowed = std::max(limit / 2, limit - std::min(limit, others));
   if (bytes <= allowed) return;
@@ -273,8 +271,8 @@ void remove_oldest(const fs::path& folder, uint64_t limit) {
   }
 }
 
-// Keeps others from removing entries of the cache while this process lives; where there is no other
-// process, removes the oldest ones beyond OUTBOARD_CACHE_LIMIT first.
+// Takes the shared lock for the life of this process. Without another process, first removes the
+// oldest entries beyond OUTBOARD_CACHE_LIMIT.
 void share_pocl_cache(const std::string& folder) {
   const uint64_t limit =
       drivers::number_setting("OUTBOARD_CACHE_LIMIT", 0, INT64_MAX, kDefaultLimit);
@@ -301,14 +299,14 @@ std::string user_cache_folder() {
   return home.empty() ? "" : home + "/.cache";
 }
 
-// Where the kit keeps compiled programs (ops/program_cache.py); "": nowhere.
+// The kit's folder of compiled programs (ops/program_cache.py); "": none.
 std::string folder_of_programs() {
   if (const char* named = std::getenv("OUTBOARD_CACHE_DIR")) return named;
   const std::string user = user_cache_folder();
   return user.empty() ? "" : user + "/torch_outboard/programs";
 }
 
-// The folder below that of programs; "" with the reason where a temporary one has to do.
+// The folder below that of programs; "", with the reason, if a temporary one is needed.
 std::string kept_folder(std::string& reason) {
   std::string programs = folder_of_programs();
   if (programs.empty()) {
@@ -361,7 +359,7 @@ PoclCacheScope::PoclCacheScope(std::string& report) {
   if (given != nullptr) given_ = given;
   Cache& all = cache();
   std::lock_guard lock(all.mutex);
-  // PoCL asks once. A child of a fork must not use what its parent removes.
+  // PoCL reads the variable once. A child of a fork must not use a folder that its parent removes.
   const bool inherited = all.creator != 0 && all.creator != getpid();
   if (all.folder.empty() || inherited) {
     all.creator = 0;

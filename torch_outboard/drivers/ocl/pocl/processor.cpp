@@ -1,20 +1,17 @@
 // The processor that PoCL compiles for.
 //
-// PoCL asks its LLVM for the processor's name, once, and later hands the name to its compiler. LLVM
-// 14, which is inside of the package pocl-binary-distribution 3.0, calls a processor that came out
-// after it "generic", and its own compiler for x86-64 refuses that name, so that no kernel builds.
-// PoCL takes no other name from outside. The device record holds a pointer to the name, and before
-// the first build another name can be put there.
+// PoCL gets the processor's name from its LLVM once, and later passes it to its compiler. LLVM 14,
+// in the package pocl-binary-distribution 3.0, names a newer processor "generic", and its compiler
+// for x86-64 refuses that name, so that no kernel builds. PoCL has no setting for the name. The
+// device record holds a pointer to it, which can be replaced before the first build.
 //
-// It also takes processors for older ones of their family: Zen 4 and those after it are "znver3",
-// which has no AVX-512. But PoCL links its functions as compiled for AVX-512 where the processor
-// has it, and code without AVX-512 cannot give them vectors of 64 bytes. So these get another name,
-// too.
+// LLVM also names processors like older ones of their family: Zen 4 and later are "znver3", which
+// has no AVX-512. But PoCL links functions with AVX-512 where the processor has it, and code
+// without AVX-512 cannot pass them vectors of 64 bytes. So these get another name, too.
 //
-// This touches a structure that is private to PoCL. So it is done for exactly the build whose
-// layout is known, and only where kernels would not build, or not fit to its functions. It can go
-// when the package holds a PoCL that knows the name of every processor (7.0 asks for features
-// instead).
+// The record is private to PoCL. So it is changed only for the build whose layout is known, and
+// only where kernels would not build or not link to PoCL's functions. The change can go when the
+// package holds a PoCL that does not depend on the name (7.0 uses features instead).
 #include <cstring>
 
 #include "../ocl.h"
@@ -35,9 +32,9 @@ constexpr size_t kNameOffset = 640;
 // A value of OUTBOARD_OCL_PROCESSOR: as if PoCL did not know the processor.
 constexpr const char* kUnknownProcessor = "unknown";
 
-// What LLVM answers for a processor that it does not know.
+// LLVM's name for an unknown processor.
 constexpr const char* kNoName = "generic";
-// What it answers for AMD's processors of a family of which the later ones have AVX-512.
+// LLVM's name for processors of an AMD family whose later members have AVX-512.
 constexpr const char* kNameWithoutAvx512 = "znver3";
 
 const char*& name_in_record(cl_device_id device) {
@@ -46,7 +43,7 @@ const char*& name_in_record(cl_device_id device) {
 
 #if defined(__x86_64__)
 
-// What compilers use beside vectors where they are told haswell.
+// Whether the processor has the scalar instructions that compilers use for haswell.
 bool has_haswell_integers() {
   unsigned int a = 0;
   unsigned int b = 0;
@@ -119,7 +116,7 @@ Processor choose_processor(const Platform& platform, cl_device_id device,
       reason = ", since its compiler does not know that this processor has AVX-512";
     }
   } else {
-    // The record keeps the pointer, and devices are looked for once.
+    // The record keeps the pointer; devices are found once.
     static const std::string asked = settings.processor;
     name = asked.c_str();
     reason = ", as OUTBOARD_OCL_PROCESSOR says";

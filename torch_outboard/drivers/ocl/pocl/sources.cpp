@@ -1,5 +1,5 @@
-// What PoCL's compiler gets around a source: attributes and functions of vectors, and the
-// declarations of the functions that the source names.
+// Lines that PoCL needs around a source: attributes and functions of vectors, and declarations of
+// the functions that the source names.
 #include <algorithm>
 #include <cctype>
 #include <fstream>
@@ -18,23 +18,20 @@ bool is_name_character(char c) {
 
 // ---- Attributes and vectors
 //
-// How PoCL's own functions come to be inlined into kernels.
+// PoCL has OpenCL C's functions compiled for several processors, and links those that the machine's
+// processor can run. LLVM inlines none of them, not even vload and min, into code for a processor
+// without a feature that they were compiled with: kernels then take three times as long. The
+// compiler's name of a processor may lack a feature because the compiler is older and does not know
+// its AVX-512. Or the feature is irrelevant: Cannon Lake, Rocket Lake and Ice Lake's clients have
+// no clwb, which the functions for AVX-512 were compiled with. Zen and Alder Lake lack ermsb, and
+// the first two generations of Zen lack invpcid, which the functions for AVX2 were compiled with.
+// The same holds for virtual machines with such names. So an attribute sets the target of each
+// function of a source.
 //
-// PoCL brings the functions of OpenCL C compiled for several processors, and takes those that the
-// machine's processor can run. LLVM inlines none of them, not even vload and min, into code for a
-// processor that lacks a feature which they were compiled with: kernels then take three times as
-// long. The compiler's name for a processor may lack one because the compiler is older than the
-// processor and does not know that it has AVX-512. Or the feature is one that no code depends on:
-// Cannon Lake, Rocket Lake and Ice Lake's clients have no clwb, unlike what the functions for
-// AVX-512 were compiled for. Zen and Alder Lake are not said to move strings fast (ermsb), and the
-// first two of Zen have no invpcid, unlike what the functions for AVX2 were compiled for. Virtual
-// machines take such names, too. So the compiler is told what it shall take each function of a
-// source to be for.
-//
-// In the first case its own headers are not told, so that calls with vectors of 64 bytes do not
-// compile: processor.cpp sees to it that the packaged PoCL does not come there.
+// In the first case the attribute does not reach PoCL's headers, so calls with vectors of 64 bytes
+// do not compile: processor.cpp avoids this case for the packaged PoCL.
 
-// Where PoCL takes its functions for AVX-512.
+// For PoCL's functions with AVX-512.
 constexpr const char* kBeforeWithAvx512 = R"(
 #if !defined(__AVX512F__)
 #define OB_PUSHED
@@ -44,16 +41,16 @@ constexpr const char* kBeforeWithAvx512 = R"(
 #pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)
 #endif
 )";
-// Elsewhere. Only names of processors of x86 have AVX2.
+// For other functions. Only x86 processors have AVX2.
 constexpr const char* kBefore = R"(
 #if defined(__AVX2__)
 #define OB_PUSHED
 #pragma clang attribute push(__attribute__((target("arch=haswell"))), apply_to = function)
 #endif
 )";
-// Loads and stores of vectors, which are one instruction each. PoCL's own are made of those of two
-// elements, and LLVM computes with pairs then. Where a source has any, they are there for the types
-// that it names: for all they take a third of a small source's time.
+// Loads and stores of vectors, each one instruction. PoCL's consist of those of two elements, with
+// which LLVM computes in pairs. Only for the types that a source names: for all types they would
+// take a third of a small source's build.
 constexpr const char* kVectors = R"(
 #define OB_INLINE static inline __attribute__((overloadable, always_inline))
 #define OB_LOAD(t, n, space)                                      \
@@ -71,7 +68,7 @@ constexpr const char* kVectors = R"(
   OB_STORE(t, n, __global) OB_STORE(t, n, __local) OB_STORE(t, n, __private)
 #define OB_VECTORS(t) OB_VECTOR(t, 2) OB_VECTOR(t, 4) OB_VECTOR(t, 8) OB_VECTOR(t, 16)
 )";
-// Behind them and the types.
+// Behind the types.
 constexpr const char* kVectorNames = R"(
 #define vload2 ob_vload2
 #define vload4 ob_vload4
@@ -82,7 +79,7 @@ constexpr const char* kVectorNames = R"(
 #define vstore8 ob_vstore8
 #define vstore16 ob_vstore16
 )";
-// The lines of a source are counted from here.
+// Restarts the line numbers for the source.
 constexpr const char* kLines = "\n#line 1\n";
 constexpr const char* kAfter = R"(
 #ifdef OB_PUSHED
@@ -136,18 +133,15 @@ std::string surrounded(const Device& device, const std::string& source,
 
 // ---- Declarations
 //
-// The declarations of OpenCL C's functions that a source names, in place of all that there are.
-//
-// The compiler of PoCL reads opencl-c.h before each source. Its 14,500 declarations take two thirds
-// of a build. With the header's include guard defined the compiler skips it, and the source begins
-// with those declarations whose names occur in it: with all overloads of a name, so that each call
-// means the same. A macro may paste a name together, so what stands before `##` brings all names
-// that begin with it. A name that is missed all the same is an error of the compiler, and the
-// caller builds again with the whole header.
+// PoCL's compiler reads opencl-c.h before each source. Its 14,500 declarations take two thirds of a
+// build. With the header's include guard defined the compiler skips it, and the source begins with
+// the declarations of the names in it, with all overloads of a name, so that overload resolution is
+// unchanged. A macro may paste a name together, so a name before `##` selects all names that begin
+// with it. A missed name is a compiler error, after which the caller builds with the whole header.
 
 namespace {
 
-// From the folder of the library of the known build; the second has PoCL's additions.
+// Relative to the library of the known build; the second header has PoCL's additions.
 constexpr const char* kFolder = "/../../pocl_binary_distribution/.libs/share/pocl/include/";
 constexpr const char* kHeaders[] = {"opencl-c.h", "_clang_opencl.h"};
 constexpr const char* kGuard = "#ifndef _OPENCL_H_";
@@ -174,7 +168,7 @@ std::string name_in(const std::string& text) {
   return "";
 }
 
-// With the lines that it goes on with after a backslash.
+// A line, with the lines that continue it after a backslash.
 bool read_line(std::istream& stream, std::string& line) {
   if (!std::getline(stream, line)) return false;
   for (std::string rest; line.ends_with('\\') && std::getline(stream, rest);) {
@@ -184,8 +178,8 @@ bool read_line(std::istream& stream, std::string& line) {
   return true;
 }
 
-// Adds what a header has behind its guard and the line after that, without the headers that it
-// includes: PoCL includes them by itself. False if the file is not as it is known.
+// Adds the lines of a header behind its guard and the following line, without its includes, which
+// PoCL reads anyway. False if the file has another structure.
 bool add_header(const std::string& path, std::vector<Declaration>& declarations) {
   std::ifstream file(path);
   std::vector<Declaration> found;
@@ -276,7 +270,7 @@ std::string declarations_for(const Device& device, const std::string& text) {
   }
   std::string result;
   for (const std::string* line : lines) result += *line + '\n';
-  // As PoCL leaves the compiler behind its headers.
+  // The state in which PoCL's headers leave the compiler.
   return result + "#pragma OPENCL EXTENSION all : disable\n";
 }
 
