@@ -116,19 +116,9 @@ ob_status probe_compiler(compiler* probed, compiler_error* error) {
 
 /* The files of one program, in a temporary folder. */
 typedef struct files {
-  char *folder, *source, *preprocessed, *program, *dialect, *object, *item_object, *result;
+  char* folder;
+  path source, preprocessed, program, dialect, object, item_object, result;
 } files;
-
-static void remove_files(files* removed) {
-  free(removed->source);
-  free(removed->preprocessed);
-  free(removed->program);
-  free(removed->dialect);
-  free(removed->object);
-  free(removed->item_object);
-  free(removed->result);
-  remove_folder(removed->folder);
-}
 
 static ob_status create_files(files* created, compiler_error* error) {
   char* folder = create_folder(error);
@@ -141,12 +131,7 @@ static ob_status create_files(files* created, compiler_error* error) {
                      path_in(folder, "program.o"),
                      path_in(folder, "item.o"),
                      path_in(folder, "program")};
-  if (created->source && created->preprocessed && created->program && created->dialect &&
-      created->object && created->item_object && created->result) {
-    return OB_OK;
-  }
-  remove_files(created);
-  return no_memory(error);
+  return OB_OK;
 }
 
 /* One run of the compiler. Paths and headers may be NULL: there is none. */
@@ -172,11 +157,8 @@ static ob_status run_compiler(const compiler* used, const char* folder, const st
     add_word(&command, run->precompiled);
   }
   if (run->header != NULL) {
-    char* path = path_in(used->dialect, run->header);
     add_word(&command, "-include");
-    add_word(&command, path == NULL ? "" : path);
-    command.failed = command.failed || path == NULL;
-    free(path);
+    add_word(&command, path_in(used->dialect, run->header).text);
   }
   add_words(&command, run->language);
   add_words(&command, run->options);
@@ -255,13 +237,13 @@ static ob_status provide(const compiler* used, const char* folder, const step* r
 
 static ob_status provide_item_object(const compiler* used, const files* with,
                                      compiler_error* error) {
-  char* source = path_in(used->dialect, "current_item.c");
-  if (source == NULL) return no_memory(error);
-  step run = {
-      .language = "-x c", .options = "", .kind = "-c", .from = source, .to = with->item_object};
-  ob_status status = provide(used, with->folder, &run, error);
-  free(source);
-  return status;
+  path source = path_in(used->dialect, "current_item.c");
+  step run = {.language = "-x c",
+              .options = "",
+              .kind = "-c",
+              .from = source.text,
+              .to = with->item_object.text};
+  return provide(used, with->folder, &run, error);
 }
 
 /* The program's options for the language, which must be the same for the precompiled dialect. For
@@ -282,19 +264,15 @@ static char* language_options(const char* options) {
 
 static ob_status provide_dialect(const compiler* used, const files* with, const char* options,
                                  compiler_error* error) {
-  char *header = path_in(used->dialect, "opencl.h"), *chosen = language_options(options);
-  ob_status status;
-  if (header == NULL || chosen == NULL) {
-    status = no_memory(error);
-  } else {
-    step run = {.language = LANGUAGE,
-                .options = chosen,
-                .kind = "-c -Xclang -emit-pch",
-                .from = header,
-                .to = with->dialect};
-    status = provide(used, with->folder, &run, error);
-  }
-  free(header);
+  char* chosen = language_options(options);
+  if (chosen == NULL) return no_memory(error);
+  path header = path_in(used->dialect, "opencl.h");
+  step run = {.language = LANGUAGE,
+              .options = chosen,
+              .kind = "-c -Xclang -emit-pch",
+              .from = header.text,
+              .to = with->dialect.text};
+  ob_status status = provide(used, with->folder, &run, error);
   free(chosen);
   return status;
 }
@@ -305,9 +283,9 @@ static ob_status link_objects(const compiler* used, const files* with, compiler_
   words command = {0};
   add_words(&command, used->link);
   add_word(&command, "-o");
-  add_word(&command, with->result);
-  add_word(&command, with->object);
-  add_word(&command, with->item_object);
+  add_word(&command, with->result.text);
+  add_word(&command, with->object.text);
+  add_word(&command, with->item_object.text);
   command_result result = {0};
   ob_status status = run_step(used, &command, with->folder, "linker", &result, error);
   free(result.output);
@@ -318,16 +296,17 @@ static ob_status link_objects(const compiler* used, const files* with, compiler_
 /* Writes the source and the entries of its kernels. */
 static ob_status append_entries(const files* with, const char* source, compiler_error* error) {
   uint64_t bytes;
-  char* text = read_content(with->preprocessed, &bytes, error);
+  char* text = read_content(with->preprocessed.text, &bytes, error);
   if (text == NULL) return OB_ERROR;
   char *entries = write_entries(text, error), *all = NULL;
   ob_status status = entries == NULL ? OB_BUILD_FAILED : OB_OK;
-  int length =
-      entries == NULL ? 0 : asprintf(&all, "#line 1 \"%s\"\n%s%s", with->source, source, entries);
+  int length = entries == NULL
+                   ? 0
+                   : asprintf(&all, "#line 1 \"%s\"\n%s%s", with->source.text, source, entries);
   if (length < 0) {
     all = NULL;
     status = no_memory(error);
-  } else if (status == OB_OK && !write_content(with->program, all, (uint64_t)length, error)) {
+  } else if (status == OB_OK && !write_content(with->program.text, all, (uint64_t)length, error)) {
     status = OB_ERROR;
   }
   free(all);
@@ -338,7 +317,7 @@ static ob_status append_entries(const files* with, const char* source, compiler_
 
 static ob_status read_result(const compiler* used, const files* with, compiled_program* compiled,
                              compiler_error* error) {
-  compiled->data = read_content(with->result, &compiled->bytes, error);
+  compiled->data = read_content(with->result.text, &compiled->bytes, error);
   if (compiled->data != NULL && compiled->bytes > 64 && memcmp(compiled->data, "\177ELF", 4) == 0)
     return OB_OK;
   free_compiled(compiled);
@@ -351,25 +330,25 @@ static ob_status read_result(const compiler* used, const files* with, compiled_p
 static ob_status compile_files(const compiler* used, const files* with, const char* source,
                                const char* options, compiled_program* compiled,
                                compiler_error* error) {
-  if (!write_content(with->source, source, strlen(source), error)) return OB_ERROR;
+  if (!write_content(with->source.text, source, strlen(source), error)) return OB_ERROR;
   /* Only kernels are looked for, so the dialect's types suffice. */
   step preprocess = {.language = LANGUAGE,
                      .options = options,
                      .header = "language/types.h",
                      .kind = "-E",
-                     .from = with->source,
-                     .to = with->preprocessed};
+                     .from = with->source.text,
+                     .to = with->preprocessed.text};
   ob_status status = run_compiler(used, with->folder, &preprocess, error);
   if (status == OB_OK) status = append_entries(with, source, error);
   if (status == OB_OK) status = provide_dialect(used, with, options, error);
   if (status == OB_OK) {
     step compile = {.language = LANGUAGE,
                     .options = options,
-                    .precompiled = with->dialect,
+                    .precompiled = with->dialect.text,
                     .header = "entry.h",
                     .kind = "-c",
-                    .from = with->program,
-                    .to = with->object};
+                    .from = with->program.text,
+                    .to = with->object.text};
     status = run_compiler(used, with->folder, &compile, error);
   }
   if (status == OB_OK) status = provide_item_object(used, with, error);
@@ -385,7 +364,7 @@ ob_status compile_program(const compiler* used, const char* source, const char* 
   ob_status status = create_files(&with, error);
   if (status != OB_OK) return status;
   status = compile_files(used, &with, source, options, compiled, error);
-  remove_files(&with);
+  remove_folder(with.folder);
   return status;
 }
 

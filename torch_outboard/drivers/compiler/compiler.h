@@ -130,8 +130,12 @@ bool run_command_line(const words* command, const char* folder, double seconds,
 char* create_folder(compiler_error* error);
 /* With all that is in it; NULL is none. */
 void remove_folder(char* folder);
-/* FOLDER/NAME, for free. NULL if there is no memory. */
-char* path_in(const char* folder, const char* name);
+typedef struct path {
+  char text[4096];
+} path;
+
+/* FOLDER/NAME. */
+path path_in(const char* folder, const char* name);
 /* Both store the reason of a failure in `error`. */
 bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error);
 /* With a zero behind the content, for free. NULL if it cannot be read. */

@@ -117,10 +117,7 @@ ob_status find_compiler(found_compiler* found, compiler_error* error) {
   } else if (end != NULL) {
     snprintf(found->dialect, sizeof found->dialect, "%.*s/dialects/clang", (int)(end - path), path);
   }
-  char* header = path_in(found->dialect, "opencl.h");
-  bool there = header != NULL && access(header, R_OK) == 0;
-  free(header);
-  if (there) return OB_OK;
+  if (access(path_in(found->dialect, "opencl.h").text, R_OK) == 0) return OB_OK;
   return report(error, OB_UNSUPPORTED,
                 "The headers for clang are not in %s: install torch_outboard again, or name their "
                 "folder by OUTBOARD_CLANG_DIALECT.",

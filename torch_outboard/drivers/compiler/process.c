@@ -241,15 +241,16 @@ bool run_command_line(const words* command, const char* folder, double seconds,
 
 /* ---- Temporary folders, and files in them ---- */
 
-char* path_in(const char* folder, const char* name) {
-  char* path;
-  return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+path path_in(const char* folder, const char* name) {
+  path joined;
+  snprintf(joined.text, sizeof joined.text, "%s/%s", folder, name);
+  return joined;
 }
 
 char* create_folder(compiler_error* error) {
   const char* parent = getenv("TMPDIR");
   if (parent == NULL || *parent == '\0') parent = "/tmp";
-  char* folder = path_in(parent, "outboard-XXXXXX");
+  char* folder = strdup(path_in(parent, "outboard-XXXXXX").text);
   if (folder == NULL) {
     report(error, OB_OUT_OF_MEMORY, "The host has no memory to compile a program.");
     return NULL;
