@@ -12,6 +12,7 @@ are the smallest with which rounding in single precision, and not the polynomial
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 
 import mpmath
@@ -112,10 +113,9 @@ def main() -> None:
             value -= pieces[-1]
         print(f"{name} = ({', '.join(repr(float(piece)) for piece in pieces)})")
     for name, fit in fits().items():
-        print(f"{name} = (")
-        for c in interpolate(*fit):
-            print(f"    {float(c)!r},")
-        print(")")
+        numbers = ", ".join(repr(float(c)) for c in interpolate(*fit))
+        line = textwrap.fill(numbers, 96, break_on_hyphens=False)
+        print(f"{name} = (\n{textwrap.indent(line, '    ')},\n)")
 
 
 if __name__ == "__main__":

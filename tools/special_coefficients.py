@@ -1,9 +1,6 @@
-"""Computes the coefficients of special functions, one module of them at a time.
+"""Computes the coefficients of `torch_outboard/ops/functions/special_coefficients.py`.
 
-    for name in bessel special incomplete_gamma; do
-      python tools/special_coefficients.py $name \
-        > torch_outboard/ops/functions/${name}_coefficients.py
-    done
+    python tools/special_coefficients.py > torch_outboard/ops/functions/special_coefficients.py
 
 For Chebyshev expansions each function is sampled at Chebyshev nodes with mpmath, which PyTorch
 brings along, to 50 digits; a discrete cosine transform gives the coefficients, of which those below
@@ -14,8 +11,8 @@ Mathematical Functions (https://dlmf.nist.gov).
 
 from __future__ import annotations
 
-import argparse
 import sys
+import textwrap
 from collections.abc import Callable
 from fractions import Fraction
 from math import comb
@@ -250,39 +247,28 @@ def incomplete_gamma(orders: int, powers: int) -> list[list[float]]:
 
 def show(name: str, coefficients: list[float], indent: str = "") -> None:
     print(f"{indent}{name}(")
-    for c in coefficients:
-        print(f"{indent}    {c!r},")
+    numbers = ", ".join(map(repr, coefficients)) + ","
+    margin = f"{indent}    "
+    print(textwrap.fill(numbers, 100, initial_indent=margin, subsequent_indent=margin,
+                        break_on_hyphens=False))  # fmt: skip
     print(indent + (")" if name else "),"))
 
 
-def show_all(expansions: dict[str, list[float]]) -> None:
-    for name, coefficients in expansions.items():
-        show(f"{name} = ", coefficients)
-        print(name, len(coefficients), "terms", file=sys.stderr)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("module", choices=("bessel", "special", "incomplete_gamma"))
-    module = parser.parse_args().module
     print('"""Computed by tools/special_coefficients.py: do not edit."""\n')
     print("# fmt: off")
-    if module == "bessel":
-        for name, zeros in (("ZEROS_J0", ZEROS_J0), ("ZEROS_J1", ZEROS_J1)):
-            print(f"# Each as a number and what it lacks.\n{name} = (")
-            for zero in zeros:
-                print(f"    ({float(zero)!r}, {float(zero - mpf(float(zero)))!r}),")
-            print(")")
-        show_all(bessel())
-    elif module == "special":
-        show_all(special())
-    else:
-        print("INCOMPLETE_GAMMA = (")
-        for coefficients in incomplete_gamma(9, 20):
-            show("", coefficients, "    ")
+    for name, zeros in (("ZEROS_J0", ZEROS_J0), ("ZEROS_J1", ZEROS_J1)):
+        print(f"# Each as a number and what it lacks.\n{name} = (")
+        for zero in zeros:
+            print(f"    ({float(zero)!r}, {float(zero - mpf(float(zero)))!r}),")
         print(")")
+    for name, coefficients in {**bessel(), **special()}.items():
+        show(f"{name} = ", coefficients)
+        print(name, len(coefficients), "terms", file=sys.stderr)
+    print("INCOMPLETE_GAMMA = (")
+    for coefficients in incomplete_gamma(9, 20):
+        show("", coefficients, "    ")
+    print(")")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Bessel and Airy functions, as scalar functions in OpenCL C (see scalar_function.py).
 
-Expansions of bessel_coefficients.py: of the function near zero, and beyond of the factors of the
+Expansions of special_coefficients.py: of the function near zero, and beyond of the factors of the
 asymptotic form. DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
 """
 
@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import math
 
-from torch_outboard.ops.functions import bessel_coefficients as known
-from torch_outboard.ops.functions.chebyshev import PRECISIONS, expansion, minus_zero_of, polynomial
-from torch_outboard.ops.functions.scalar_function import ONE, Functions, ScalarFunction
+from torch_outboard.ops.functions import special_coefficients as known
+from torch_outboard.ops.functions.scalar_function import (
+    ONE,
+    PRECISIONS,
+    Functions,
+    ScalarFunction,
+    expansion,
+    minus_zero_of,
+    polynomial,
+)
 
 _TWO_OVER_PI = f"C({2 / math.pi!r})"
 

@@ -1,4 +1,5 @@
-"""A scalar function in OpenCL C: its sources, and the types and macros that they can use.
+"""A scalar function in OpenCL C: its sources, the types and macros that they can use, and source of
+polynomials for scalars and vectors alike.
 
 A function has sources for real floating-point values, for integers (bool included) and for complex
 values; None where it makes no sense. In the sources
@@ -16,6 +17,8 @@ values; None where it makes no sense. In the sources
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -43,3 +46,59 @@ class ScalarFunction:
 Functions = dict[str, ScalarFunction]
 
 ONE, TWO, THREE = "T a", "T a, T b", "T a, T b, T c"
+
+_SINGLE = 3e-10  # smaller coefficients, relative to the largest, are below single precision
+
+
+def expansion(result: str, argument: str, coefficients: Sequence[float]) -> str:
+    """Defines `result`, the sum of coefficient k times T_k(argument), by Clenshaw's recurrence
+    (DLMF 3.11.30). Arguments outside of [-1, 1] give an arbitrary number and do not trap."""
+    largest = max(map(abs, coefficients))
+    count = len(coefficients)
+    while abs(coefficients[count - 1]) < _SINGLE * largest:
+        count -= 1
+    return (
+        f"T {result};\n{{\nconst T t = {argument};\nconst T u = t + t;\n"
+        + by_precision(_clenshaw(result, coefficients), _clenshaw(result, coefficients[:count]))
+        + "}\n"
+    )
+
+
+def _clenshaw(result: str, coefficients: Sequence[float]) -> str:
+    text = ""
+    before, last = "C(0)", "C(0)"
+    for k in range(len(coefficients) - 1, 0, -1):
+        text += f"const T b{k} = u * {last} - {before} + {constant(coefficients[k])};\n"
+        before, last = last, f"b{k}"
+    return text + f"{result} = t * {last} - {before} + {constant(coefficients[0])};\n"
+
+
+def by_precision(double: str, single: str) -> str:
+    """Source with one variant for double and one for single precision."""
+    return f"\n#ifdef OB_DOUBLE\n{double}\n#else\n{single}\n#endif\n"
+
+
+def polynomial(argument: str, coefficients: Sequence[float]) -> str:
+    """An expression: the sum of coefficient k times argument^k, by Horner's rule."""
+    text = constant(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        text = f"({text} * {argument} + {constant(c)})"
+    return text
+
+
+def constant(value: float) -> str:
+    """A constant of type `T`."""
+    return f"C({float(value)!r})"
+
+
+def minus_zero_of(argument: str, zero: tuple[float, float]) -> str:
+    """An expression: the argument minus a zero, given as a number and its rounding error."""
+    high, low = zero
+    single: float = struct.unpack("f", struct.pack("f", high))[0]
+    return f"(({argument} - OB_HIGH({high!r}, {single!r})) - OB_HIGH({low!r}, {high - single!r}))"
+
+
+# OB_HIGH(d, s) is d in double and s in single precision.
+PRECISIONS = by_precision(
+    "#undef OB_HIGH\n#define OB_HIGH(d, s) C(d)", "#undef OB_HIGH\n#define OB_HIGH(d, s) C(s)"
+)

@@ -9,7 +9,7 @@ Errors measured against double precision: 2 units in the last place at most.
 from __future__ import annotations
 
 from torch_outboard.ops.functions import single_precision_coefficients as known
-from torch_outboard.ops.functions.chebyshev import by_precision, constant, polynomial
+from torch_outboard.ops.functions.scalar_function import by_precision, constant, polynomial
 
 _LOG2, _LOG2_REST = map(constant, known.LOG_OF_2)
 _LOG2_E, _LOG2_E_REST = map(constant, known.LOG2_OF_E)

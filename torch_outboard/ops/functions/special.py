@@ -1,12 +1,22 @@
-"""Special functions, as scalar functions in OpenCL C (see scalar_function.py)."""
+"""Special functions, as scalar functions in OpenCL C (see scalar_function.py).
+
+DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
+"""
 
 from __future__ import annotations
 
 import math
 
 from torch_outboard.ops.functions import special_coefficients as known
-from torch_outboard.ops.functions.chebyshev import expansion
-from torch_outboard.ops.functions.scalar_function import ONE, TWO, Functions, ScalarFunction
+from torch_outboard.ops.functions.scalar_function import (
+    ONE,
+    TWO,
+    Functions,
+    ScalarFunction,
+    by_precision,
+    expansion,
+    polynomial,
+)
 
 _CENTER = 3.75  # of the expansion of erfcx, as in tools/special_coefficients.py
 _NEAR_TAIL = (1 / 6, 1 / math.sqrt(2 * math.log(8)))
@@ -215,5 +225,230 @@ SCALAR: Functions = {
         for (int k = 0; k < (int)p; ++k) sum += lgamma(a - C(0.5) * (T)k);
         return sum;
         """,
+    ),
+}
+
+
+# ---- Incomplete gamma functions P(a, b) and Q(a, b), for scalars only.
+#
+# Large arguments close to each other: the uniform expansion of DLMF 8.12. Otherwise, for smaller b
+# the series of DLMF 8.7.1, for larger b the continued fraction of DLMF 8.9.2.
+
+
+def _uniform(orders: int, powers: int) -> str:
+    """The sum over k of c_k(eta) / a^k, in `u` = 1 / a."""
+    text = "C(0)"
+    for coefficients in reversed(known.INCOMPLETE_GAMMA[:orders]):
+        text = f"({text} * u + {polynomial('eta', coefficients[:powers])})"
+    return f"sum = {text};"
+
+
+_ATANH = polynomial("(r * r)", [1 / (2 * k + 3) for k in range(12)])
+_STIRLING = polynomial(
+    "(u * u)", [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156]
+)
+
+INCOMPLETE: Functions = {
+    # m - log(1 + m) for m = (b - a) / a, without cancellation.
+    "log_rest": ScalarFunction(
+        "T a, T b",
+        f"""
+        const T m = (b - a) / a;
+        if (fabs(m) > C(0.35)) return m - log(b / a);
+        const T r = m / (C(2) + m);
+        return m * r - C(2) * r * r * r * {_ATANH};
+        """,
+    ),
+    # b^a exp(-b) / Gamma(a + 1).
+    "gamma_term": ScalarFunction(
+        "T a, T b",
+        f"""
+        if (a < C(10)) {{
+          return b < C(50) ? pow(b, a) * exp(-b) / tgamma(a + C(1))
+                           : exp(a * log(b) - b - lgamma(a + C(1)));
+        }}
+        const T u = C(1) / a;
+        return exp(-a * ob_log_rest(a, b) - u * {_STIRLING})
+            / sqrt(C({2 * math.pi!r}) * a);
+        """,
+    ),
+    # P, or Q with `upper`, for finite positive arguments.
+    "incomplete_gamma": ScalarFunction(
+        "T a, T b, int upper",
+        f"""
+        const T m = (b - a) / a;
+        if (a > C(100) && fabs(m) < C(0.3)) {{
+          const T eta = copysign(sqrt(C(2) * ob_log_rest(a, b)), m);
+          const T u = C(1) / a;
+          T sum;
+          {by_precision(_uniform(9, 20), _uniform(4, 9))}
+          const T rest = exp(C(-0.5) * a * eta * eta) / sqrt(C({2 * math.pi!r}) * a) * sum;
+          const T half_erfc = C(0.5) * erfc((upper ? eta : -eta) * sqrt(C(0.5) * a));
+          return upper ? half_erfc + rest : half_erfc - rest;
+        }}
+        const T epsilon = {by_precision("C(1e-16);", "C(6e-8);")}
+        if (upper && b < C(1.1) && a <= C(1)) {{
+          // 1 - P in terms that do not cancel: exp(...) - 1, and the alternating series.
+          T sum = C(0), term = C(1);
+          for (int k = 1; k < 100; ++k) {{
+            term *= -b / (T)k;
+            const T next = term / (a + (T)k);
+            sum += next;
+            if (fabs(next) <= epsilon * fabs(sum)) break;
+          }}
+          const T exponent = a * log(b) - lgamma(a + C(1));
+          return -expm1(exponent) - exp(exponent) * a * sum;
+        }}
+        const T front = ob_gamma_term(a, b);
+        if (b < C(1.1) || b <= (upper ? a : a + C(1))) {{
+          T sum = C(1), term = C(1);
+          for (int k = 1; k < 10000; ++k) {{
+            term *= b / (a + (T)k);
+            sum += term;
+            if (term <= epsilon * sum) break;
+          }}
+          return upper ? C(1) - front * sum : front * sum;
+        }}
+        // Lentz's method: d is the denominator of one convergent over that of the next.
+        T even = b + C(1) - a;
+        T c = C(INFINITY), d = C(1) / even, value = d;
+        for (int k = 1; k < 10000; ++k) {{
+          const T numerator = (T)k * (a - (T)k);
+          even += C(2);
+          d = C(1) / (even + numerator * d);
+          c = even + numerator / c;
+          const T factor = c * d;
+          value *= factor;
+          if (fabs(factor - C(1)) <= epsilon) break;
+        }}
+        const T fraction = front * a * value;
+        return upper ? fraction : C(1) - fraction;
+        """,
+    ),
+    "igamma_ends": ScalarFunction(
+        "T a, T b, int upper",
+        """
+        const T none = upper ? C(1) : C(0), all = upper ? C(0) : C(1);
+        if (b < C(0) || a < C(0)) return C(NAN);
+        if (a == C(0)) return b > C(0) ? all : C(NAN);
+        if (b == C(0)) return none;
+        if (a == C(INFINITY)) return b == C(INFINITY) ? C(NAN) : none;
+        if (b == C(INFINITY)) return all;
+        if (a != a || b != b) return C(NAN);
+        return ob_incomplete_gamma(a, b, upper);
+        """,
+    ),
+    "igamma": ScalarFunction("T a, T b", "ob_igamma_ends(a, b, 0)"),
+    "igammac": ScalarFunction("T a, T b", "ob_igamma_ends(a, b, 1)"),
+}
+
+
+# ---- Orthogonal polynomials of degree n at x, for scalars only.
+#
+# Computed by their recurrences (DLMF 18.9.1); Chebyshev polynomials of higher degrees between -1
+# and 1 by trigonometric functions (DLMF 18.5.1-4). A degree is rounded towards zero; for a
+# negative, NaN or infinite degree the value is 0, as on CPU.
+
+_PARAMETERS = "T x, T degree"
+_DEGREE = """
+    if (!(degree > C(-1)) || degree >= C(9e18)) return C(0);
+    const long n = (long)degree;
+"""
+
+
+def _recurrence(first: str, step: str) -> str:
+    """`step` computes degree k + 1 from degree k, named `q`, and degree k - 1, named `p`."""
+    return f"""
+        if (n == 0) return C(1);
+        T p = C(1), q = {first};
+        for (long k = 1; k < n && q == q; ++k) {{
+          const T next = {step};
+          p = q;
+          q = next;
+        }}
+        return q;
+    """
+
+
+def _chebyshev(first: str, right: str, left: str, most: int, inside: str) -> str:
+    """A Chebyshev polynomial of degree n.
+
+    Args:
+        first: the value of degree 1.
+        right, left: the values at 1, and at -1 without its sign.
+        most: the highest degree computed by the recurrence between -1 and 1.
+        inside: statements for higher degrees there, from `angle`.
+    """
+    return f"""
+        {_DEGREE}
+        if (x == C(1)) return {right};
+        if (x == C(-1)) return n % 2 == 0 ? {left} : -({left});
+        if (n > {most} && fabs(x) < C(1)) {{
+          const T angle = acos(x);
+          {inside}
+        }}
+        {_recurrence(first, "(x + x) * q - p")}
+    """
+
+
+def _polynomial(first: str, step: str) -> ScalarFunction:
+    return ScalarFunction(_PARAMETERS, _DEGREE + _recurrence(first, step))
+
+
+def _hermite(first: str, step: str) -> ScalarFunction:
+    # CPU returns NaN for higher degrees.
+    limit = """
+        #ifdef OB_DOUBLE
+        if (n > 512) return C(NAN);
+        #else
+        if (n > 128) return C(NAN);
+        #endif
+    """
+    return ScalarFunction(_PARAMETERS, _DEGREE + limit + _recurrence(first, step))
+
+
+_ODD = "C(2) * (T)n + C(1)"
+_HALF = "((T)n + C(0.5)) * angle"
+
+CHEBYSHEV: Functions = {
+    "chebyshev_polynomial_t": ScalarFunction(
+        _PARAMETERS, _chebyshev("x", "C(1)", "C(1)", 6, "return cos((T)n * angle);")
+    ),
+    "chebyshev_polynomial_u": ScalarFunction(
+        _PARAMETERS,
+        _chebyshev(
+            "x + x",
+            "(T)n + C(1)",
+            "(T)n + C(1)",
+            8,
+            "if (sin(angle) != C(0)) return sin(((T)n + C(1)) * angle) / sin(angle);",
+        ),
+    ),
+    "chebyshev_polynomial_v": ScalarFunction(
+        _PARAMETERS,
+        _chebyshev("x + x - C(1)", "C(1)", _ODD, 8, f"return cos({_HALF}) / cos(C(0.5) * angle);"),
+    ),
+    "chebyshev_polynomial_w": ScalarFunction(
+        _PARAMETERS,
+        _chebyshev("x + x + C(1)", _ODD, "C(1)", 8, f"return sin({_HALF}) / sin(C(0.5) * angle);"),
+    ),
+}
+
+POLYNOMIALS: Functions = {
+    **CHEBYSHEV,
+    **{
+        f"shifted_{name}": ScalarFunction(_PARAMETERS, f"ob_{name}(x + x - C(1), degree)")
+        for name in CHEBYSHEV
+    },
+    "hermite_polynomial_h": _hermite("x + x", "(x + x) * q - C(2) * (T)k * p"),
+    "hermite_polynomial_he": _hermite("x", "x * q - (T)k * p"),
+    "laguerre_polynomial_l": _polynomial(
+        "C(1) - x", "((C(2) * (T)k + C(1) - x) * q - (T)k * p) / ((T)k + C(1))"
+    ),
+    "legendre_polynomial_p": ScalarFunction(
+        _PARAMETERS,
+        _DEGREE
+        + "if (fabs(x) == C(1)) return (x > C(0) || n % 2 == 0) ? C(1) : C(-1);"
+        + _recurrence("x", "((C(2) * (T)k + C(1)) * x * q - (T)k * p) / ((T)k + C(1))"),
     ),
 }

@@ -14,8 +14,6 @@ from torch_outboard.ops.functions import (
     bessel,
     complex_values,
     elementary,
-    incomplete_gamma,
-    polynomials,
     single_precision,
     special,
 )
@@ -25,11 +23,7 @@ from torch_outboard.ops.functions.scalar_function import Functions
 @cache
 def scalar_only() -> Functions:
     """Functions for scalars only: they branch, or loop until the value converges."""
-    return {
-        **special.SCALAR,
-        **incomplete_gamma.INCOMPLETE,
-        **polynomials.POLYNOMIALS,
-    }
+    return {**special.SCALAR, **special.INCOMPLETE, **special.POLYNOMIALS}
 
 
 @cache

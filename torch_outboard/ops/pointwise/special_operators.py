@@ -9,7 +9,7 @@ import torch
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.expression import FORMS, calls, pointwise, unary
-from torch_outboard.ops.functions.polynomials import POLYNOMIALS
+from torch_outboard.ops.functions.special import POLYNOMIALS
 from torch_outboard.ops.requirements import at_least, not_of_dtype
 from torch_outboard.ops.symbolic import SymTensor
 from torch_outboard.ops.template import Plan, template
