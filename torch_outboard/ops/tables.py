@@ -23,46 +23,34 @@ _loaded = False
 TABLES = {
     "pointwise.operators": "pointwise",
     "pointwise.optimizers": "pointwise_lists",
-    "pointwise.loss_scaling": "pointwise",
     "reductions.reduction": "reduction",
-    "reductions.complex_reductions": "reduction",
-    "products.matrix_product": "matrix_product",
-    "products.convolution": "convolution",
+    "products.products": "matrix_product",
     "indexing.gather_scatter": "indexing",
     "indexing.decompositions": "indexing",
     "indexing.advanced_indexing": "indexing",
     "normalization.softmax": "softmax",
     "normalization.norm_layers": "normalization",
-    "normalization.weight_norm": "normalization",
     "layers.attention": "attention",
     "layers.transformers": "attention",
     "images.max_pooling": "pooling",
     "images.average_pooling": "pooling",
     "images.adaptive_pooling": "pooling",
-    "losses.element_losses": "loss",
-    "losses.class_losses": "loss",
+    "losses.losses": "loss",
     "losses.sequence_losses": "loss",
     "layers.embedding": "embedding",
     "random_numbers.draws": "random",
     "random_numbers.decompositions": "random",
-    "random_numbers.rejection": "random",
     "reductions.scans": "scan",
     "ordering.sorting": "sorting",
     "ordering.searching": "sorting",
-    "ordering.sets": "sorting",
     "ordering.counts": "sorting",
-    "ordering.histograms": "sorting",
-    "movement.joining": "movement",
     "movement.rearranging": "movement",
     "movement.padding": "movement",
     "movement.factories": "pointwise",
     "layers.recurrent": "recurrent",
     "images.interpolation": "interpolation",
     "pointwise.special_operators": "pointwise",
-    "images.grid_sampling": "interpolation",
-    "pointwise.gated_linear": "pointwise",
     "products.distances": "distance",
-    "products.fourier": "fourier",
     "reductions.segments": "reduction",
 }
 
@@ -99,10 +87,10 @@ def load() -> None:
         if _loaded:
             return
         from torch_outboard.ops import sources
-        from torch_outboard.ops.products import library
+        from torch_outboard.ops.products.products import library_definitions
 
         compiled = any(map(_C.runs_code, range(_C.device_count())))
-        wanted = library.definitions(_C.library_functions()) + (definitions() if compiled else [])
+        wanted = library_definitions(_C.library_functions()) + (definitions() if compiled else [])
         _C.set_source_writer(sources)
         _C.load_definitions(wanted)
         atexit.register(_C.stop_interpreter_calls)

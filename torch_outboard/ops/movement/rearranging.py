@@ -1,4 +1,4 @@
-"""Operators that move elements by rules, without index tensors."""
+"""Operators that move elements by rules, without index tensors, and joining."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from torch_outboard.ops.decomposition import decomposition
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype
 from torch_outboard.ops.symbolic import (
@@ -17,6 +17,7 @@ from torch_outboard.ops.symbolic import (
     SymInt,
     SymInts,
     SymTensor,
+    SymTensors,
     full,
     ints,
     maximum,
@@ -404,8 +405,44 @@ def norms() -> list[Definition]:
     ]
 
 
+# ---- Joining
+
+
+def _join_unsqueezed(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
+    require(all(tensor.shape == tensors[0].shape for tensor in tensors))
+    return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
+
+
+def _stack(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
+    """Joins first and then splits the dimension, as CPU does, which keeps the memory format."""
+    sizes = tensors[0].shape
+    rank = len(sizes)
+    index = dim if dim >= 0 else dim + rank + 1
+    if not 0 <= index < rank or any(tensor.shape != sizes for tensor in tensors):
+        return _join_unsqueezed(tensors, dim)
+    return torch.cat(tensors, index).view(*sizes[:index], len(tensors), *sizes[index:])
+
+
+def _some_tensors(tensors: SymTensors) -> SymBool:
+    return tensors.len() > 0
+
+
+def joined() -> list[Definition]:
+    """cat and stack."""
+    return [
+        decomposition("cat cat.out", "cat", results="out", casts="TypeError"),
+        decomposition("stack", _stack, condition=_some_tensors),
+        decomposition(
+            "stack.out _stack _stack.out",
+            _join_unsqueezed,
+            condition=_some_tensors,
+            casts="TypeError",
+        ),
+    ]
+
+
 def definitions() -> list[Definition]:
-    """Every definition."""
+    """Every operator definition of this module."""
     return [
         *remapped(),
         triangle("tril", upper=False),
@@ -414,4 +451,5 @@ def definitions() -> list[Definition]:
         *windows(),
         *rearranged(),
         *norms(),
+        *joined(),
     ]

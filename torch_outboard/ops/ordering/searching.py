@@ -1,4 +1,4 @@
-"""Searching in sorted values."""
+"""Searching in sorted values, distinct values, and membership."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.requirements import not_of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -106,7 +107,7 @@ def _bucketize(dtype: torch.dtype) -> Definition:
     return bucketize
 
 
-def searches() -> list[Definition]:
+def _searches() -> list[Definition]:
     """Indices in sorted lines; a definition per dtype of the result."""
     return [
         *(
@@ -133,6 +134,150 @@ def searches() -> list[Definition]:
     ]
 
 
+# ---- Distinct values and membership
+
+SORTABLE = (*REAL, *BOOL)
+Found = tuple[Tensor, Tensor, Tensor]  # values, inverse, counts
+
+
+def _lengths(starts: Tensor, n: int) -> Tensor:
+    end = torch.full([1], n, dtype=torch.int64, device=starts.device)
+    return torch.cat([starts[1:], end]) - starts if starts.numel() > 0 else starts
+
+
+def _groups(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Groups of equal adjacent rows: each row's group number, and each group's first index."""
+    first = torch.ones([x.size(0)], dtype=torch.bool, device=x.device)
+    if x.size(0) > 1:
+        differs = x[1:] != x[:-1]
+        if x.dim() > 1:
+            differs = differs.reshape(x.size(0) - 1, -1).any(1)
+        first[1:] = differs
+    return first.cumsum(0) - 1, first.nonzero().reshape(-1)
+
+
+def _nothing(x: Tensor) -> Tensor:
+    return torch.empty([0], dtype=torch.int64, device=x.device)
+
+
+def _consecutive(rows: Tensor, inverse: bool, counts: bool) -> Found:
+    group, starts = _groups(rows)
+    number = _lengths(starts, rows.size(0)) if counts else _nothing(rows)
+    return rows.index_select(0, starts), group if inverse else _nothing(rows), number
+
+
+def _unique2(self: Tensor, return_inverse: bool, return_counts: bool) -> Found:
+    ordered, places = torch.sort(self.reshape(-1), stable=True, dim=0)
+    values, group, counts = _consecutive(ordered, True, return_counts)
+    inverse = _nothing(self)
+    if return_inverse:
+        inverse = torch.empty_like(group).scatter_(0, places, group).reshape(self.shape)
+    return values, inverse, counts
+
+
+def _unique(self: Tensor, return_inverse: bool) -> tuple[Tensor, Tensor]:
+    return _unique2(self, return_inverse, False)[:2]
+
+
+def _unique_consecutive(self: Tensor, return_inverse: bool, return_counts: bool) -> Found:
+    values, inverse, counts = _consecutive(self.reshape(-1), return_inverse, return_counts)
+    return values, inverse.reshape(self.shape) if return_inverse else inverse, counts
+
+
+def _unique_dim_consecutive(
+    self: Tensor, dim: int, return_inverse: bool, return_counts: bool
+) -> Found:
+    rows = self.movedim(dim, 0).contiguous()
+    values, inverse, counts = _consecutive(rows, return_inverse, return_counts)
+    return values.movedim(0, dim), inverse, counts
+
+
+def _unique_dim(self: Tensor, dim: int, return_inverse: bool, return_counts: bool) -> Found:
+    rows = self.movedim(dim, 0)
+    flat = rows.reshape(rows.size(0), -1)
+    # Lexicographic order by stable sorts, from the last column to the first.
+    order = torch.arange(flat.size(0), device=self.device)
+    for k in reversed(range(flat.size(1))):
+        column = flat.select(1, k).index_select(0, order)
+        order = order.index_select(0, torch.sort(column, stable=True, dim=0)[1])
+    values, group, counts = _consecutive(flat.index_select(0, order), True, return_counts)
+    inverse = _nothing(self)
+    if return_inverse:
+        inverse = torch.empty_like(group).scatter_(0, order, group)
+    return values.reshape(values.size(0), *rows.shape[1:]).movedim(0, dim), inverse, counts
+
+
+def _has_no_slices(self: SymTensor, dim: SymInt) -> SymBool:
+    return (self.size(dim) == 0) & (self.shape.drop(dim).prod() > 0)
+
+
+def _unique_of_none(self: Tensor) -> Found:
+    return self.clone(), _nothing(self), _nothing(self)
+
+
+def _isin(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
+    if test_elements.numel() == 0:
+        return torch.full(elements.shape, invert, dtype=torch.bool, device=elements.device)
+    dtype = torch.result_type(elements, test_elements)
+    ordered = torch.sort(test_elements.reshape(-1).to(dtype), stable=True, dim=0)[0]
+    x = elements.to(dtype).contiguous()
+    places = torch.searchsorted(ordered, x).clamp(max=ordered.numel() - 1)
+    found = ordered.index_select(0, places.reshape(-1)).reshape(x.shape) == x
+    return found.logical_not() if invert else found
+
+
+def _is_number(elements: Tensor, test_element: float, invert: bool) -> Tensor:
+    elements = elements.contiguous()
+    return elements != test_element if invert else elements == test_element
+
+
+def _has_slices(self: SymTensor, dim: SymInt) -> SymBool:
+    return (self.numel() > 0) & (-self.dim() <= dim) & (dim < self.dim())
+
+
+def _has_narrow_slices(self: SymTensor, dim: SymInt) -> SymBool:
+    # One sort for each column.
+    return _has_slices(self, dim) & (self.numel() // self.size(dim) <= 4096)
+
+
+def _distinct() -> list[Definition]:
+    """Distinct values, and membership."""
+    return [
+        *(
+            decomposition(overload, body, dtypes=SORTABLE, condition=condition)
+            for overload, body, condition in (
+                ("_unique2", _unique2, None),
+                ("_unique", _unique, None),
+                ("unique_dim_consecutive", _unique_dim_consecutive, _has_slices),
+                ("unique_dim", _unique_dim, _has_narrow_slices),
+                ("unique_dim", _unique_of_none, _has_no_slices),
+                ("unique_dim_consecutive", _unique_of_none, _has_no_slices),
+            )
+        ),
+        decomposition(
+            "unique_consecutive", _unique_consecutive, dtypes=SORTABLE, requires={"dim": None}
+        ),
+        decomposition(
+            "unique_consecutive",
+            lambda self, return_inverse, return_counts, dim: torch.ops.aten.unique_dim_consecutive(
+                self, dim, return_inverse, return_counts
+            ),
+            dtypes=SORTABLE,
+            condition=lambda dim: given(dim),
+        ),
+        decomposition(
+            "isin.Tensor_Tensor isin.Tensor_Tensor_out",
+            _isin,
+            dtypes=REAL,
+            requires=dict.fromkeys(("elements", "test_elements"), not_of_dtype(torch.bool)),
+        ),
+        decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REAL),
+    ]
+
+
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return searches()
+    return [
+        *_searches(),
+        *_distinct(),
+    ]

@@ -1,7 +1,7 @@
 """Pointwise operators: operator definitions of the kind `pointwise`.
 
-Arithmetic, comparison and elementary functions; activations are in activations.py,
-operators over lists in foreach.py.
+Arithmetic, comparison and elementary functions, also over lists of tensors; activations are in
+activations.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch_outboard.ops.expression import (
     unary,
     with_alpha,
 )
-from torch_outboard.ops.pointwise import activations, foreach
+from torch_outboard.ops.pointwise import activations
 from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype, of_dtype_of
 
 TWO = "self other"
@@ -346,6 +346,104 @@ def filling() -> list[Definition]:
     ]
 
 
+# ---- Operators over lists of tensors
+
+_FRACTIONS = (*FLOATS, *COMPLEX)
+
+_NUMBERS = (*REALS, *COMPLEX)
+
+
+def _list_forms(name: str, *overloads: str) -> str:
+    base = f"_foreach_{name}"
+    if not overloads:
+        return f"{base} {base}_"
+    return " ".join(f"{base}.{o} {base}_.{o}" for o in overloads)
+
+
+def over_lists() -> list[Definition]:
+    """Every operator definition of this module."""
+    forms = "_foreach_{} _foreach_{}_"
+    fractions = "exp log log2 log10 sqrt rsqrt sin cos sinh cosh tan tanh sigmoid reciprocal"
+    reals = "expm1 log1p erf erfc lgamma asin acos atan"
+    return [
+        *calls(forms, fractions, "self", _FRACTIONS, types="float"),
+        *calls(forms, reals, "self", FLOATS, types="float"),
+        *calls(forms, "neg", "self", _NUMBERS),
+        *calls(forms, "abs floor ceil trunc round", "self", REALS),
+        *calls(forms, "sign", "self", (*REALS, *BOOL)),
+        *calls(forms, "frac", "self", FLOATS),
+        pointwise("_foreach_zero_", "self", "C(0)", ALL, types="self", any_output=True),
+        *_list_binary(),
+        *_list_ternary(),
+    ]
+
+
+def _list_binary() -> list[Definition]:
+    result = []
+    for kind, other in (("List", "other"), ("Scalar", "scalar"), ("ScalarList", "scalars")):
+        operands = {"self": "self", other: "other"}
+        no_bool = dict.fromkeys(operands, not_of_dtype(torch.bool))
+        result += [
+            with_alpha(_list_forms("sub", kind), operands, "sub", _NUMBERS, no_bool),
+            *_sums_and_quotients(kind, operands),
+        ]
+        for name, function in (
+            ("clamp_min", "maximum"), ("clamp_max", "minimum"),
+            ("maximum", "maximum"), ("minimum", "minimum"),
+        ):  # fmt: skip
+            expression = f"{function}(self, other)"
+            result.append(pointwise(_list_forms(name, kind), operands, expression, REALS))
+        forms = _list_forms("pow", kind)
+        result.append(pointwise(forms, "self exponent", "pow(self, exponent)", FLOATS))
+    return [*result, *_sums_and_quotients("Tensor", {"self": "self", "other": "other"})]
+
+
+def _sums_and_quotients(kind: str, operands: dict[str, str]) -> list[Definition]:
+    return [
+        with_alpha(_list_forms("add", kind), operands, "add", ALL),
+        pointwise(_list_forms("mul", kind), operands, "mul(self, other)", ALL),
+        pointwise(
+            _list_forms("div", kind), operands, "truediv(self, other)", _FRACTIONS, types="float"
+        ),
+    ]
+
+
+def _list_ternary() -> list[Definition]:
+    same = of_dtype_of("self")
+    return [
+        *(
+            pointwise(
+                _list_forms(name, kind),
+                "self tensor1 tensor2",
+                f"add(self, {function}(mul(value, tensor1), tensor2))",
+                dtypes,
+                scalars={scalar: "value"},
+                strict=True,
+            )
+            for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars"))
+            for name, function, dtypes in (
+                ("addcmul", "mul", _NUMBERS),
+                ("addcdiv", "truediv", _FRACTIONS),
+            )
+        ),
+        pointwise(
+            _list_forms("lerp", "List"),
+            {"self": "self", "tensors1": "end", "weights": "weight"},
+            LERP,
+            FLOATS,
+            requires={"tensors1": same, "weights": same},
+        ),
+        pointwise(
+            _list_forms("lerp", "Scalar"),
+            {"self": "self", "tensors1": "end"},
+            LERP,
+            FLOATS,
+            scalars="weight",
+            requires={"tensors1": same},
+        ),
+    ]
+
+
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
@@ -355,5 +453,5 @@ def definitions() -> list[Definition]:
         *elementary(),
         *filling(),
         *activations.definitions(),
-        *foreach.definitions(),
+        *over_lists(),
     ]

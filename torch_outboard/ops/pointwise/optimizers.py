@@ -1,4 +1,4 @@
-"""Fused optimizers: operator definitions of the kind `pointwise_lists`.
+"""Fused optimizers, and the operators of torch.amp.GradScaler.
 
 csrc/device_kernels/pointwise/pointwise_lists.cpp generates the kernels.
 """
@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from torch_outboard.ops.definition import (
     FLOATS,
     Definition,
@@ -17,8 +19,9 @@ from torch_outboard.ops.definition import (
     dtype_bits,
 )
 from torch_outboard.ops.functions.table import functions
-from torch_outboard.ops.requirements import Requirement, at_least, definition_of
-from torch_outboard.ops.symbolic import Float, SymFloat, log
+from torch_outboard.ops.requirements import Requirement, at_least, definition_of, of_dtype
+from torch_outboard.ops.symbolic import Float, SymFloat, SymInt, SymTensor, log
+from torch_outboard.ops.template import Plan, template
 
 
 def _row(
@@ -171,6 +174,52 @@ def _adagrad(maximize: bool) -> list[Definition]:
     )
 
 
+# ---- Unscaling of gradients, and updates of the loss scale
+
+# Multiplies gradients by the inverse scale and reports whether one is not finite.
+_unscale = definition_of(
+    "pointwise_lists",
+    "_amp_foreach_non_finite_check_and_unscale_",
+    {
+        "lists": ["self"],
+        "common": ["inv_scale"],
+        "names": ["self", "inv_scale"],
+        "outputs": ["self"],
+        "expressions": ["self * inv_scale"],
+        "flag": "found_inf",
+        "flag_if": "!isfinite(self)",
+        "dtypes": dtype_bits(dtype for dtype in FLOATS if dtype != torch.float64),
+    },
+    location=caller_location(),
+    family="pointwise",
+    requires={"inv_scale": of_dtype(torch.float32)},
+)
+
+
+@template(
+    "_amp_update_scale_",
+    "loss_scale",
+    dtypes=(torch.float32,),
+    accepts={"growth_tracker": (torch.int32,)},
+    family="pointwise",
+)
+def _update_scale(
+    plan: Plan,
+    self: SymTensor,
+    growth_tracker: SymTensor,
+    found_inf: SymTensor,
+    scale_growth_factor: SymFloat,
+    scale_backoff_factor: SymFloat,
+    growth_interval: SymInt,
+) -> None:
+    plan.require(self.numel() == 1, growth_tracker.numel() == 1, found_inf.numel() == 1)
+    plan.result("out", self.shape)
+    plan.parameters(
+        growth=scale_growth_factor, backoff=scale_backoff_factor, interval=growth_interval
+    )
+    plan.launch("update_loss_scale", 1)
+
+
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     flags = (False, True)
@@ -181,4 +230,4 @@ def definitions() -> list[Definition]:
         *(_adam("_fused_adamw_", True, a, m) for a in flags for m in flags),
         *(_adagrad(maximize) for maximize in flags),
     ]
-    return [row for rows_of_one in variants for row in rows_of_one]
+    return [_unscale, _update_scale, *(row for rows_of_one in variants for row in rows_of_one)]

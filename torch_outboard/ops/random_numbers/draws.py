@@ -12,7 +12,15 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, SIGNED, Definition, kernel_source
+from torch_outboard.ops.definition import (
+    BOOL,
+    FLOATS,
+    INTEGERS,
+    SIGNED,
+    Definition,
+    Report,
+    kernel_source,
+)
 from torch_outboard.ops.expression import pointwise
 from torch_outboard.ops.symbolic import (
     Bool,
@@ -29,6 +37,7 @@ from torch_outboard.ops.symbolic import (
     given,
     log1p,
     log2_ceil,
+    maximum,
     where,
 )
 from torch_outboard.ops.template import Body, Plan, template
@@ -63,6 +72,9 @@ def definitions() -> list[Definition]:
         *(_integers((dtype,)) for dtype in FLOATS),
         _randperm,
         *(_rrelu(dtypes) for dtypes in (_NARROW, _DOUBLE)),
+        _poisson,
+        _binomial,
+        *(define(dtype) for define in (_gamma, _dirichlet) for dtype in _WIDE),
     ]
 
 
@@ -362,3 +374,86 @@ def _rrelu(dtypes: Sequence[torch.dtype]) -> Definition:
         _draw(plan, "rrelu", self.numel(), per_block=128 // bits)
 
     return definition
+
+
+# ---- Rejection sampling, which takes an unknown number of draws
+#
+# Results equal the CPU's bit by bit. `torch_outboard/kernels/random_numbers/rejection.cl` computes
+# in float64, also for narrower dtypes: on devices without float64 the host runs these operators.
+
+_POISSON, _BINOMIAL, _GAMMA = range(3)
+
+# Equals REJECTION_BLOCKS in rejection.cl.
+_BLOCKS = 64
+
+# The dtypes of PyTorch's CPU kernels.
+_WIDE = (torch.float32, torch.float64)
+
+
+def _rejection(
+    overload: str, dtypes: Sequence[torch.dtype], reports: Report | None = None
+) -> Callable[[Body], Definition]:
+    return template(
+        overload,
+        "philox rejection rejection_values",
+        dtypes=dtypes,
+        compute=torch.float64,
+        reports=reports,
+    )
+
+
+def _reserve_draws(plan: Plan, tensor: SymTensor) -> None:
+    plan.random(where(tensor.numel() > 0, _BLOCKS, 0))
+
+
+def _draw_values(plan: Plan, distribution: int, parameter: SymTensor) -> None:
+    """Draws a value for each element of `parameter`, the first parameter of the distribution."""
+    plan.result("out")
+    plan.constants(DISTRIBUTION=distribution)
+    _reserve_draws(plan, parameter)
+    plan.launch("rejection_values", parameter.numel())
+
+
+@_rejection(
+    "poisson",
+    (torch.float16, torch.bfloat16, *_WIDE),
+    reports=RuntimeError("invalid Poisson rate, expected rate to be non-negative"),
+)
+def _poisson(plan: Plan, self: SymTensor) -> None:
+    _draw_values(plan, _POISSON, self)
+
+
+@_rejection("binomial", _WIDE)
+def _binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
+    # The host serves other shapes.
+    plan.require(count.shape == prob.shape)
+    _draw_values(plan, _BINOMIAL, count)
+
+
+def _gamma(dtype: torch.dtype) -> Definition:
+    @_rejection("_standard_gamma", (dtype,))
+    def gamma(plan: Plan, self: SymTensor) -> None:
+        plan.parameters(smallest=torch.finfo(dtype).tiny)
+        _draw_values(plan, _GAMMA, self)
+
+    return gamma
+
+
+def _dirichlet(dtype: torch.dtype) -> Definition:
+    @template(
+        "_sample_dirichlet", "philox rejection dirichlet", dtypes=(dtype,), compute=torch.float64
+    )
+    def dirichlet(plan: Plan, self: SymTensor) -> None:
+        limits = torch.finfo(dtype)
+        length = where(self.dim() > 0, maximum(self.size(-1), 1), 1)
+        plan.result("out")
+        for name in ("factors", "exponents"):
+            plan.temporary(name, self.numel(), torch.float64)
+        plan.parameters(length=length)
+        # The largest share is the largest number below 1.
+        plan.parameters(smallest=limits.tiny, largest=1 - limits.eps / 2)
+        _reserve_draws(plan, self)
+        plan.launch("gamma_parts", self.numel())
+        plan.launch("shares", self.numel() // length)
+
+    return dirichlet

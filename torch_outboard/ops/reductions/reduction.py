@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict, Unpack
 
 import torch
+from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import (
@@ -18,7 +19,7 @@ from torch_outboard.ops.definition import (
     caller_location,
     dtype_bits,
 )
-from torch_outboard.ops.requirements import Requirement, definition_of, not_of_dtype
+from torch_outboard.ops.requirements import Requirement, definition_of, not_of_dtype, of_dtype
 
 NUMBERS = (*FLOATS, *INTEGERS)
 REAL = (*NUMBERS, *BOOL)
@@ -273,6 +274,60 @@ def truth(name: str, dtypes: Iterable[torch.dtype], nonzero: str) -> Definition:
     )
 
 
+# ---- Norms, variances and standard deviations of complex values, computed from real ones
+
+
+def _variance(
+    self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
+    parts = torch.view_as_real(self)
+    first = torch.var(parts.select(-1, 0), dim, correction=correction, keepdim=keepdim)
+    return first + torch.var(parts.select(-1, 1), dim, correction=correction, keepdim=keepdim)
+
+
+def _deviation(
+    self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
+    return torch.sqrt(_variance(self, dim, correction, keepdim))
+
+
+def _and_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def body(
+        self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+    ) -> tuple[Tensor, Tensor]:
+        return spread(self, dim, correction, keepdim), torch.mean(self, dim, keepdim)
+
+    return body
+
+
+def _complex_norm(
+    self: Tensor, ord: float, dim: list[int] | None, keepdim: bool, dtype: torch.dtype | None
+) -> Tensor:
+    values = torch.abs(self if dtype is None else self.to(dtype))
+    norm: Tensor = torch.linalg.vector_norm(values, ord, dim, keepdim)
+    return norm
+
+
+def _complex_spreads() -> list[Definition]:
+    """Operators over complex values, by those over real ones."""
+    bodies: dict[str, Callable[..., Any]] = {
+        "var.correction var.correction_out": _variance,
+        "std.correction std.correction_out": _deviation,
+        "var_mean.correction var_mean.correction_out": _and_mean(_variance),
+        "std_mean.correction std_mean.correction_out": _and_mean(_deviation),
+    }
+    return [
+        # `dtype` is the elements' dtype; PyTorch raises if it is not complex.
+        decomposition(
+            "linalg_vector_norm linalg_vector_norm.out",
+            _complex_norm,
+            dtypes=COMPLEX,
+            requires={"dtype": of_dtype(*COMPLEX)},
+        ),
+        *(decomposition(overloads, body, dtypes=COMPLEX) for overloads, body in bodies.items()),
+    ]
+
+
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     sums = "sum sum.dim_IntList sum.IntList_out sum.out"
@@ -317,4 +372,5 @@ def definitions() -> list[Definition]:
         spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
         spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
         *norms(),
+        *_complex_spreads(),
     ]

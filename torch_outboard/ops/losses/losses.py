@@ -1,4 +1,4 @@
-"""Losses of class scores, and their gradients.
+"""Elementwise losses, losses of class scores, and their gradients.
 
 Values that CPU rejects, such as a target that is not a class, give NaN.
 """
@@ -11,6 +11,7 @@ import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
+    Symbol,
     SymBool,
     SymFloat,
     SymInt,
@@ -25,24 +26,134 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
+# ---- Between an input and a target of the same shape
+
+# Values of `reduction`; 0 is no reduction.
+_MEAN, _SUM = 1, 2
+
+
+class _Loss(NamedTuple):
+    """An elementwise loss of arguments with the same shape."""
+
+    name: str
+    number: int  # of the function in loss_functions.cl
+    backward_out: str
+    shape: str = ""  # the argument that parametrizes the loss function: beta or delta
+    weighted: bool = False
+
+    @property
+    def overloads(self) -> str:
+        return f"{self.name} {self.name}.out"
+
+
+_LOSSES = (
+    _Loss("mse_loss", 0, "mse_loss_backward.grad_input"),
+    _Loss("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", shape="beta"),
+    _Loss("huber_loss", 2, "huber_loss_backward.out", shape="delta"),
+    _Loss("binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True),
+)
+
+
+def _unreduced(loss: _Loss) -> Definition:
+    @template(loss.overloads, "loss_functions loss_each", dtypes=FLOATS)
+    def unreduced(
+        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
+    ) -> None:
+        plan.require(~_reduces(reduction))
+        _take_loss_arguments(plan, loss, self, target, reduction, rest)
+        plan.result("out", like=self)
+        plan.launch("loss_each", self.numel())
+
+    return unreduced
+
+
+def _reduced(loss: _Loss) -> Definition:
+    @template(
+        loss.overloads, "rows loss_functions loss_parts loss_total", dtypes=FLOATS, vectors=True
+    )
+    def reduced(
+        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
+    ) -> None:
+        plan.require(_reduces(reduction))
+        _take_loss_arguments(plan, loss, self, target, reduction, rest)
+        count = self.numel()
+        part = maximum(4096, ceil_div(count, 64))
+        parts = ceil_div(count, part)
+        plan.result("out", [])
+        plan.temporary("losses", maximum(parts, 1), "value")
+        plan.parameters(part=part, count=count, loss_count=parts, divisor=_divisor(self, reduction))
+        plan.launch("loss_parts", groups=parts)
+        plan.launch("loss_total", groups=1)
+
+    return reduced
+
+
+def _elementwise_backward(loss: _Loss) -> Definition:
+    @template(
+        f"{loss.name}_backward {loss.backward_out}",
+        "loss_functions loss_backward",
+        dtypes=FLOATS,
+    )
+    def backward(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        grad_output: SymTensor,
+        reduction: SymInt,
+        **rest: Symbol,
+    ) -> None:
+        _take_loss_arguments(plan, loss, self, target, reduction, rest)
+        single = grad_output.numel() == 1
+        plan.require(
+            where(single, grad_output.dim() <= self.dim(), grad_output.shape == self.shape)
+        )
+        # Gradients of unweighted losses are row-major, as on CPU.
+        plan.result("grad", self.shape, like=self if loss.weighted else None)
+        plan.parameters(single=single, divisor=_divisor(self, reduction))
+        plan.launch("loss_backward", self.numel())
+
+    return backward
+
+
+def _reduces(reduction: SymInt) -> SymBool:
+    return (reduction == _MEAN) | (reduction == _SUM)
+
+
+def _divisor(self: SymTensor, reduction: SymInt) -> SymInt:
+    return where(reduction == _MEAN, self.numel(), 1)
+
+
+def _take_loss_arguments(
+    plan: Plan,
+    loss: _Loss,
+    self: SymTensor,
+    target: SymTensor,
+    reduction: SymInt,
+    rest: dict[str, Symbol],
+) -> None:
+    """Plans the part common to all definitions of a loss; `rest` has the loss's own arguments."""
+    plan.require(self.shape == target.shape, (reduction >= 0) & (reduction <= _SUM))
+    if loss.weighted:
+        weight = rest["weight"]
+        assert isinstance(weight, SymTensor)
+        plan.operand("weight", weight, optional=True)
+        plan.require(fits(weight, self.shape))
+    if loss.shape:
+        shape = rest[loss.shape]
+        assert isinstance(shape, SymFloat)
+        plan.require(shape > 0)
+        plan.parameters(shape=shape)
+    plan.constants(LOSS=loss.number)
+
+
+# ---- Of class scores
+
 # Values of `reduction`.
 _NONE, _MEAN, _SUM = 0, 1, 2
 # CPU's kernels of margin losses do not support half precision.
 _MARGIN_DTYPES = (torch.float32, torch.float64)
 _TARGET = {"target": (torch.int64,)}
 _NO_CLASS = "a target is no class"
-
-
-def definitions() -> list[Definition]:
-    """Every operator definition of this module."""
-    return [
-        *(_nll_loss(images, in_parts) for in_parts in (False, True) for images in (False, True)),
-        *(_nll_loss_backward(images) for images in (False, True)),
-        _multi_margin_loss,
-        _multi_margin_loss_backward,
-        _multilabel_margin_loss,
-        _multilabel_margin_loss_backward,
-    ]
 
 
 class _Scores(NamedTuple):
@@ -295,3 +406,20 @@ def _multilabel_margin_loss_backward(
     _require_gradient(plan, rows, self, grad_output, reduction)
     plan.result("grad")
     _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=False)
+
+
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
+    return [
+        *(
+            define(loss)
+            for loss in _LOSSES
+            for define in (_unreduced, _reduced, _elementwise_backward)
+        ),
+        *(_nll_loss(images, in_parts) for in_parts in (False, True) for images in (False, True)),
+        *(_nll_loss_backward(images) for images in (False, True)),
+        _multi_margin_loss,
+        _multi_margin_loss_backward,
+        _multilabel_margin_loss,
+        _multilabel_margin_loss_backward,
+    ]

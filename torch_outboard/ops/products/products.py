@@ -1,0 +1,228 @@
+"""Matrix products, convolutions and Fourier transforms: definitions for generators in C++
+(csrc/device_kernels/{product,convolution,fourier,library}).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
+
+import torch
+
+from torch_outboard.ops.definition import (
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    Definition,
+    caller_location,
+    dtype_bits,
+    kernel_source,
+    qualified,
+)
+
+# ---- Sources
+
+
+def warpgroup_operands(columns: int) -> str:
+    """Macros for the operands of wgmma with a tile of `columns` columns, in matrix_units.cl."""
+    sums = columns // 2
+    numbers = ", ".join(f"%{i}" for i in range(sums))
+    operands = ", ".join(f'"+f"((s)[{i // 4}][{i % 4}])' for i in range(sums))
+    return (
+        f"#if UNIT_COLUMNS == {columns}\n"
+        f'#define WARPGROUP_COLUMNS "{columns}"\n'
+        f'#define WARPGROUP_SUMS "{numbers}"\n'
+        f'#define WARPGROUP_DESCRIPTORS "%{sums}, %{sums + 1}"\n'
+        f"#define WARPGROUP_OPERANDS(s) {operands}\n"
+        "#endif\n"
+    )
+
+
+def group_source() -> str:
+    """Source of per-work-group products and convolutions, for GPUs."""
+    instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + kernel_source("matrix_units")
+    units = f"#ifdef MATRIX_UNITS\n{instructions}{kernel_source('matrix_unit_tiles')}#endif\n"
+    return kernel_source("group_tiles") + kernel_source("thin_products") + units
+
+
+def padded_source() -> str:
+    """Source of convolutions over the padded layout, for CPUs."""
+    return kernel_source("padded_convolution") + kernel_source("winograd_convolution")
+
+
+def patch_source() -> str:
+    """Source of convolutions by products of packed patches."""
+    return kernel_source("matrix_product") + kernel_source("convolution")
+
+
+# ---- Matrix products
+
+ALL = (*FLOATS, *INTEGERS, *COMPLEX)
+
+
+class ProductProperties(TypedDict, total=False):
+    """Properties described in csrc/device_kernels/product."""
+
+    is_outer: bool
+    sums_batches: bool
+    integral_scalars: bool
+    conjugates_left: bool
+    resizes_silently: bool
+    gelu_flag: str
+
+
+def product(
+    overloads: str,
+    operands: str,
+    ranks: tuple[int, int],
+    added: str = "",
+    dtypes: Iterable[torch.dtype] = ALL,
+    **properties: Unpack[ProductProperties],
+) -> Definition:
+    """Defines a matrix product.
+
+    Args:
+        overloads: names without namespace, separated by blanks.
+        operands: names of the two arguments that are multiplied.
+        ranks: their numbers of dimensions: vectors, matrices or batches of matrices.
+        added: name of the argument that is added.
+        dtypes: served dtypes.
+    """
+    left, right = operands.split()
+    known: dict[str, Any] = {
+        "left": left,
+        "right": right,
+        "left_rank": ranks[0],
+        "right_rank": ranks[1],
+        "added": added,
+        "dtypes": dtype_bits(dtypes),
+        "source": kernel_source("matrix_product"),
+        "groups": group_source(),
+    }
+    return Definition(
+        "matrix_product", qualified(overloads), {**known, **properties}, caller_location()
+    )
+
+
+# ---- Convolutions
+
+
+def convolution(overloads: str, *, backward: bool) -> Definition:
+    """An operator definition; overloads have the arguments of `convolution` or its backward."""
+    properties: dict[str, Any] = {
+        "backward": backward,
+        "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
+        # As on CPU, only int64 is served with transposition or dilation.
+        "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
+        "source": patch_source(),
+        "padded": padded_source(),
+        "groups": group_source(),
+    }
+    return Definition("convolution", qualified(overloads), properties, family="convolution")
+
+
+# ---- Fourier transforms
+
+
+# ---- Functions of the driver's library
+
+# Dtypes for libraries only: no kernel of the kit computes on them.
+FLOAT8 = (
+    torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+)  # fmt: skip
+
+# Keys of the sources of the kit's kernels.
+_TEXTS = {"source", "padded", "groups"}
+
+# Not matrix products: addr sums over nothing, and vdot conjugates an operand.
+_NO_PRODUCTS = {"aten::addr", "aten::vdot"}
+
+
+def _library_products() -> list[Definition]:
+    activated = product(
+        "_addmm_activation _addmm_activation.out",
+        "mat1 mat2",
+        (2, 2),
+        "self",
+        FLOATS,
+        gelu_flag="use_gelu",
+    )
+    products = [row for row in _matrix_products() if row.overloads[0] not in _NO_PRODUCTS]
+    wide = dtype_bits(FLOAT8)
+    return [
+        *(
+            _of_library(row, "library_product", dtypes=row.properties["dtypes"] | wide)
+            for row in products
+        ),
+        _of_library(activated, "library_product"),
+    ]
+
+
+def _of_library(row: Definition, kind: str, **changed: Any) -> Definition:
+    own = {key: value for key, value in row.properties.items() if key not in _TEXTS}
+    return replace(row, kind=kind, properties={**own, **changed}, family="")
+
+
+def library_definitions(functions: Collection[str]) -> list[Definition]:
+    """Definitions for a driver's library functions; `functions` has their names in its table."""
+    found = _library_products() if "matrix_product" in functions else []
+    if "convolution" in functions:
+        found += [_of_library(row, "library_convolution") for row in _convolutions()]
+    return found
+
+
+def _matrix_products() -> list[Definition]:
+    """Products of matrices, batches of matrices and vectors."""
+    return [
+        product("mm mm.out", "self mat2", (2, 2)),
+        product("bmm bmm.out", "self mat2", (3, 3)),
+        product("addmm addmm_ addmm.out", "mat1 mat2", (2, 2), "self"),
+        product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", (3, 3), "self"),
+        product(
+            "addbmm addbmm_ addbmm.out",
+            "batch1 batch2",
+            (3, 3),
+            "self",
+            sums_batches=True,
+            resizes_silently=True,
+        ),
+        product("mv mv.out", "self vec", (2, 1)),
+        product("addmv addmv_ addmv.out", "mat vec", (2, 1), "self"),
+        product("dot dot.out", "self tensor", (1, 1)),
+        product("vdot vdot.out", "self other", (1, 1), conjugates_left=True),
+        product(
+            "addr addr_ addr.out", "vec1 vec2", (1, 1), "self", is_outer=True, integral_scalars=True
+        ),
+    ]
+
+
+def _convolutions() -> list[Definition]:
+    return [
+        convolution("convolution convolution_overrideable", backward=False),
+        convolution("convolution_backward convolution_backward_overrideable", backward=True),
+    ]
+
+
+def _transforms() -> list[Definition]:
+    kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
+    source = kernel_source("fourier")
+    return [
+        Definition(
+            "fourier",
+            qualified(f"{name} {name}.out"),
+            {"direction": kind, "source": source},
+            family="fourier",
+        )
+        for name, kind in kinds.items()
+    ]
+
+
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
+    return [
+        *_matrix_products(),
+        *_convolutions(),
+        *_transforms(),
+    ]
