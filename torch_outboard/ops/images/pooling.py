@@ -1,14 +1,12 @@
-"""Max pooling, fractional max pooling (windows at random positions), and max unpooling."""
+"""Average and max pooling, also to a given size and at random positions, and max unpooling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
-from torch_outboard.ops.images.plane_scatter import plane_scatter, require_room, scatter_planes
 from torch_outboard.ops.images.pooling_windows import (
     Windows,
     line_count,
@@ -18,13 +16,16 @@ from torch_outboard.ops.images.pooling_windows import (
     pass_windows,
     per_axis,
     plane_count,
+    plane_scatter,
     require_adjacent_channels,
+    require_room,
+    scatter_planes,
     strides_like,
     windows_of,
 )
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymInts, SymTensor, expand, where
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, either, expand, where
+from torch_outboard.ops.template import Plan, template
 
 # PyTorch stores window parameters as int, and max_pool_channels.cl stores element indices as int.
 _INT32_VALUES = 2**31
@@ -32,12 +33,102 @@ _INT32_VALUES = 2**31
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    made = [max_pool_of_adjacent_channels, max_pool_backward_of_adjacent_channels]
-    for dimensions in (2, 3):
-        made += [_max_pool(dimensions), _max_pool_backward(dimensions)]
-    for dimensions in (2, 3):
-        made += [_fractional_max_pool(dimensions), _fractional_max_pool_backward(dimensions)]
-    return [*made, max_unpool2d, max_unpool3d]
+    kinds = (
+        _average_pool,
+        _average_pool_backward,
+        _max_pool,
+        _max_pool_backward,
+        _fractional_max_pool,
+        _fractional_max_pool_backward,
+        _max_unpool,
+        _adaptive_average_pool,
+        _adaptive_average_pool_backward,
+        _adaptive_max_pool,
+        _adaptive_max_pool_backward,
+    )
+    return [
+        average_pool_of_adjacent_channels,
+        max_pool_of_adjacent_channels,
+        max_pool_backward_of_adjacent_channels,
+        *(define(dimensions) for define in kinds for dimensions in (2, 3)),
+    ]
+
+
+# ---- Average pooling
+
+
+def _pass_average(
+    plan: Plan,
+    inputs: SymTensor,
+    outputs: SymTensor,
+    dimensions: int,
+    count_include_pad: SymBool,
+    divisor_override: SymInt,
+    *,
+    backward: bool = False,
+    **windows: Any,
+) -> None:
+    """Passes the arguments of a call to kernels; `windows` has those of windows_of."""
+    pass_windows(plan, windows_of(dimensions, **windows))
+    pass_images(plan, inputs, outputs, dimensions)
+    plan.parameters(divisor=either(divisor_override, 0), padded=count_include_pad)
+    plan.constants(BACKWARD=backward)
+
+
+@template(
+    "avg_pool2d avg_pool2d.out",
+    "pooling average_pool average_pool_channels",
+    dtypes=(*FLOATS, torch.int64),
+    strided=("self", "out"),
+)
+def average_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> None:
+    """Average pooling of images in the memory format channels_last."""
+    require_adjacent_channels(plan, self)
+    out = plan.result()
+    plan.parameters(channels=self.size(1))
+    _pass_average(plan, self, out, 2, **rest)
+    plan.launch("average_pool_channels", groups=line_count(out))
+
+
+def _average_dtypes(dimensions: int) -> tuple[torch.dtype, ...]:
+    # In three dimensions CPU's kernel does not support half precision.
+    floats = FLOATS if dimensions == 2 else (torch.float32, torch.float64)
+    return (*floats, torch.int64)
+
+
+def _average_pool(dimensions: int) -> Definition:
+    name = f"avg_pool{dimensions}d"
+
+    @template(f"{name} {name}.out", "pooling average_pool", dtypes=_average_dtypes(dimensions))
+    def average_pool(plan: Plan, self: SymTensor, **rest: Any) -> None:
+        out = plan.result()
+        _pass_average(plan, self, out, dimensions, **rest)
+        plan.launch("average_pool", groups=plane_count(out, dimensions))
+
+    return average_pool
+
+
+def _average_pool_backward(dimensions: int) -> Definition:
+    name = f"avg_pool{dimensions}d_backward"
+
+    @template(
+        f"{name} {name}.grad_input",
+        "pooling average_pool",
+        dtypes=_average_dtypes(dimensions),
+        shapes_only=("self",),
+        requires={"self": of_dtype_of("grad_output")},
+    )
+    def average_pool_backward(
+        plan: Plan, grad_output: SymTensor, self: SymTensor, **rest: Any
+    ) -> None:
+        out = plan.result()
+        _pass_average(plan, self, grad_output, dimensions, backward=True, **rest)
+        plan.launch("average_pool", groups=plane_count(out, dimensions))
+
+    return average_pool_backward
+
+
+# ---- Max pooling of images with adjacent channels
 
 
 def _pass(
@@ -237,44 +328,128 @@ def _fractional_max_pool_backward(dimensions: int) -> Definition:
 # ---- Unpooling
 
 
-def _unpooling(name: str) -> Callable[[Body], Definition]:
+def _max_unpool(dimensions: int) -> Definition:
+    """Writes values of planes or volumes to their indices."""
+    name = f"max_unpool{dimensions}d"
+
     # Duplicate indices are not deterministic, for which PyTorch may raise.
-    alert = name.replace("unpool", "unpooling") + "_forward_out"
-    return plane_scatter(f"{name} {name}.out", "self", alert=alert)
+    @plane_scatter(f"{name} {name}.out", "self", alert=f"max_unpooling{dimensions}d_forward_out")
+    def max_unpool(
+        plan: Plan, self: SymTensor, indices: SymTensor, output_size: SymInts, **rest: Any
+    ) -> None:
+        require_room(plan, self, output_size)
+        plan.require(
+            (self.dim() == dimensions + 1) | (self.dim() == dimensions + 2),
+            (self.shape == indices.shape) & (output_size.len() == dimensions),
+            self.shape[-1 - dimensions :].min() > 0,
+            output_size.min() > 0,
+        )
+        shape = self.shape[:-dimensions] + output_size
+        strides = None
+        if dimensions == 3:
+            stride, padding = rest["stride"], rest["padding"]
+            plan.require((stride.len() == 3) & (padding.len() == 3), stride.min() > 0)
+        else:
+            strides = strides_like(self, shape, 2)
+        plan.result("out", shape, strides=strides, initial=0)
+        scatter_planes(plan, self, output_size, dimensions, adds=False)
+
+    return max_unpool
 
 
-def _require_planes(
-    plan: Plan, values: SymTensor, indices: SymTensor, output_size: SymInts, dimensions: int
+# ---- Pooling to a given size
+
+
+def _launch_adaptive(
+    plan: Plan,
+    inputs: SymTensor,
+    outputs: SymTensor,
+    result: SymTensor,
+    dimensions: int,
+    *,
+    maximum: bool = False,
+    backward: bool = False,
 ) -> None:
-    require_room(plan, values, output_size)
+    pass_images(plan, inputs, outputs, dimensions)
+    plan.constants(MAXIMUM=maximum, BACKWARD=backward)
+    plan.launch("adaptive_pool", groups=plane_count(result, dimensions))
+
+
+def _has_planes(image: SymTensor, dimensions: int) -> SymBool:
+    """Whether the channels and the spatial dimensions have elements."""
+    return image.shape[-1 - dimensions :].min() > 0
+
+
+def _require_planes(plan: Plan, image: SymTensor, dimensions: int) -> None:
     plan.require(
-        (values.dim() == dimensions + 1) | (values.dim() == dimensions + 2),
-        (values.shape == indices.shape) & (output_size.len() == dimensions),
-        values.shape[-1 - dimensions :].min() > 0,
-        output_size.min() > 0,
+        (image.dim() == dimensions + 2) | (image.dim() == dimensions + 1),
+        _has_planes(image, dimensions),
     )
 
 
-@_unpooling("max_unpool2d")
-def max_unpool2d(plan: Plan, self: SymTensor, indices: SymTensor, output_size: SymInts) -> None:
-    """Writes values of planes to their indices."""
-    _require_planes(plan, self, indices, output_size, 2)
-    shape = self.shape[:-2] + output_size
-    plan.result("out", shape, strides=strides_like(self, shape, 2), initial=0)
-    scatter_planes(plan, self, output_size, 2, adds=False)
+def _adaptive_average_pool(dimensions: int) -> Definition:
+    name = f"adaptive_avg_pool{dimensions}d"
+
+    @template(f"_{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS)
+    def average_pool(plan: Plan, self: SymTensor, output_size: SymInts) -> None:
+        _require_planes(plan, self, dimensions)
+        plan.require(output_size.len() == dimensions, output_size.min() >= 0)
+        shape = self.shape[:-dimensions] + output_size
+        # PyTorch keeps the memory format in two dimensions only.
+        strides = strides_like(self, shape, dimensions) if dimensions == 2 else None
+        out = plan.result("out", shape, strides=strides)
+        _launch_adaptive(plan, self, out, out, dimensions)
+
+    return average_pool
 
 
-@_unpooling("max_unpool3d")
-def max_unpool3d(
-    plan: Plan,
-    self: SymTensor,
-    indices: SymTensor,
-    output_size: SymInts,
-    stride: SymInts,
-    padding: SymInts,
-) -> None:
-    """Writes values of volumes to their indices."""
-    _require_planes(plan, self, indices, output_size, 3)
-    plan.require((stride.len() == 3) & (padding.len() == 3), stride.min() > 0)
-    plan.result("out", self.shape[:-3] + output_size, initial=0)
-    scatter_planes(plan, self, output_size, 3, adds=False)
+def _adaptive_average_pool_backward(dimensions: int) -> Definition:
+    name = f"adaptive_avg_pool{dimensions}d_backward"
+
+    @template(
+        f"_{name}" + (f" {name}.grad_input" if dimensions == 3 else ""),
+        "pooling adaptive_pool",
+        dtypes=FLOATS,
+        shapes_only=("self",),
+        requires={"self": of_dtype_of("grad_output")},
+    )
+    def average_pool_backward(plan: Plan, grad_output: SymTensor, self: SymTensor) -> None:
+        _require_planes(plan, self, dimensions)
+        plan.require(
+            grad_output.dim() == self.dim(),
+            _has_planes(grad_output, dimensions),
+            grad_output.shape[:-dimensions] == self.shape[:-dimensions],
+        )
+        strides = strides_like(self, self.shape, dimensions) if dimensions == 2 else None
+        out = plan.result("out", self.shape, strides=strides)
+        _launch_adaptive(plan, self, grad_output, out, dimensions, backward=True)
+
+    return average_pool_backward
+
+
+def _adaptive_max_pool(dimensions: int) -> Definition:
+    name = f"adaptive_max_pool{dimensions}d"
+
+    @template(f"{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS)
+    def max_pool(plan: Plan, self: SymTensor) -> None:
+        out = plan.result("out")
+        plan.result("indices", dtype=torch.int64)
+        _launch_adaptive(plan, self, out, out, dimensions, maximum=True)
+
+    return max_pool
+
+
+def _adaptive_max_pool_backward(dimensions: int) -> Definition:
+    name = f"adaptive_max_pool{dimensions}d_backward"
+
+    @plane_scatter(f"{name} {name}.grad_input", "grad_output")
+    def max_pool_backward(
+        plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor
+    ) -> None:
+        plane = self.shape[-dimensions:]
+        require_room(plan, grad_output, plane)
+        plan.require((self.numel() > 0) | (grad_output.numel() == 0))
+        plan.result("out", initial=0)
+        scatter_planes(plan, grad_output, plane, dimensions, adds=True)
+
+    return max_pool_backward
