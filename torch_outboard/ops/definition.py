@@ -1,21 +1,39 @@
-"""Operator definitions as C++ gets them (csrc/device_kernels/definitions/definition.h)."""
+"""Operator definitions as C++ gets them (csrc/device_kernels/definitions/definition.h), graphs of
+symbols, and arguments of operators as symbols.
+"""
 
 from __future__ import annotations
 
+import inspect
+import keyword
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import torch
 
 from torch_outboard import _C
+from torch_outboard.ops.symbolic import (
+    Node,
+    Symbol,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymList,
+    SymString,
+    SymTensor,
+    SymTensors,
+    Value,
+    symbol,
+)
 from torch_outboard.paths import PACKAGE
 
-Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph (symbolic.py)
+Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph of symbolic.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +128,117 @@ def call_scalar_functions(text: str, names: Iterable[str]) -> str:
 @cache
 def _calls_of(names: frozenset[str]) -> re.Pattern[str]:
     return re.compile(r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names))) + r")(?=\s*\()")
+
+
+# ---- Graphs of symbols
+
+
+class Graph:
+    """Nodes in topological order, operands first, as C++ expects them."""
+
+    def __init__(self) -> None:
+        self._index: dict[Any, int] = {}  # by operation, operands and constant
+        self._known: dict[Node, int] = {}  # by the node itself
+        self.nodes: list[tuple[str, list[int], float | str | None]] = []
+
+    def add(self, value: Value) -> int:
+        """The index of a value's node. Equal operations on equal nodes share a node."""
+        return self._add(symbol(value).node)
+
+    def _add(self, node: Node) -> int:
+        known = self._known.get(node)
+        if known is not None:
+            return known
+        children = [self._add(child) for child in node.children]
+        # 0.0 and -0.0 are equal, but division by them differs.
+        constant = node.constant.hex() if isinstance(node.constant, float) else node.constant
+        key = (node.operation, *children, type(node.constant), constant)
+        index = self._index.get(key)
+        if index is None:
+            index = self._index[key] = len(self.nodes)
+            self.nodes.append((node.operation, children, node.constant))
+        self._known[node] = index
+        return index
+
+
+# ---- Arguments of operators as symbols, for the functions of operator definitions
+
+
+@cache
+def arguments_of(overload: str) -> Mapping[str, Symbol]:
+    """The arguments of an overload, `"aten::gather.out"`, by their names.
+
+    Raises:
+        ValueError: if there is no such overload.
+    """
+    name, _, which = overload.partition(".")
+    try:
+        schema = torch._C._get_schema(name, which)
+    except RuntimeError:
+        raise ValueError(
+            f"operator '{overload}' does not exist; write it as 'aten::add.Tensor'"
+        ) from None
+    return MappingProxyType({a.name: argument(a.name, str(a.type)) for a in schema.arguments})
+
+
+def argument(name: str, kind: str) -> Symbol:
+    """The symbol of an argument; `kind` is its type as schemas print it, as "Optional[int]"."""
+    node = Node("name", (), name)
+    plain = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Opt") else kind
+    if plain.startswith("List["):
+        element = plain.removeprefix("List[").removesuffix("]")
+        if "Tensor" in element:
+            return SymTensors(node)
+        made: Symbol = SymList(node, {"int": SymInt, "bool": SymBool}.get(element, SymFloat))
+        made.optional = plain != kind
+        return made
+    kinds: dict[str, type[Symbol]] = {
+        "Tensor": SymTensor, "int": SymInt, "bool": SymBool, "str": SymString,
+        "float": SymFloat, "number": SymFloat,
+    }  # fmt: skip
+    found = kinds.get(plain, Symbol)(node)
+    found.optional = plain != kind
+    return found
+
+
+def parameter_name(argument: str) -> str:
+    """The name of the function parameter for an argument: `from_` for `from`."""
+    return argument + "_" if keyword.iskeyword(argument) else argument
+
+
+def location_of(function: Callable[..., Any]) -> str:
+    """ "file:line" of a function, for messages."""
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a function's parameters, without `**rest`.
+
+    Raises:
+        TypeError: if `function` is not written in Python.
+    """
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"{function!r} is no function; an operator definition is made of one")
+    code = function.__code__  # ten times as fast as inspect.signature
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def call_with_arguments(function: Callable[..., Any], overload: str, *first: object) -> Any:
+    """Calls a function with `first` and the symbols that its parameters name; returns its result.
+
+    A parameter `**rest` receives all other arguments.
+
+    Raises:
+        ValueError: if a parameter names no argument of the overload.
+    """
+    names = parameters_of(function)[len(first) :]
+    known = {parameter_name(name): value for name, value in arguments_of(overload).items()}
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{location_of(function)}: {overload} has no argument '{name}'; it has "
+                f"{', '.join(known)}"
+            )
+    takes_all = function.__code__.co_flags & inspect.CO_VARKEYWORDS
+    return function(*first, **(known if takes_all else {name: known[name] for name in names}))

@@ -11,8 +11,14 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from torch_outboard.ops.arguments import arguments_of, call_with_arguments, location_of
-from torch_outboard.ops.definition import Definition, qualified
+from torch_outboard.ops.definition import (
+    Definition,
+    Graph,
+    arguments_of,
+    call_with_arguments,
+    location_of,
+    qualified,
+)
 from torch_outboard.ops.symbolic import (
     Float,
     Symbol,
@@ -27,7 +33,6 @@ from torch_outboard.ops.symbolic import (
     has_other_dtype,
     same_dtype,
 )
-from torch_outboard.ops.symbols import Graph
 
 # Parameters: the argument's symbol, and the symbols of all arguments by name.
 Predicate: TypeAlias = Callable[[Symbol, Mapping[str, Symbol]], SymBool]

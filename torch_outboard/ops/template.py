@@ -8,18 +8,17 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from torch_outboard.ops.arguments import (
-    arguments_of,
-    call_with_arguments,
-    location_of,
-    parameters_of,
-)
 from torch_outboard.ops.definition import (
     Definition,
+    Graph,
     Report,
+    arguments_of,
+    call_with_arguments,
     dtype_bits,
     dtype_number,
     kernel_source,
+    location_of,
+    parameters_of,
     qualified,
     reported,
 )
@@ -29,17 +28,18 @@ from torch_outboard.ops.symbolic import (
     Float,
     Int,
     Ints,
+    Node,
     Symbol,
     SymBool,
     SymFloat,
     SymInt,
     SymList,
     SymTensor,
+    fact,
     maximum,
     minimum,
     symbol,
 )
-from torch_outboard.ops.symbols import Graph, Node, fact
 
 __all__ = ["ANY", "Body", "Dtype", "Plan", "template"]
 

@@ -8,6 +8,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.ops import symbolic
+from torch_outboard.ops.definition import Graph, argument
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -17,8 +18,8 @@ from torch_outboard.ops.symbolic import (
     SymString,
     SymTensor,
     SymTensors,
+    Value,
 )
-from torch_outboard.ops.symbols import Graph, Value, argument
 
 LEAST, MOST = -(2**63), 2**63 - 1
 

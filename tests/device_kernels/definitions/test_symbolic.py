@@ -32,6 +32,7 @@ from tests.device_kernels.definitions.symbols import (
 )
 from torch_outboard import _C
 from torch_outboard.ops import symbolic
+from torch_outboard.ops.definition import Graph, argument
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymBool,
@@ -41,10 +42,10 @@ from torch_outboard.ops.symbolic import (
     SymString,
     SymTensor,
     SymTensors,
+    Value,
     symbol,
     where,
 )
-from torch_outboard.ops.symbols import Graph, Value, argument
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -26,13 +26,14 @@ from tests.device_kernels.definitions.symbols import (
     tensor,
 )
 from torch_outboard.ops import symbolic
+from torch_outboard.ops.definition import argument
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
+    Value,
     symbol,
     where,
 )
-from torch_outboard.ops.symbols import Value, argument
 
 NEAR = [0, 1, -1, 2, 2**31 - 1, 2**31, 2**32, 2**53, 2**53 + 1, 2**62, MOST, LEAST, LEAST + 1]
 INTEGERS = st.one_of(st.sampled_from(NEAR), st.integers(-100, 100), st.integers(LEAST, MOST))
