@@ -1,4 +1,4 @@
-// Norms of a list of tensors. ops/sources/list_norms.py writes the macros before them. A work-group
+// Norms of a list of tensors. ops/sources/reduction.py writes the macros before them. A work-group
 // of `partial_norms` reduces a part of one tensor; a work-group of `norms` combines the parts of
 // one tensor. Ends are counted in groups of the first kernel.
 

@@ -197,10 +197,7 @@ EXPONENTIAL: Functions = {
 TRIGONOMETRIC: Functions = {
     # A sine of zero stays zero, however large the other factor is.
     "sin": ScalarFunction(
-        ONE,
-        "sin(a)",
-        None,
-        "(T)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))",
+        ONE, "sin(a)", None, "(T)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"
     ),
     "cos": ScalarFunction(
         ONE,
@@ -209,10 +206,7 @@ TRIGONOMETRIC: Functions = {
         "(T)(cos(a.x) * cosh(a.y), a.x == 0 ? (signbit(a.y) ? a.x : -a.x) : -sin(a.x) * sinh(a.y))",
     ),
     "sinh": ScalarFunction(
-        ONE,
-        "sinh(a)",
-        None,
-        "(T)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y))",
+        ONE, "sinh(a)", None, "(T)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y))"
     ),
     "cosh": ScalarFunction(
         ONE,

@@ -212,11 +212,7 @@ def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
         meta=f"aten::{name}",
     )
     def interpolate_bytes(
-        plan: Plan,
-        self: SymTensor,
-        align_corners: SymBool,
-        scales_h: SymFloat,
-        scales_w: SymFloat,
+        plan: Plan, self: SymTensor, align_corners: SymBool, scales_h: SymFloat, scales_w: SymFloat
     ) -> None:
         out = plan.result()
         given = (scales_h, scales_w)

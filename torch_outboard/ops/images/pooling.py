@@ -300,9 +300,7 @@ def _fractional_max_pool_backward(dimensions: int) -> Definition:
     name = f"fractional_max_pool{dimensions}d_backward"
 
     @plane_scatter(
-        f"{name} {name}.grad_input",
-        "grad_output",
-        meta=f"aten::{name}" if dimensions == 2 else "",
+        f"{name} {name}.grad_input", "grad_output", meta=f"aten::{name}" if dimensions == 2 else ""
     )
     def fractional_max_pool_backward(
         plan: Plan,

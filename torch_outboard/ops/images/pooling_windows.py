@@ -13,15 +13,7 @@ import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition, kernel_source
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.symbolic import (
-    SymBool,
-    SymInt,
-    SymInts,
-    SymTensor,
-    expand,
-    ints,
-    where,
-)
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, expand, ints, where
 from torch_outboard.ops.template import Body, Plan, template
 
 

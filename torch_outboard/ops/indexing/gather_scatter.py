@@ -82,9 +82,7 @@ def index_select(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> 
     d = wrap(dim, self.dim())
     n, count = self.size(d), index.numel()
     plan.require(
-        index.dim() < 2,
-        (self.dim() > 0) | (count == 1),
-        (self.dim() == 0) | (n > 0) | (count == 0),
+        index.dim() < 2, (self.dim() > 0) | (count == 1), (self.dim() == 0) | (n > 0) | (count == 0)
     )
     after = self.shape[d + 1 :].prod()
     out = plan.result("out", where(self.dim() > 0, self.shape.replace(d, count), self.shape))

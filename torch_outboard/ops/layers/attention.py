@@ -104,8 +104,7 @@ def _unit_block(plan: Plan, query: SymTensor, registers: SymInt) -> _Block:
     """Each warp of 32 work-items has 16 rows."""
     lanes = plan.group_lanes
     plan.require(
-        plan.matrix_units & (lanes >= 64) & (lanes % 32 == 0),
-        query.size(3) <= LARGEST_UNIT_HEAD,
+        plan.matrix_units & (lanes >= 64) & (lanes % 32 == 0), query.size(3) <= LARGEST_UNIT_HEAD
     )
     return _Block(lanes // 2, registers)
 

@@ -233,8 +233,7 @@ def _gru_cell_backward(
 ) -> None:
     batch, hidden = grad_hy.size(0), grad_hy.size(1)
     plan.require(
-        (grad_hy.dim() == 2) & (grad_hy.numel() > 0),
-        workspace.shape == [batch, 5 * hidden],
+        (grad_hy.dim() == 2) & (grad_hy.numel() > 0), workspace.shape == [batch, 5 * hidden]
     )
     for name in ("grad_input_gates", "grad_hidden_gates"):
         plan.result(name, [batch, 3 * hidden])

@@ -90,9 +90,7 @@ def _reduced(loss: _Loss) -> Definition:
 
 def _elementwise_backward(loss: _Loss) -> Definition:
     @template(
-        f"{loss.name}_backward {loss.backward_out}",
-        "loss_functions loss_backward",
-        dtypes=FLOATS,
+        f"{loss.name}_backward {loss.backward_out}", "loss_functions loss_backward", dtypes=FLOATS
     )
     def backward(
         plan: Plan,

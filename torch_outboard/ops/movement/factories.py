@@ -24,10 +24,7 @@ from torch_outboard.ops.template import Body, Plan, template
 
 
 def _define(
-    overload: str,
-    kernels: str,
-    dtypes: Iterable[torch.dtype],
-    compute: torch.dtype | None = None,
+    overload: str, kernels: str, dtypes: Iterable[torch.dtype], compute: torch.dtype | None = None
 ) -> Callable[[Body], Definition]:
     return template(
         overload,

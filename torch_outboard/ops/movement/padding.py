@@ -16,12 +16,7 @@ from torch_outboard.ops.movement.rearranging import (
     launch_lines,
     remap,
 )
-from torch_outboard.ops.symbolic import (
-    SymBool,
-    SymFloat,
-    SymInts,
-    SymTensor,
-)
+from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInts, SymTensor
 from torch_outboard.ops.template import Plan, template
 
 

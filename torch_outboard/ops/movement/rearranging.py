@@ -176,11 +176,7 @@ def columns_of_images() -> list[Definition]:
 
     @template("col2im col2im.out", "col2im", dtypes=(*FLOATS, *COMPLEX))
     def col2im(
-        plan: Plan,
-        self: SymTensor,
-        output_size: SymInts,
-        kernel_size: SymInts,
-        **rest: Any,
+        plan: Plan, self: SymTensor, output_size: SymInts, kernel_size: SymInts, **rest: Any
     ) -> None:
         height, width = output_size[0], output_size[1]
         blocks = _Blocks(height, width, kernel_size, **rest)
@@ -189,9 +185,7 @@ def columns_of_images() -> list[Definition]:
         block_size = kernel_size[0] * kernel_size[1]
         elements = self.size(-2)
         plan.require(
-            elements > 0,
-            elements % block_size == 0,
-            self.size(-1) == blocks.rows * blocks.columns,
+            elements > 0, elements % block_size == 0, self.size(-1) == blocks.rows * blocks.columns
         )
         out = plan.result("out", self.shape[:-2] + ints([elements // block_size, height, width]))
         blocks.give_to(plan)
@@ -315,12 +309,7 @@ def _narrow_copy_out(
     d = wrap(dim, self.dim())
     n = self.size(d)
     first = where(start < 0, start + n, start)
-    plan.require(
-        self.dim() <= 8,
-        (-n <= start) & (start <= n),
-        length >= 0,
-        first + length <= n,
-    )
+    plan.require(self.dim() <= 8, (-n <= start) & (start <= n), length >= 0, first + length <= n)
     out = plan.result("out", self.shape.replace(d, length))
     # The kernel uses the first of a dimension's two amounts.
     of_dim = 2 * (self.dim() - 1 - d)

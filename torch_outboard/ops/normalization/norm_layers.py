@@ -345,9 +345,7 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
             plan.require(
                 grad_out.shape == input.shape,
                 where(
-                    train,
-                    given(save_mean) & given(saved),
-                    given(running_mean) & given(running_var),
+                    train, given(save_mean) & given(saved), given(running_mean) & given(running_var)
                 ),
                 where(train, save_mean.shape + saved.shape == [of.channels, of.channels], True),
             )
@@ -370,11 +368,7 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
 
 
 def _gradients(
-    plan: Plan,
-    input: SymTensor,
-    channels: list[SymInt],
-    mixed: bool,
-    output_mask: SymList[SymBool],
+    plan: Plan, input: SymTensor, channels: list[SymInt], mixed: bool, output_mask: SymList[SymBool]
 ) -> None:
     """Makes the gradients of an input, and of its channels' weights and biases."""
     dtype = _statistics_dtype(mixed)
@@ -387,9 +381,7 @@ def _require_groups(
     plan: Plan, input: SymTensor, N: SymInt, C: SymInt, HxW: SymInt, group: SymInt
 ) -> None:
     plan.require(
-        (group > 0) & (N >= 0) & (C > 0) & (HxW > 0),
-        C % group == 0,
-        input.numel() == N * C * HxW,
+        (group > 0) & (N >= 0) & (C > 0) & (HxW > 0), C % group == 0, input.numel() == N * C * HxW
     )
 
 
@@ -501,11 +493,7 @@ def _one_per_slice(x: SymTensor, v: SymTensor, dim: SymInt) -> SymBool:
 
 
 def _backward_is_served(
-    grad_w: SymTensor,
-    saved_v: SymTensor,
-    saved_g: SymTensor,
-    saved_norms: SymTensor,
-    dim: SymInt,
+    grad_w: SymTensor, saved_v: SymTensor, saved_g: SymTensor, saved_norms: SymTensor, dim: SymInt
 ) -> SymBool:
     return (
         _has_slices(saved_v, dim)

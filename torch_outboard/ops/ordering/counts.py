@@ -177,11 +177,7 @@ def _bin_edges(self: Tensor, bins: list[int], range_: list[float] | None) -> lis
 
 
 def _from_bin_counts(
-    self: Tensor,
-    bins: list[int],
-    range_: list[float] | None,
-    weight: Tensor | None,
-    density: bool,
+    self: Tensor, bins: list[int], range_: list[float] | None, weight: Tensor | None, density: bool
 ) -> Tensor:
     edges = torch._histogramdd_bin_edges(self, bins, range=range_, weight=weight, density=density)
     require(weight is None or weight.dtype == self.dtype)

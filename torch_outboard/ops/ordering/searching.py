@@ -277,7 +277,4 @@ def _distinct() -> list[Definition]:
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [
-        *_searches(),
-        *_distinct(),
-    ]
+    return [*_searches(), *_distinct()]

@@ -146,11 +146,7 @@ def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
 def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) -> None:
     """The k largest or smallest elements along a dimension."""
     lines = _lines_of(self, dim)
-    plan.require(
-        self.dim() > 0,
-        (k > 0) & (k <= _topk_limit(plan, lines.n, k)),
-        lines.n <= LONGEST,
-    )
+    plan.require(self.dim() > 0, (k > 0) & (k <= _topk_limit(plan, lines.n, k)), lines.n <= LONGEST)
     blocks = _topk_blocks(plan, lines, k)
     values, indices = plan.result("values"), plan.result("indices")
     plan.temporary("keys", lines.total * blocks * k)
@@ -177,12 +173,7 @@ _KTH, _MEDIAN, _NANMEDIAN = 0, 1, 2
 
 
 def _select_rank(
-    plan: Plan,
-    self: SymTensor,
-    dim: SymInt,
-    keepdim: SymBool,
-    mode: int,
-    k: SymInt | None = None,
+    plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool, mode: int, k: SymInt | None = None
 ) -> None:
     lines = _lines_of(self, dim)
     plan.require(
@@ -196,10 +187,7 @@ def _select_rank(
     plan.result("values", shape)
     plan.result("indices", shape, torch.int64)
     plan.parameters(
-        dim=lines.dim,
-        n=lines.n,
-        rank=0 if k is None else k - 1,
-        self_stride=self.stride(lines.dim),
+        dim=lines.dim, n=lines.n, rank=0 if k is None else k - 1, self_stride=self.stride(lines.dim)
     )
     plan.constants(MODE=mode)
     plan.launch("select_rank", groups=lines.total)

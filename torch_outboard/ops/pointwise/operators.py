@@ -212,12 +212,7 @@ def comparison() -> list[Definition]:
         *calls("{}", "isnan", "self", ALL, **flags),
         # CPU raises for outputs of another dtype.
         *calls(
-            OUT,
-            "isposinf isneginf signbit",
-            "self",
-            (*REALS, *BOOL),
-            same_output=True,
-            **flags,
+            OUT, "isposinf isneginf signbit", "self", (*REALS, *BOOL), same_output=True, **flags
         ),
     ]
 

@@ -96,10 +96,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
     square = f"(beta2 * square_mean + one_less_beta2 * {gradient} * {gradient})"
     largest = f"maximum(largest, {square})"
     # -expm1(step * log(beta)) is 1 - beta ** step without cancellation.
-    once = {
-        "rate": "lr / -expm1(step * log_beta1)",
-        "scale": "1 / sqrt(-expm1(step * log_beta2))",
-    }
+    once = {"rate": "lr / -expm1(step * log_beta1)", "scale": "1 / sqrt(-expm1(step * log_beta2))"}
     denominator = f"(sqrt({largest if amsgrad else square}) * scale + eps)"
     outputs = {
         "param": f"{weight} - rate * {mean} / {denominator}",
@@ -164,10 +161,7 @@ def _adagrad(maximize: bool) -> list[Definition]:
     return _row(
         "_fused_adagrad_",
         {"self": "param", "grads": "grad", "state_sums": "sum", "state_steps": "step"},
-        {
-            "param": f"param - rate * {gradient} / (sqrt({total}) + eps)",
-            "sum": total,
-        },
+        {"param": f"param - rate * {gradient} / (sqrt({total}) + eps)", "sum": total},
         "lr lr_decay weight_decay eps",
         {"maximize": maximize},
         once={"rate": "lr / (1 + (step - 1) * lr_decay)"},

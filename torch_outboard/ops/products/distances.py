@@ -30,14 +30,7 @@ WIDE = (torch.float32, torch.float64)
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [
-        _cdist,
-        _cdist_backward,
-        _cdist_backward_of_nothing,
-        _pdist,
-        _pdist_backward,
-        _cross,
-    ]
+    return [_cdist, _cdist_backward, _cdist_backward_of_nothing, _pdist, _pdist_backward, _cross]
 
 
 def _pass_norm(plan: Plan, p: SymFloat, of: SymTensor, *, backward: bool) -> None:

@@ -105,6 +105,31 @@ def product(
     )
 
 
+def _matrix_products() -> list[Definition]:
+    """Products of matrices, batches of matrices and vectors."""
+    return [
+        product("mm mm.out", "self mat2", (2, 2)),
+        product("bmm bmm.out", "self mat2", (3, 3)),
+        product("addmm addmm_ addmm.out", "mat1 mat2", (2, 2), "self"),
+        product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", (3, 3), "self"),
+        product(
+            "addbmm addbmm_ addbmm.out",
+            "batch1 batch2",
+            (3, 3),
+            "self",
+            sums_batches=True,
+            resizes_silently=True,
+        ),
+        product("mv mv.out", "self vec", (2, 1)),
+        product("addmv addmv_ addmv.out", "mat vec", (2, 1), "self"),
+        product("dot dot.out", "self tensor", (1, 1)),
+        product("vdot vdot.out", "self other", (1, 1), conjugates_left=True),
+        product(
+            "addr addr_ addr.out", "vec1 vec2", (1, 1), "self", is_outer=True, integral_scalars=True
+        ),
+    ]
+
+
 # ---- Convolutions
 
 
@@ -122,7 +147,28 @@ def convolution(overloads: str, *, backward: bool) -> Definition:
     return Definition("convolution", qualified(overloads), properties, family="convolution")
 
 
+def _convolutions() -> list[Definition]:
+    return [
+        convolution("convolution convolution_overrideable", backward=False),
+        convolution("convolution_backward convolution_backward_overrideable", backward=True),
+    ]
+
+
 # ---- Fourier transforms
+
+
+def _transforms() -> list[Definition]:
+    kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
+    source = kernel_source("fourier")
+    return [
+        Definition(
+            "fourier",
+            qualified(f"{name} {name}.out"),
+            {"direction": kind, "source": source},
+            family="fourier",
+        )
+        for name, kind in kinds.items()
+    ]
 
 
 # ---- Functions of the driver's library
@@ -173,56 +219,6 @@ def library_definitions(functions: Collection[str]) -> list[Definition]:
     return found
 
 
-def _matrix_products() -> list[Definition]:
-    """Products of matrices, batches of matrices and vectors."""
-    return [
-        product("mm mm.out", "self mat2", (2, 2)),
-        product("bmm bmm.out", "self mat2", (3, 3)),
-        product("addmm addmm_ addmm.out", "mat1 mat2", (2, 2), "self"),
-        product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", (3, 3), "self"),
-        product(
-            "addbmm addbmm_ addbmm.out",
-            "batch1 batch2",
-            (3, 3),
-            "self",
-            sums_batches=True,
-            resizes_silently=True,
-        ),
-        product("mv mv.out", "self vec", (2, 1)),
-        product("addmv addmv_ addmv.out", "mat vec", (2, 1), "self"),
-        product("dot dot.out", "self tensor", (1, 1)),
-        product("vdot vdot.out", "self other", (1, 1), conjugates_left=True),
-        product(
-            "addr addr_ addr.out", "vec1 vec2", (1, 1), "self", is_outer=True, integral_scalars=True
-        ),
-    ]
-
-
-def _convolutions() -> list[Definition]:
-    return [
-        convolution("convolution convolution_overrideable", backward=False),
-        convolution("convolution_backward convolution_backward_overrideable", backward=True),
-    ]
-
-
-def _transforms() -> list[Definition]:
-    kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
-    source = kernel_source("fourier")
-    return [
-        Definition(
-            "fourier",
-            qualified(f"{name} {name}.out"),
-            {"direction": kind, "source": source},
-            family="fourier",
-        )
-        for name, kind in kinds.items()
-    ]
-
-
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [
-        *_matrix_products(),
-        *_convolutions(),
-        *_transforms(),
-    ]
+    return [*_matrix_products(), *_convolutions(), *_transforms()]

@@ -226,10 +226,7 @@ def _bernoulli_of_self(plan: Plan, self: SymTensor) -> None:
 
 @template("native_dropout native_dropout.out", "philox dropout", dtypes=FLOATS)
 def _dropout(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
-    plan.require(
-        where(given(train), train, True),
-        (p >= 0) & (p <= 1) & (input.numel() > 0),
-    )
+    plan.require(where(given(train), train, True), (p >= 0) & (p <= 1) & (input.numel() > 0))
     plan.result("out", like=input)
     plan.result("mask", dtype=torch.bool, like=input)
     _pass_threshold(plan, 1 - p)

@@ -94,11 +94,7 @@ def _kernels(in_blocks: bool) -> str:
 
 
 def _total(
-    name: str,
-    number: int,
-    dtypes: Sequence[torch.dtype],
-    requirement: Predicate,
-    in_blocks: bool,
+    name: str, number: int, dtypes: Sequence[torch.dtype], requirement: Predicate, in_blocks: bool
 ) -> Definition:
     @template(
         f"{name} {name}_ {name}.out",

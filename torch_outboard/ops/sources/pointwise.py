@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torch_outboard.ops.definition import kernel_source
-from torch_outboard.ops.sources.calls import selected_call
-from torch_outboard.ops.sources.scalar_functions import defines, scalar_functions
+from torch_outboard.ops.sources.scalar_functions import defines, scalar_functions, selected_call
 from torch_outboard.ops.sources.value_types import (
     STORAGE_TYPES,
     convert,
