@@ -201,6 +201,11 @@ def argument(name: str, kind: str) -> Symbol:
     return found
 
 
+def fact(name: str) -> Node:
+    """A value that C++ provides by name at a call: of the device, a result, a read value."""
+    return Node("name", (), name)
+
+
 def parameter_name(argument: str) -> str:
     """The name of the function parameter for an argument: `from_` for `from`."""
     return argument + "_" if keyword.iskeyword(argument) else argument

@@ -72,16 +72,16 @@ class SymBool(Symbol):
     """A flag. As a number it is 0 or 1."""
 
     def __and__(self, other: Bool) -> SymBool:
-        return _flag_of("and", self, as_kind(SymBool, other))
+        return _flag_of("and", self, _as_kind(SymBool, other))
 
     def __rand__(self, other: bool) -> SymBool:
-        return _flag_of("and", as_kind(SymBool, other), self)
+        return _flag_of("and", _as_kind(SymBool, other), self)
 
     def __or__(self, other: Bool) -> SymBool:
-        return _flag_of("or", self, as_kind(SymBool, other))
+        return _flag_of("or", self, _as_kind(SymBool, other))
 
     def __ror__(self, other: bool) -> SymBool:
-        return _flag_of("or", as_kind(SymBool, other), self)
+        return _flag_of("or", _as_kind(SymBool, other), self)
 
     def __invert__(self) -> SymBool:
         return _flag_of("not", self)
@@ -174,13 +174,13 @@ class SymList(Symbol, Generic[Element]):
     def __getitem__(self, index: Int | slice) -> Element | SymList[Element]:
         """An element, counted from the end if the index is negative, or a slice."""
         if not isinstance(index, slice):
-            return self._element(_node_of("element", self, as_kind(SymInt, index)))
+            return self._element(_node_of("element", self, _as_kind(SymInt, index)))
         if index.step is not None:
             raise TypeError("a part of a symbolic list has no step")
         first = 0 if index.start is None else index.start
         if index.stop is None:
-            return self._list("tail", self, as_kind(SymInt, first))
-        return self._list("slice", self, as_kind(SymInt, first), as_kind(SymInt, index.stop))
+            return self._list("tail", self, _as_kind(SymInt, first))
+        return self._list("slice", self, _as_kind(SymInt, first), _as_kind(SymInt, index.stop))
 
     def _list(self, operation: str, *values: Symbol) -> SymList[Element]:
         return SymList(_node_of(operation, *values), self._element)
@@ -215,12 +215,12 @@ class SymList(Symbol, Generic[Element]):
 
     def drop(self, index: Int) -> SymList[Element]:
         """The list without the element at an index; an empty list stays empty."""
-        return self._list("drop", self, as_kind(SymInt, index))
+        return self._list("drop", self, _as_kind(SymInt, index))
 
     def replace(self, index: Int, value: Any) -> SymList[Element]:
         """The list with the element at an index replaced by `value`."""
-        element = _number_of(value) if self._element is SymFloat else as_kind(self._element, value)
-        return self._list("replace", self, as_kind(SymInt, index), element)
+        element = _number_of(value) if self._element is SymFloat else _as_kind(self._element, value)
+        return self._list("replace", self, _as_kind(SymInt, index), element)
 
     def clamp_min(self, bound: Float) -> SymList[Element]:
         """The list with elements less than `bound` replaced by `bound`."""
@@ -277,7 +277,7 @@ class SymTensors(Symbol):
 
     def __getitem__(self, index: Int) -> SymTensor:
         """The tensor at an index; a tensor that is not given if the list is shorter."""
-        return SymTensor(_node_of("tensor", self, as_kind(SymInt, index)))
+        return SymTensor(_node_of("tensor", self, _as_kind(SymInt, index)))
 
     def given(self) -> SymList[SymBool]:
         """A flag per tensor: whether it is given."""
@@ -296,12 +296,7 @@ Value: TypeAlias = Symbol | float | str | Sequence[Any]
 Any_ = TypeVar("Any_", bound=Symbol)
 
 
-# ---- Symbols of facts and constants
-
-
-def fact(name: str) -> Node:
-    """A value that C++ provides by name at a call: of the device, a result, a read value."""
-    return Node("name", (), name)
+# ---- Symbols of constants
 
 
 def symbol(value: Value) -> Symbol:
@@ -336,17 +331,17 @@ def symbol(value: Value) -> Symbol:
 
 def as_tensor(value: Symbol) -> SymTensor:
     """Casts a symbol to a tensor, for type checkers."""
-    return as_kind(SymTensor, value)
+    return _as_kind(SymTensor, value)
 
 
 def as_flag(value: Symbol | bool) -> SymBool:
     """A flag as a symbol, because `~` of a `bool` is an integer."""
-    return as_kind(SymBool, value)
+    return _as_kind(SymBool, value)
 
 
 def ints(values: Iterable[Int]) -> SymInts:
     """A list of integers or symbols as a symbol."""
-    return SymList(_node_of("list", *(as_kind(SymInt, value) for value in values)), SymInt)
+    return SymList(_node_of("list", *(_as_kind(SymInt, value) for value in values)), SymInt)
 
 
 # ---- Constructing nodes
@@ -362,13 +357,13 @@ def _flag_of(operation: str, *values: Symbol) -> SymBool:
 
 def _integer_of(operation: str, *values: Int | Symbol) -> SymInt:
     operands = [
-        value if isinstance(value, (SymList, SymTensor, SymTensors)) else as_kind(SymInt, value)
+        value if isinstance(value, (SymList, SymTensor, SymTensors)) else _as_kind(SymInt, value)
         for value in values
     ]
     return SymInt(_node_of(operation, *operands))
 
 
-def as_kind(kind: type[Any_], value: object) -> Any_:
+def _as_kind(kind: type[Any_], value: object) -> Any_:
     """A value as a symbol of a kind, or TypeError."""
     known = symbol(cast("Value", value))
     if isinstance(known, kind):
@@ -447,7 +442,7 @@ def where(condition: Bool, a: Any, b: Any) -> Any:
     first, second = symbol(a), symbol(b)
     if isinstance(condition, bool):
         return first if condition else second
-    return _one_of(_node_of("where", as_kind(SymBool, condition), first, second), first, second)
+    return _one_of(_node_of("where", _as_kind(SymBool, condition), first, second), first, second)
 
 
 def given(value: Symbol) -> SymBool:
@@ -495,7 +490,7 @@ def maximum(a: Float, b: Float) -> SymInt | SymFloat:
 
 def ceil_div(a: Int, b: Int) -> SymInt:
     """`a / b`, rounded up."""
-    return as_kind(SymInt, (a + b - 1) // b)
+    return _as_kind(SymInt, (a + b - 1) // b)
 
 
 def floor(value: Float) -> SymInt:
@@ -540,7 +535,7 @@ def wrap(dim: Int, dims: Int) -> SymInt:
 
 def full(count: Int, value: Int) -> SymInts:
     """A list of `count` elements, all `value`."""
-    return SymList(_node_of("full", as_kind(SymInt, value), as_kind(SymInt, count)), SymInt)
+    return SymList(_node_of("full", _as_kind(SymInt, value), _as_kind(SymInt, count)), SymInt)
 
 
 @overload
@@ -555,7 +550,7 @@ def expand(value: Any, count: Int) -> Any:
     if not isinstance(known, (SymList, SymBool)):
         known = _number_of(known)
     element = known._element if isinstance(known, SymList) else type(known)
-    return SymList(_node_of("expand", known, as_kind(SymInt, count)), element)
+    return SymList(_node_of("expand", known, _as_kind(SymInt, count)), element)
 
 
 def broadcast_shapes(a: Ints, b: Ints) -> SymInts:
@@ -580,7 +575,7 @@ def same_dtype(a: Symbol, b: Symbol) -> SymBool:
 
 def distinct(dims: Ints, count: Int) -> SymBool:
     """Whether `dims` are distinct dimensions of a tensor with `count` dimensions, all in range."""
-    return _flag_of("distinct", _ints_of(dims), as_kind(SymInt, count))
+    return _flag_of("distinct", _ints_of(dims), _as_kind(SymInt, count))
 
 
 def _extreme(operation: str, a: Float, b: Float) -> SymInt | SymFloat:
