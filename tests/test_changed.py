@@ -47,7 +47,7 @@ def test_a_changed_test_runs_with_all_its_cases(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_kernel_asks_for_device_kernels_and_the_sweep() -> None:
-    found = selection(["torch_outboard/kernels/losses/nll_loss_backward.cl"])
+    found = selection(["torch_outboard/kernels/losses/nll_loss.cl"])
     assert found.pop("ocl") == {"device_kernels", "turn"}
     assert list(found) == ["gpu"]
 

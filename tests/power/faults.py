@@ -80,7 +80,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="scatter-amax-nan",
         kind="numerics",
-        file="torch_outboard/kernels/indexing/scatter_reduce.cl",
+        file="torch_outboard/kernels/indexing/scatter.cl",
         old="a > b || a != a ? a : b",
         new="a > b ? a : b",
         effect="scatter_reduce with amax loses a NaN that is followed by a number.",
@@ -116,7 +116,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="cumsum-third-block",
         kind="kernel index",
-        file="torch_outboard/kernels/reductions/scan_blocks.cl",
+        file="torch_outboard/kernels/reductions/scans.cl",
         old="before = other == row * blocks ? each : join(before, each);",
         new="before = each;",
         effect="cumsum over a row of three or more blocks drops all blocks but the one before.",

@@ -1,5 +1,27 @@
-// Average pooling. Divisor: `divisor`, or the size of the window with or without padding.
+// Average pooling and its gradient. The divisor of a window's sum is `divisor`, or the size of the
+// window with or without padding. ADAPTIVE: windows divide an image evenly and may overlap by an
+// element. Needs pooling.cl before it.
 
+// Window `o` of an axis: z, y or x. Elements are in the windows from FIRST to LAST - 1.
+#if ADAPTIVE
+#define OB_WINDOW(name, o, outputs, size)                             \
+  const ob_index name##_begin = window_begin(o, outputs, size);       \
+  const ob_index name##_end = window_end(o, outputs, size);           \
+  const ob_index name##_inside = name##_end - name##_begin;
+#define WINDOW_Z(o) OB_WINDOW(z, o, out_depth, depth)
+#define WINDOW_Y(o) OB_WINDOW(y, o, out_height, height)
+#define WINDOW_X(o) OB_WINDOW(x, o, out_width, width)
+#define OB_DIVISOR (z_inside * y_inside * x_inside)
+// Exactly the windows of the transposed problem.
+#define FIRST(i, axis) window_begin(i, axis, out_##axis)
+#define LAST(i, axis) window_end(i, axis, out_##axis)
+#define FIRST_Z(i) FIRST(i, depth)
+#define FIRST_Y(i) FIRST(i, height)
+#define FIRST_X(i) FIRST(i, width)
+#define LAST_Z(i) LAST(i, depth)
+#define LAST_Y(i) LAST(i, height)
+#define LAST_X(i) LAST(i, width)
+#else
 #define OB_WINDOW(name, o, step, padding, kernel, size)                            \
   ob_index name##_begin = (o) * (step) - (padding);                                \
   ob_index name##_end = min(name##_begin + (kernel), (size) + (padding));          \
@@ -7,22 +29,67 @@
   name##_begin = max(name##_begin, (ob_index)0);                                   \
   name##_end = min(name##_end, (ob_index)(size));                                  \
   const ob_index name##_inside = name##_end - name##_begin;
-
+#define WINDOW_Z(o) OB_WINDOW(z, o, step_d, padding_d, kernel_d, depth)
+#define WINDOW_Y(o) OB_WINDOW(y, o, step_h, padding_h, kernel_h, height)
+#define WINDOW_X(o) OB_WINDOW(x, o, step_w, padding_w, kernel_w, width)
 #define OB_DIVISOR                                                \
   (divisor != 0 ? divisor                                         \
    : padded     ? z_padded * y_padded * x_padded                  \
                 : z_inside * y_inside * x_inside)
+#define FIRST(i, d) max((i + padding_##d - kernel_##d + step_##d) / step_##d, (ob_index)0)
+#define LAST(i, d, outputs) min((i + padding_##d) / step_##d + 1, outputs)
+#define FIRST_Z(i) FIRST(i, d)
+#define FIRST_Y(i) FIRST(i, h)
+#define FIRST_X(i) FIRST(i, w)
+#define LAST_Z(i) LAST(i, d, out_depth)
+#define LAST_Y(i) LAST(i, h, out_height)
+#define LAST_X(i) LAST(i, w, out_width)
+#endif
 
-#if !BACKWARD
+#if CHANNELS_LAST
+
+// A work-group computes rows of a result, several channels at once.
+__kernel void average_pool_channels(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(row) {
+    const ob_index image = row / out_height;
+    const ob_index y = row - image * out_height;
+    WINDOW_Z(0)
+    WINDOW_Y(y)
+    OB_FOR_CHANNELS(x, first, out_width) {
+      WINDOW_X(x)
+      const bool empty = y_inside <= 0 || x_inside <= 0;
+      const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
+      V sum[OB_CHANNELS];
+      for (int k = 0; k < OB_CHANNELS; ++k) sum[k] = 0;
+      for (ob_index b = y_begin; b < y_end; ++b) {
+        for (ob_index c = x_begin; c < x_end; ++c) {
+          const ob_index at = image * self_layout.stride[0] + b * self_layout.stride[2] +
+                              c * self_layout.stride[3] + first;
+          if (count == OB_CHANNELS) {
+            for (int k = 0; k < OB_CHANNELS; ++k) sum[k] += self_load(at + k);
+          } else {
+            for (int k = 0; k < count; ++k) sum[k] += self_load(at + k);
+          }
+        }
+      }
+      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
+                          y * out_layout.stride[2] + x * out_layout.stride[3];
+      for (int k = 0; k < count; ++k) {
+        out_store(to + k * out_layout.stride[1], empty ? (V)0 : sum[k] / (V)OB_DIVISOR);
+      }
+    }
+  }
+}
+
+#elif !BACKWARD
 
 __kernel void average_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
     OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
-      OB_WINDOW(z, z, step_d, padding_d, kernel_d, depth)
-      OB_WINDOW(y, y, step_h, padding_h, kernel_h, height)
-      OB_WINDOW(x, x, step_w, padding_w, kernel_w, width)
+      WINDOW_Z(z) WINDOW_Y(y) WINDOW_X(x)
       V sum = 0;
       for (ob_index a = z_begin; a < z_end; ++a) {
         for (ob_index b = y_begin; b < y_end; ++b) {
@@ -46,9 +113,7 @@ __kernel void average_pool(OB_PARAMETERS) {
   OB_FOR_GROUPS(plane) {
     for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
     OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
-      OB_WINDOW(z, z, step_d, padding_d, kernel_d, depth)
-      OB_WINDOW(y, y, step_h, padding_h, kernel_h, height)
-      OB_WINDOW(x, x, step_w, padding_w, kernel_w, width)
+      WINDOW_Z(z) WINDOW_Y(y) WINDOW_X(x)
       const ob_index at = ((plane * out_depth + z) * out_height + y) * out_width + x;
       if (z_inside <= 0 || y_inside <= 0 || x_inside <= 0) continue;
       const V share = (V)grad_output_load(at) / (V)OB_DIVISOR;
@@ -70,20 +135,17 @@ __kernel void average_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     OB_FOR_PLACES(i, j, k, depth, height, width) {
-      const ob_index z_first = max((i + padding_d - kernel_d + step_d) / step_d, (ob_index)0);
-      const ob_index y_first = max((j + padding_h - kernel_h + step_h) / step_h, (ob_index)0);
-      const ob_index x_first = max((k + padding_w - kernel_w + step_w) / step_w, (ob_index)0);
-      const ob_index z_last = min((i + padding_d) / step_d + 1, out_depth);
-      const ob_index y_last = min((j + padding_h) / step_h + 1, out_height);
-      const ob_index x_last = min((k + padding_w) / step_w + 1, out_width);
+      const ob_index z_first = FIRST_Z(i), z_last = LAST_Z(i);
+      const ob_index y_first = FIRST_Y(j), y_last = LAST_Y(j);
+      const ob_index x_first = FIRST_X(k), x_last = LAST_X(k);
       V sum = 0;
       for (ob_index a = z_first; a < z_last; ++a) {
-        OB_WINDOW(z, a, step_d, padding_d, kernel_d, depth)
+        WINDOW_Z(a)
         for (ob_index b = y_first; b < y_last; ++b) {
-          OB_WINDOW(y, b, step_h, padding_h, kernel_h, height)
+          WINDOW_Y(b)
           const ob_index row = ((plane * out_depth + a) * out_height + b) * out_width;
           for (ob_index c = x_first; c < x_last; ++c) {
-            OB_WINDOW(x, c, step_w, padding_w, kernel_w, width)
+            WINDOW_X(c)
             sum += (V)grad_output_load(row + c) / (V)OB_DIVISOR;
           }
         }

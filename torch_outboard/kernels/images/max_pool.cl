@@ -1,5 +1,237 @@
+// Max pooling, and its gradient. Needs pooling.cl before it.
+
+#if CHANNELS_LAST && HAS_grad_output
+
+// max_pool_backward for channels-last images. A work-group computes rows of the gradient, several
+// channels at once, each from all windows that reach it.
+
+#define OB_TAKE(count)                                             \
+  for (int k = 0; k < (count); ++k) {                              \
+    const V gradient = grad_output_load(at + k);                   \
+    sums[k] += indices_load(at_index + k) == place ? gradient : 0; \
+  }
+
+__kernel void max_pool_backward_channels(OB_PARAMETERS) {
+  OB_BEGIN
+  const ob_index reach_h = (kernel_h - 1) * dilation_h, reach_w = (kernel_w - 1) * dilation_w;
+  OB_FOR_GROUPS(row) {
+    const ob_index image = row / height;
+    const ob_index y = row - image * height;
+    const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
+    const ob_index y_end = min((y + padding_h) / step_h + 1, out_height);
+    OB_FOR_CHANNELS(x, first, width) {
+      const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);
+      const ob_index x_end = min((x + padding_w) / step_w + 1, out_width);
+      const long place = y * width + x;
+      const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
+      V sums[OB_CHANNELS];
+      for (int k = 0; k < OB_CHANNELS; ++k) sums[k] = 0;
+      for (ob_index b = y_begin; b < y_end; ++b) {
+        for (ob_index c = x_begin; c < x_end; ++c) {
+          const ob_index at = image * grad_output_layout.stride[0] +
+                              b * grad_output_layout.stride[2] +
+                              c * grad_output_layout.stride[3] + first;
+          const ob_index at_index = image * indices_layout.stride[0] +
+                                    b * indices_layout.stride[2] +
+                                    c * indices_layout.stride[3] + first;
+          if (count == OB_CHANNELS) {
+            OB_TAKE(OB_CHANNELS)
+          } else {
+            OB_TAKE(count)
+          }
+        }
+      }
+      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
+                          y * out_layout.stride[2] + x * out_layout.stride[3];
+      for (int k = 0; k < count; ++k) out_store(to + k * out_layout.stride[1], sums[k]);
+    }
+  }
+}
+
+#elif CHANNELS_LAST
+
+// max_pool for channels-last images. A work-group computes rows of a result, several channels at
+// once.
+
+// `count` channels of one element of the window.
+#define OB_TAKE(count)                                     \
+  for (int k = 0; k < (count); ++k) {                      \
+    const V value = self_load(at + k);                     \
+    const int better = (value > best[k]) | (value != value); \
+    best[k] = better ? value : best[k];                    \
+    places[k] = better ? place : places[k];                \
+  }
+
+__kernel void max_pool_channels(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(row) {
+    const ob_index image = row / out_height;
+    const ob_index y = row - image * out_height;
+    const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);
+    const ob_index y_end = min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
+    OB_FOR_CHANNELS(x, first, out_width) {
+      const ob_index x_start = first_inside(x * step_w - padding_w, dilation_w);
+      const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width);
+      const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
+      V best[OB_CHANNELS];
+      int places[OB_CHANNELS];
+      for (int k = 0; k < OB_CHANNELS; ++k) {
+        best[k] = OB_LOWEST;
+        places[k] = (int)(y_start * width + x_start);
+      }
+      for (ob_index b = y_start; b < y_end; b += dilation_h) {
+        for (ob_index c = x_start; c < x_end; c += dilation_w) {
+          const ob_index at = image * self_layout.stride[0] + b * self_layout.stride[2] +
+                              c * self_layout.stride[3] + first;
+          const int place = (int)(b * width + c);
+          if (count == OB_CHANNELS) {
+            OB_TAKE(OB_CHANNELS)
+          } else {
+            OB_TAKE(count)
+          }
+        }
+      }
+      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
+                          y * out_layout.stride[2] + x * out_layout.stride[3];
+      const ob_index to_index = image * indices_layout.stride[0] +
+                                first * indices_layout.stride[1] +
+                                y * indices_layout.stride[2] + x * indices_layout.stride[3];
+      for (int k = 0; k < count; ++k) {
+        out_store(to + k * out_layout.stride[1], best[k]);
+        indices_store(to_index + k * indices_layout.stride[1], (long)places[k]);
+      }
+    }
+  }
+}
+
+#elif ADAPTIVE || HAS_random_samples
+
+// Windows of adjacent elements: ADAPTIVE ones, which divide an image evenly and may overlap by an
+// element, or windows at pseudo-random locations, `samples` numbers per plane.
+
+#if ADAPTIVE
+#define WINDOWS_OF_PLANE
+#define WINDOW(o, outputs, inputs, kernel_size, sample)                     \
+  const ob_index o##_begin = window_begin(o, outputs, inputs);              \
+  const ob_index o##_end = window_end(o, outputs, inputs);
+#define WINDOW_Z WINDOW(z, out_depth, depth, , )
+#else
+// Rounded to the dtype of the samples, in which the CPU kernel computes.
+static inline V rounded(const V value) {
+  long memory;
+  random_samples_t *random_samples = (random_samples_t *)&memory;
+  random_samples_store(0, value);
+  return random_samples_load(0);
+}
+
+static inline ob_index interval(const ob_index o, const V sample, const ob_index inputs,
+                                const ob_index outputs, const ob_index kernel_size) {
+  if (o == outputs - 1) return inputs - kernel_size;
+  const V alpha = rounded(rounded((V)(inputs - kernel_size)) / rounded((V)(outputs - 1)));
+  return (ob_index)rounded(rounded(rounded((V)o) + sample) * alpha) -
+         (ob_index)rounded(sample * alpha);
+}
+
+// Samples are in the order (width, height) or (depth, height, width).
+#define WINDOWS_OF_PLANE                                    \
+  const ob_index at = plane * samples;                      \
+  const V for_depth = random_samples_load(at);              \
+  const V for_height = random_samples_load(at + 1);         \
+  const V for_width = random_samples_load(at + (samples == 2 ? 0 : 2));
+#define WINDOW(o, outputs, inputs, kernel_size, sample)                               \
+  const ob_index o##_begin = interval(o, sample, inputs, outputs, kernel_size);       \
+  const ob_index o##_end = min(o##_begin + kernel_size, inputs);
+#define WINDOW_Z                                                                                \
+  const ob_index z_begin = samples == 2 ? 0 : interval(z, for_depth, depth, out_depth, kernel_d); \
+  const ob_index z_end = min(z_begin + kernel_d, depth);
+#endif
+
+__kernel void max_pool(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(plane) {
+    WINDOWS_OF_PLANE
+    const ob_index from = plane * depth * height * width;
+    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
+      WINDOW_Z
+      WINDOW(y, out_height, height, kernel_h, for_height)
+      WINDOW(x, out_width, width, kernel_w, for_width)
+      ob_index place = (z_begin * height + y_begin) * width + x_begin;
+      V best = OB_LOWEST;
+      for (ob_index a = max(z_begin, (ob_index)0); a < z_end; ++a) {
+        for (ob_index b = max(y_begin, (ob_index)0); b < y_end; ++b) {
+          const ob_index row = (a * height + b) * width;
+          for (ob_index c = max(x_begin, (ob_index)0); c < x_end; ++c) {
+            const V value = self_load(from + row + c);
+            if (value > best || value != value) {
+              best = value;
+              place = row + c;
+            }
+          }
+        }
+      }
+      const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
+      out_store(to, best);
+      indices[to] = place;
+    }
+  }
+}
+
+#elif HAS_grad_output
+
+// The gradient of an element: the sum of the gradients of windows with its index.
+
+#if OB_LOCAL == 1
+
+__kernel void max_pool_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  const ob_index size = depth * height * width, taken = out_depth * out_height * out_width;
+  OB_FOR_GROUPS(plane) {
+    for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
+    for (ob_index i = plane * taken; i < (plane + 1) * taken; ++i) {
+      const ob_index place = ob_checked_index(indices[i], size);
+      if (place < 0) continue;
+      const ob_index to = plane * size + place;
+      out_store(to, (V)out_load(to) + (V)grad_output_load(i));
+    }
+  }
+}
+
+#else
+
+__kernel void max_pool_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  const ob_index reach_d = (kernel_d - 1) * dilation_d, reach_h = (kernel_h - 1) * dilation_h,
+                 reach_w = (kernel_w - 1) * dilation_w;
+  OB_FOR_GROUPS(plane) {
+    OB_FOR_PLACES(z, y, x, depth, height, width) {
+      const ob_index place = (z * height + y) * width + x;
+      // Windows that reach this element, with or without a tap at it.
+      const ob_index z_begin = max((z + padding_d - reach_d + step_d - 1) / step_d, (ob_index)0);
+      const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
+      const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);
+      const ob_index z_end = min((z + padding_d) / step_d + 1, out_depth);
+      const ob_index y_end = min((y + padding_h) / step_h + 1, out_height);
+      const ob_index x_end = min((x + padding_w) / step_w + 1, out_width);
+      V sum = 0;
+      for (ob_index a = z_begin; a < z_end; ++a) {
+        for (ob_index b = y_begin; b < y_end; ++b) {
+          const ob_index row = ((plane * out_depth + a) * out_height + b) * out_width;
+          for (ob_index c = x_begin; c < x_end; ++c) {
+            if (indices[row + c] == place) sum += grad_output_load(row + c);
+          }
+        }
+      }
+      out_store(plane * depth * height * width + place, sum);
+    }
+  }
+}
+
+#endif
+
+#else
+
 // Max pooling: the largest element of each window and its index in the plane. NaN is the largest;
-// of equal elements the last. Needs pooling.cl before it.
+// of equal elements the last.
 
 // Branch-free, because the outcome is unpredictable.
 #define OB_TAKE(value, at, best, place)              \
@@ -115,5 +347,7 @@ __kernel void max_pool(OB_PARAMETERS) {
     OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) OB_ONE_PLACE(z, y, x)
   }
 }
+
+#endif
 
 #endif

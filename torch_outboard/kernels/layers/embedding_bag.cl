@@ -1,3 +1,40 @@
+#if HAS_maximum_indices
+
+// The gradient of maxima of bags: one work-item per column.
+
+__kernel void embedding_bag_maximum_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  for (ob_index bag = 0; bag < bags; ++bag) {
+    const ob_index place = ob_checked_index(maximum_indices_load(bag * n + i), row_count);
+    if (bag_size_load(bag) == 0 || place < 0) continue;
+    out_store(place * n + i, out_load(place * n + i) + grad_load(bag * n + i));
+  }
+}
+
+#elif HAS_grad
+
+// The gradient of the weights of the samples of bags: products of rows of `grad` and `weight`.
+
+__kernel void embedding_bag_weights_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(k) {
+    const ob_index place = ob_checked_index(indices_load(k), row_count);
+    const ob_index bag = ob_checked_index(offset2bag_load(k), bags);
+    const bool known = place != padding && place >= 0 && bag >= 0;
+    const ob_index from = known ? place * n : 0, gradient = known ? bag * n : 0;
+    ROW_VALUE(total, 0)
+#define ADD(type, load, store) \
+  total_##type += grad_##load(gradient + i) * weight_##load(from + i);
+    FOR_ROW(ADD)
+    const V total = ROW_SUM(total);
+    if (OB_LANE == 0) out_store(k, known ? total : 0);
+  }
+}
+
+#else
+
 // Sums (MODE 0), means (1) and maxima (2) of bags of rows of `weight`. One work-group per bag.
 // Index `padding` does not count. Indices out of range are skipped.
 
@@ -63,3 +100,5 @@ __kernel void embedding_bag(OB_PARAMETERS) {
 #endif
   }
 }
+
+#endif

@@ -1,5 +1,50 @@
-// The negative log likelihood of class `target` of (batch, classes, inner), times the class weight.
-// NaN for a target that is no class.
+// The negative log likelihood of class `target` of (batch, classes, inner), times the class weight,
+// and its gradient. NaN for a target that is no class.
+
+#if HAS_grad_output
+
+#if REDUCTION == 1
+#define SHARE / total_weight_load(0)
+#else
+#define SHARE
+#endif
+#if HAS_weight
+#define WEIGHT(class) * weight_load(class)
+#else
+#define WEIGHT(class)
+#endif
+#define SLOPE(class, place) (-grad_output_load(REDUCTION ? 0 : place) SHARE WEIGHT(class))
+#define IS_WRONG(t) ((t) != ignore && ((t) < 0 || (t) >= classes))
+
+__kernel void nll_loss_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+#if OB_LOCAL == 1
+  // CPU: one division per row, either all classes of a position or all positions of a class.
+  if (inner == 1) {
+    const long t = target_load(i);
+    if (IS_WRONG(t)) { OB_REPORT }
+    for (ob_index class = 0; class < classes; ++class) grad_store(i * classes + class, (V)(0));
+    if (t != ignore && t >= 0 && t < classes) grad_store(i * classes + t, SLOPE(t, i));
+    return;
+  }
+  const ob_index class = i % classes, first = i / classes * inner;
+  for (ob_index k = 0; k < inner; ++k) {
+    const long t = target_load(first + k);
+    if (class == 0 && IS_WRONG(t)) { OB_REPORT }
+    grad_store(i * inner + k, t == class && class != ignore ? SLOPE(class, first + k) : (V)0);
+  }
+#else
+  const ob_index outer = i / (classes * inner);
+  const ob_index class = i / inner - outer * classes;
+  const ob_index place = outer * inner + i % inner;
+  const long t = target_load(place);
+  if (class == 0 && IS_WRONG(t)) { OB_REPORT }
+  grad_store(i, t == class && class != ignore ? SLOPE(class, place) : (V)0);
+#endif
+}
+
+#else
 
 #if HAS_weight
 #define SHARE_OF(class) weight_load(class)
@@ -22,6 +67,27 @@
     }                                                                                             \
   }
 
+#if IN_PARTS
+// For inputs too large for one work-group.
+__kernel void nll_loss_parts(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(part) {
+    V losses_of_item = 0, shares_of_item = 0;
+    for (ob_index i = part * OB_LOCAL + OB_LANE; i < count; i += sums * OB_LOCAL) {
+      LOSS_AND_SHARE(i)
+      losses_of_item += loss;
+      shares_of_item += share;
+    }
+    const V losses_of_part = OB_GROUP_SUM(losses_of_item);
+    const V shares_of_part = OB_GROUP_SUM(shares_of_item);
+    if (OB_LANE == 0) {
+      losses_store(part, losses_of_part);
+      shares_store(part, shares_of_part);
+    }
+  }
+}
+#else
 __kernel void nll_loss_each(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
@@ -33,6 +99,7 @@ __kernel void nll_loss_each(OB_PARAMETERS) {
   out_store(i, loss);
 #endif
 }
+#endif
 
 __kernel void nll_loss_total(OB_PARAMETERS) {
   OB_BEGIN
@@ -57,3 +124,5 @@ __kernel void nll_loss_total(OB_PARAMETERS) {
     }
   }
 }
+
+#endif

@@ -1,64 +1,267 @@
-// Batch normalization with statistics of the batch (TRAINING) or given ones. A work-group computes
-// a channel of (blocks, channels, n).
+// Batch normalization of (blocks, channels, n) with statistics of the batch (TRAINING) or given
+// ones, and its gradients. A work-group computes a channel, or one of the `parts` of a channel: GPUs
+// run more work-groups than most tensors have channels. Needs rows.cl before it.
+
+#define START (block * channels + channel) * n
+#if HAS_averages || HAS_totals
+#define FOR_ELEMENTS(BODY) FOR_PART(BEGIN_OF_PART, END_OF_PART, START, BODY)
+#else
+#define FOR_ELEMENTS(BODY) FOR_RUNS(START, BODY)
+#endif
+
+#define RUNNING_STATISTICS                      \
+  const V average = running_mean_load(channel); \
+  const V inverse = 1 / sqrt(running_var_load(channel) + eps);
+
+#if !HAS_grad_out
+
+#if TRAINING
+#define STATISTICS const V average = mean_load(channel), inverse = rstd_load(channel);
+#else
+#define STATISTICS RUNNING_STATISTICS
+#endif
+
+#if HAS_weight
+#define SCALE_BY_WEIGHT           \
+  scale *= weight_load(channel);  \
+  shift *= weight_load(channel);
+#else
+#define SCALE_BY_WEIGHT
+#endif
+#if HAS_bias
+#define SHIFT_BY_BIAS shift += bias_load(channel);
+#else
+#define SHIFT_BY_BIAS
+#endif
+#define RESULT(type, load, store) \
+  out_##store(first + i, input_##load(first + i) * scale + shift);
+#define STORE_RESULTS                             \
+  V scale = inverse, shift = -average * inverse;  \
+  SCALE_BY_WEIGHT                                 \
+  SHIFT_BY_BIAS                                   \
+  FOR_ELEMENTS(RESULT)
+
+#if ROUNDED
+// CPU continues with both rounded to the dtype of the statistics.
+#define ROUND_STATISTICS           \
+  rstd_store(channel, variation);  \
+  average = mean_load(channel);    \
+  variation = rstd_load(channel);
+#else
+#define ROUND_STATISTICS
+#endif
+#if HAS_running_mean
+#define STORE_RUNNING_MEAN \
+  running_mean_store(channel, momentum * average + (1 - momentum) * running_mean_load(channel));
+#else
+#define STORE_RUNNING_MEAN
+#endif
+#if HAS_running_var
+#define STORE_RUNNING_VAR                                                  \
+  running_var_store(channel, momentum * (variation / (count - 1)) +        \
+                                 (1 - momentum) * running_var_load(channel));
+#else
+#define STORE_RUNNING_VAR
+#endif
+// Of the mean of a channel's `count` elements and the sum of their squared deviations.
+#define STORE_STATISTICS                                   \
+  mean_store(channel, average);                            \
+  ROUND_STATISTICS                                         \
+  rstd_store(channel, 1 / sqrt(variation / count + eps));  \
+  STORE_RUNNING_MEAN                                       \
+  STORE_RUNNING_VAR
+
+#if HAS_averages
+
+__kernel void batch_norm_parts(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(group) {
+    const ob_index channel = group / parts, part = group % parts;
+    ROW_VALUE(total, 0)
+    FOR_ELEMENTS(ADD_INPUT)
+    // The last parts may be empty.
+    const V average = ROW_SUM(total) / (V)max(END_OF_PART - BEGIN_OF_PART, (ob_index)1);
+    ROW_VALUE(squares, 0)
+    FOR_ELEMENTS(ADD_SQUARES)
+    const V variation = ROW_SUM(squares);
+    if (OB_LANE == 0) {
+      averages_store(group, average);
+      variations_store(group, variation);
+    }
+  }
+}
+
+// Combines parts by the method of Chan, Golub and LeVeque (1979), which avoids cancellation.
+__kernel void batch_norm_statistics(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(channel) {
+    const V count = (V)blocks * (V)n;
+    V total = 0;
+    for (ob_index part = OB_LANE; part < parts; part += OB_LOCAL) {
+      total += averages_load(channel * parts + part) * (V)(END_OF_PART - BEGIN_OF_PART);
+    }
+    V average = OB_GROUP_SUM(total) / count;
+    V squares = 0;
+    for (ob_index part = OB_LANE; part < parts; part += OB_LOCAL) {
+      const V d = averages_load(channel * parts + part) - average;
+      squares += variations_load(channel * parts + part) +
+                 d * d * (V)(END_OF_PART - BEGIN_OF_PART);
+    }
+    V variation = OB_GROUP_SUM(squares);
+    if (OB_LANE == 0) {
+      STORE_STATISTICS
+    }
+  }
+}
+
+__kernel void batch_norm_results(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(group) {
+    const ob_index channel = group / parts, part = group % parts;
+    STATISTICS
+    STORE_RESULTS
+  }
+}
+
+#else
 
 __kernel void batch_norm(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(channel) {
-#define START (block * channels + channel) * n
 #if TRAINING
-    ROW_VALUE(total, 0)
-#define TOTAL(type, load, store) total_##type += input_##load(first + i);
-    FOR_RUNS(START, TOTAL)
-    const V count = (V)blocks * (V)n;
-    V average = ROW_SUM(total) / count;
-    ROW_VALUE(squares, 0)
-#define SQUARES(type, load, store)                       \
-  {                                                      \
-    const type d = input_##load(first + i) - average;    \
-    squares_##type += d * d;                             \
-  }
-    FOR_RUNS(START, SQUARES)
-    V variation = ROW_SUM(squares);
-#if ROUNDED
-    // CPU continues with both rounded to the dtype of the statistics.
-    if (OB_LANE == 0) {
-      mean_store(channel, average);
-      rstd_store(channel, variation);
+    {
+      ROW_VALUE(total, 0)
+      FOR_ELEMENTS(ADD_INPUT)
+      const V count = (V)blocks * (V)n;
+      V average = ROW_SUM(total) / count;
+      ROW_VALUE(squares, 0)
+      FOR_ELEMENTS(ADD_SQUARES)
+      V variation = ROW_SUM(squares);
+      if (OB_LANE == 0) {
+        STORE_STATISTICS
+      }
+      OB_BARRIER
     }
-    OB_BARRIER
-    average = mean_load(channel);
-    variation = rstd_load(channel);
-    OB_BARRIER
 #endif
-    if (OB_LANE == 0) {
-      mean_store(channel, average);
-      rstd_store(channel, 1 / sqrt(variation / count + eps));
-#if HAS_running_mean
-      running_mean_store(channel, momentum * average + (1 - momentum) * running_mean_load(channel));
-#endif
-#if HAS_running_var
-      running_var_store(channel, momentum * (variation / (count - 1)) +
-                                     (1 - momentum) * running_var_load(channel));
-#endif
-    }
-    OB_BARRIER
-    average = mean_load(channel);
-    const V inverse = rstd_load(channel);
-#else
-    const V average = running_mean_load(channel);
-    const V inverse = 1 / sqrt(running_var_load(channel) + eps);
-#endif
-    V scale = inverse, shift = -average * inverse;
-#if HAS_weight
-    scale *= weight_load(channel);
-    shift *= weight_load(channel);
-#endif
-#if HAS_bias
-    shift += bias_load(channel);
-#endif
-#define RESULT(type, load, store) \
-  out_##store(first + i, input_##load(first + i) * scale + shift);
-    FOR_RUNS(START, RESULT)
+    STATISTICS
+    STORE_RESULTS
   }
 }
+
+#endif
+
+#else
+
+#if !TRAINING
+#define STATISTICS RUNNING_STATISTICS
+#elif defined(HAS_save_var)
+#define STATISTICS const V average = save_mean_load(channel), inverse = save_var_load(channel);
+#else
+#define STATISTICS const V average = save_mean_load(channel), inverse = save_invstd_load(channel);
+#endif
+
+#if HAS_grad_weight
+#define STORE_GRAD_WEIGHT grad_weight_store(channel, product * inverse);
+#else
+#define STORE_GRAD_WEIGHT
+#endif
+#if HAS_grad_bias
+#define STORE_GRAD_BIAS grad_bias_store(channel, total);
+#else
+#define STORE_GRAD_BIAS
+#endif
+
+#if HAS_weight
+#define SCALE_BY_WEIGHT scale *= weight_load(channel);
+#else
+#define SCALE_BY_WEIGHT
+#endif
+#if TRAINING
+#define SHIFT_AND_SLOPE               \
+  const V count = (V)blocks * (V)n;   \
+  const V shift = total / count, slope = product * inverse * inverse / count;
+#define RESULT(type, load, store)                                                           \
+  grad_input_##store(                                                                       \
+      first + i,                                                                            \
+      (grad_out_##load(first + i) - shift - (input_##load(first + i) - average) * slope) * scale);
+#else
+#define SHIFT_AND_SLOPE
+#define RESULT(type, load, store) \
+  grad_input_##store(first + i, grad_out_##load(first + i) * scale);
+#endif
+#if HAS_grad_input
+#define STORE_GRAD_INPUT \
+  V scale = inverse;     \
+  SCALE_BY_WEIGHT        \
+  SHIFT_AND_SLOPE        \
+  FOR_ELEMENTS(RESULT)
+#else
+#define STORE_GRAD_INPUT
+#endif
+
+#if HAS_totals
+
+__kernel void batch_norm_backward_parts(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(group) {
+    const ob_index channel = group / parts, part = group % parts;
+    STATISTICS
+    ROW_VALUE(total, 0)
+    ROW_VALUE(product, 0)
+    FOR_ELEMENTS(ADD_GRADIENTS)
+    const V total = ROW_SUM(total), product = ROW_SUM(product);
+    if (OB_LANE == 0) {
+      totals_store(group, total);
+      products_store(group, product);
+    }
+  }
+}
+
+__kernel void batch_norm_backward_results(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(group) {
+    const ob_index channel = group / parts, part = group % parts;
+    STATISTICS
+    V total = 0, product = 0;
+    for (ob_index k = OB_LANE; k < parts; k += OB_LOCAL) {
+      total += totals_load(channel * parts + k);
+      product += products_load(channel * parts + k);
+    }
+    total = OB_GROUP_SUM(total);
+    product = OB_GROUP_SUM(product);
+    if (part == 0 && OB_LANE == 0) {
+      STORE_GRAD_WEIGHT
+      STORE_GRAD_BIAS
+    }
+    STORE_GRAD_INPUT
+  }
+}
+
+#else
+
+__kernel void batch_norm_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(channel) {
+    STATISTICS
+#if TRAINING || HAS_grad_weight || HAS_grad_bias
+    ROW_VALUE(total, 0)
+    ROW_VALUE(product, 0)
+    FOR_ELEMENTS(ADD_GRADIENTS)
+    const V total = ROW_SUM(total), product = ROW_SUM(product);
+#endif
+    if (OB_LANE == 0) {
+      STORE_GRAD_WEIGHT
+      STORE_GRAD_BIAS
+    }
+    STORE_GRAD_INPUT
+  }
+}
+
+#endif
+#endif

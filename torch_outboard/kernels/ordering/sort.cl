@@ -263,3 +263,51 @@ __kernel void merge_runs(OB_PARAMETERS) {
   }
 }
 #endif
+
+#if MODE
+
+// The most frequent value of each sorted line, the smallest of several, and its last index before
+// sorting.
+
+__kernel void mode(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(line)
+  const ob_index start = line * n;
+  ob_index longest = 0;
+  ob_index count = 0;
+  V key = passes % 2 == 0 ? one_load(start) : two_load(start);
+  V best = key;
+  long place = 0;
+  for (ob_index i = start; i < start + n; ++i) {
+    const int is_last = i + 1 == start + n;
+    const V next = is_last ? key : (passes % 2 == 0 ? one_load(i + 1) : two_load(i + 1));
+    ++count;
+    if (!is_last && key == next) continue;
+    if (count > longest) {
+      longest = count;
+      best = key;
+      place = passes % 2 == 0 ? one_places[i] : two_places[i];
+    }
+    count = 0;
+    key = next;
+  }
+  values_store(line, best);
+  indices_store(line, place);
+}
+
+#else
+
+// Writes sorted keys and their indices to the results.
+
+__kernel void write_sorted(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  const ob_index line = i / n;
+  const ob_index at = i - line * n;
+  const V key = passes % 2 == 0 ? one_load(i) : two_load(i);
+  const int place = passes % 2 == 0 ? one_places[i] : two_places[i];
+  values_store(ob_line(values_layout, dim, line) + at * values_stride, key);
+  indices_store(ob_line(indices_layout, dim, line) + at * indices_stride, (long)place);
+}
+
+#endif

@@ -27,7 +27,7 @@ from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, either, expand, where
 from torch_outboard.ops.template import Plan, template
 
-# PyTorch stores window parameters as int, and max_pool_channels.cl stores element indices as int.
+# PyTorch stores window parameters as int, and max_pool.cl stores element indices as int.
 _INT32_VALUES = 2**31
 
 
@@ -77,7 +77,7 @@ def _pass_average(
 
 @template(
     "avg_pool2d avg_pool2d.out",
-    "pooling average_pool average_pool_channels",
+    "pooling average_pool",
     dtypes=(*FLOATS, torch.int64),
     strided=("self", "out"),
 )
@@ -86,6 +86,7 @@ def average_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) 
     require_adjacent_channels(plan, self)
     out = plan.result()
     plan.parameters(channels=self.size(1))
+    plan.constants(CHANNELS_LAST=True)
     _pass_average(plan, self, out, 2, **rest)
     plan.launch("average_pool_channels", groups=line_count(out))
 
@@ -146,7 +147,7 @@ def _pass(
 
 @template(
     "max_pool2d_with_indices max_pool2d_with_indices.out",
-    "pooling max_pool_channels",
+    "pooling max_pool",
     dtypes=(*FLOATS, *INTEGERS),
     strided=("self", "out", "indices"),
 )
@@ -157,13 +158,14 @@ def max_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> N
     out = plan.result()
     plan.result("indices", dtype=torch.int64)
     plan.parameters(channels=self.size(1))
+    plan.constants(CHANNELS_LAST=True)
     _pass(plan, self, out, 2, **rest)
     plan.launch("max_pool_channels", groups=line_count(out))
 
 
 @template(
     "max_pool2d_with_indices_backward max_pool2d_with_indices_backward.grad_input",
-    "pooling max_pool_backward_channels",
+    "pooling max_pool",
     dtypes=FLOATS,
     shapes_only=("self",),
     accepts={"indices": (torch.int64,)},
@@ -180,6 +182,7 @@ def max_pool_backward_of_adjacent_channels(
         plan.require((tensor.size(1) > 1) & (tensor.stride(1) == 1))
     out = plan.result()
     plan.parameters(channels=self.size(1))
+    plan.constants(CHANNELS_LAST=True)
     _pass(plan, self, grad_output, 2, **rest)
     plan.launch("max_pool_backward_channels", groups=line_count(out))
 
@@ -246,7 +249,7 @@ def _max_pool_backward(dimensions: int) -> Definition:
 
     @template(
         f"{name} {name}.grad_input",
-        "pooling max_pool_backward",
+        "pooling max_pool",
         dtypes=FLOATS,
         shapes_only=("self",),
         accepts={"indices": (torch.int64,)},
@@ -273,9 +276,7 @@ def _max_pool_backward(dimensions: int) -> Definition:
 def _fractional_max_pool(dimensions: int) -> Definition:
     name = f"fractional_max_pool{dimensions}d"
 
-    @template(
-        f"{name} {name}.output", "pooling fractional_max_pool", dtypes=FLOATS, meta=f"aten::{name}"
-    )
+    @template(f"{name} {name}.output", "pooling max_pool", dtypes=FLOATS, meta=f"aten::{name}")
     def fractional_max_pool(
         plan: Plan, self: SymTensor, random_samples: SymTensor, kernel_size: SymInts
     ) -> None:
@@ -286,12 +287,12 @@ def _fractional_max_pool(dimensions: int) -> Definition:
             (self.dim() == dimensions + 1) | (random_samples.size(0) >= self.size(0)),
             random_samples.size(0) > 0,
         )
-        output = plan.result("output")
+        out = plan.result("out")
         plan.result("indices", dtype=torch.int64)
         pass_kernel_size(plan, per_axis(expand(kernel_size, dimensions), dimensions, 1))
-        pass_images(plan, self, output, dimensions)
+        pass_images(plan, self, out, dimensions)
         plan.parameters(samples=dimensions)
-        plan.launch("fractional_max_pool", groups=plane_count(output, dimensions))
+        plan.launch("max_pool", groups=plane_count(out, dimensions))
 
     return fractional_max_pool
 
@@ -360,17 +361,15 @@ def _max_unpool(dimensions: int) -> Definition:
 
 def _launch_adaptive(
     plan: Plan,
+    kernel: str,
     inputs: SymTensor,
     outputs: SymTensor,
     result: SymTensor,
     dimensions: int,
-    *,
-    maximum: bool = False,
-    backward: bool = False,
 ) -> None:
     pass_images(plan, inputs, outputs, dimensions)
-    plan.constants(MAXIMUM=maximum, BACKWARD=backward)
-    plan.launch("adaptive_pool", groups=plane_count(result, dimensions))
+    plan.constants(ADAPTIVE=True)
+    plan.launch(kernel, groups=plane_count(result, dimensions))
 
 
 def _has_planes(image: SymTensor, dimensions: int) -> SymBool:
@@ -388,7 +387,7 @@ def _require_planes(plan: Plan, image: SymTensor, dimensions: int) -> None:
 def _adaptive_average_pool(dimensions: int) -> Definition:
     name = f"adaptive_avg_pool{dimensions}d"
 
-    @template(f"_{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS)
+    @template(f"_{name} {name}.out", "pooling average_pool", dtypes=FLOATS)
     def average_pool(plan: Plan, self: SymTensor, output_size: SymInts) -> None:
         _require_planes(plan, self, dimensions)
         plan.require(output_size.len() == dimensions, output_size.min() >= 0)
@@ -396,7 +395,8 @@ def _adaptive_average_pool(dimensions: int) -> Definition:
         # PyTorch keeps the memory format in two dimensions only.
         strides = strides_like(self, shape, dimensions) if dimensions == 2 else None
         out = plan.result("out", shape, strides=strides)
-        _launch_adaptive(plan, self, out, out, dimensions)
+        plan.constants(BACKWARD=False)
+        _launch_adaptive(plan, "average_pool", self, out, out, dimensions)
 
     return average_pool
 
@@ -406,7 +406,7 @@ def _adaptive_average_pool_backward(dimensions: int) -> Definition:
 
     @template(
         f"_{name}" + (f" {name}.grad_input" if dimensions == 3 else ""),
-        "pooling adaptive_pool",
+        "pooling average_pool",
         dtypes=FLOATS,
         shapes_only=("self",),
         requires={"self": of_dtype_of("grad_output")},
@@ -420,7 +420,8 @@ def _adaptive_average_pool_backward(dimensions: int) -> Definition:
         )
         strides = strides_like(self, self.shape, dimensions) if dimensions == 2 else None
         out = plan.result("out", self.shape, strides=strides)
-        _launch_adaptive(plan, self, grad_output, out, dimensions, backward=True)
+        plan.constants(BACKWARD=True)
+        _launch_adaptive(plan, "average_pool", self, grad_output, out, dimensions)
 
     return average_pool_backward
 
@@ -428,11 +429,11 @@ def _adaptive_average_pool_backward(dimensions: int) -> Definition:
 def _adaptive_max_pool(dimensions: int) -> Definition:
     name = f"adaptive_max_pool{dimensions}d"
 
-    @template(f"{name} {name}.out", "pooling adaptive_pool", dtypes=FLOATS)
+    @template(f"{name} {name}.out", "pooling max_pool", dtypes=FLOATS)
     def max_pool(plan: Plan, self: SymTensor) -> None:
         out = plan.result("out")
         plan.result("indices", dtype=torch.int64)
-        _launch_adaptive(plan, self, out, out, dimensions, maximum=True)
+        _launch_adaptive(plan, "max_pool", self, out, out, dimensions)
 
     return max_pool
 

@@ -145,10 +145,10 @@ def nonzero(plan: Plan, self: SymTensor) -> None:
 # ---- Writing
 
 SCATTER_ADJACENT = 32  # OB_ADJACENT in scatter.cl: lines per work-item on a CPU
-SLICE_WIDTH = 256  # OB_SLICE in scatter_slices.cl and index_put.cl
-# Values of GROUPED in scatter_lines.cl.
+SLICE_WIDTH = 256  # OB_SLICE in scatter.cl and index_put.cl
+# Values of GROUPED in scatter.cl.
 NO_GROUPS, LINE_OF_GROUP, LINE_OF_GROUPS = range(3)
-# Values of REDUCE in scatter_reduce.cl.
+# Values of REDUCE in scatter.cl.
 SUM, PROD, AMAX, AMIN, MEAN = range(5)
 
 
@@ -237,7 +237,7 @@ def _scattering(
     )
 
 
-SCATTER = "places_in_order scatter scatter_lines scatter_slices"
+SCATTER = "places_in_order scatter"
 
 
 def _launch_scatter(plan: Plan, lines: _Lines) -> None:
@@ -275,8 +275,6 @@ def scatter_value(
 
 # ---- Scatter with a reduction, with separate definitions for numbers and for flags
 
-SCATTER_REDUCE = "places_in_order scatter scatter_reduce scatter_lines scatter_slices"
-
 
 def _reduction_of(reduce: SymString | None) -> Int:
     """The value of REDUCE by its name in PyTorch; a sum without one."""
@@ -295,7 +293,7 @@ def scatter_reduction(overloads: str, dtypes: Sequence[torch.dtype]) -> Definiti
     """Sums, products, extremes and means with the elements of a tensor, or with a number."""
     src = "value" not in overloads
 
-    @_scattering(overloads, SCATTER_REDUCE, dtypes, src=src)
+    @_scattering(overloads, SCATTER, dtypes, src=src)
     def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, **rest: Any) -> None:
         if src:
             plan.operand("src", rest["src"])

@@ -130,7 +130,7 @@ class _Kernels(NamedTuple):
 
 def _by_items(dtypes: Sequence[torch.dtype], accumulated: torch.dtype) -> list[Definition]:
     tall = 4 if accumulated == torch.float64 else 8
-    backward = "attention_tiles attention_delta attention_backward"
+    backward = "attention_tiles attention_delta attention"
     return [
         _forward(dtypes, accumulated, _Kernels("attention_tiles attention", _item_block(tall))),
         _backward(dtypes, accumulated, _Kernels(backward, _item_block(4))),
@@ -143,10 +143,10 @@ def _by_matrix_units(dtype: torch.dtype) -> list[Definition]:
     head = (
         "#define UNIT_BFLOAT16\n" if bfloat16 else ""
     ) + f'#define MATRIX_UNITS "{"bf16" if bfloat16 else "f16"}"\n#define UNIT_ITEMS OB_LOCAL\n'
-    files = "matrix_units attention_tiles unit_attention_blocks"
+    files = "matrix_units attention_tiles"
     forward = _Kernels(f"{files} unit_attention", _unit_forward_block, head)
     backward = _Kernels(
-        f"{files} attention_delta unit_attention_backward",
+        f"{files} attention_delta unit_attention",
         _unit_backward_block,
         f"#define STRIDED_GRADIENT\n{head}",
         ("grad_out",),

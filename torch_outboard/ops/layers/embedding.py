@@ -51,7 +51,7 @@ def _embedding(plan: Plan, weight: SymTensor, indices: SymTensor) -> None:
     plan.launch("embedding", groups=indices.numel())
 
 
-@template("embedding_renorm_", "embedding_renorm", dtypes=FLOATS, accepts={"indices": _INDEX})
+@template("embedding_renorm_", "embedding", dtypes=FLOATS, accepts={"indices": _INDEX})
 def _renormalization(
     plan: Plan, self: SymTensor, indices: SymTensor, max_norm: SymFloat, norm_type: SymFloat
 ) -> None:
@@ -154,7 +154,7 @@ def _bags_backward(
 
     @template(
         overloads,
-        "embedding_bag_maximum_backward",
+        "embedding_bag",
         dtypes=FLOATS,
         shapes_only=("indices",),
         accepts=dict.fromkeys(("maximum_indices", "bag_size"), _INDEX),
@@ -231,7 +231,7 @@ def _bags(name: str, integer: torch.dtype) -> Definition:
 
 @template(
     "_embedding_bag_per_sample_weights_backward _embedding_bag_per_sample_weights_backward.out",
-    "rows embedding_bag_weights_backward",
+    "rows embedding_bag",
     dtypes=FLOATS,
     accepts={"indices": _INDEX, "offset2bag": _INDEX},
     vectors=True,

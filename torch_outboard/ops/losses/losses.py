@@ -36,7 +36,7 @@ class _Loss(NamedTuple):
     """An elementwise loss of arguments with the same shape."""
 
     name: str
-    number: int  # of the function in loss_functions.cl
+    number: int  # LOSS of elementwise_loss.cl
     backward_out: str
     shape: str = ""  # the argument that parametrizes the loss function: beta or delta
     weighted: bool = False
@@ -55,7 +55,7 @@ _LOSSES = (
 
 
 def _unreduced(loss: _Loss) -> Definition:
-    @template(loss.overloads, "loss_functions loss_each", dtypes=FLOATS)
+    @template(loss.overloads, "elementwise_loss", dtypes=FLOATS)
     def unreduced(
         plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
     ) -> None:
@@ -68,9 +68,7 @@ def _unreduced(loss: _Loss) -> Definition:
 
 
 def _reduced(loss: _Loss) -> Definition:
-    @template(
-        loss.overloads, "rows loss_functions loss_parts loss_total", dtypes=FLOATS, vectors=True
-    )
+    @template(loss.overloads, "rows elementwise_loss loss_total", dtypes=FLOATS, vectors=True)
     def reduced(
         plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
     ) -> None:
@@ -89,9 +87,7 @@ def _reduced(loss: _Loss) -> Definition:
 
 
 def _elementwise_backward(loss: _Loss) -> Definition:
-    @template(
-        f"{loss.name}_backward {loss.backward_out}", "loss_functions loss_backward", dtypes=FLOATS
-    )
+    @template(f"{loss.name}_backward {loss.backward_out}", "elementwise_loss", dtypes=FLOATS)
     def backward(
         plan: Plan,
         self: SymTensor,
@@ -179,7 +175,7 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
 
     @template(
         f"{name} {name}.output",
-        "nll_loss nll_loss_parts" if in_parts else "nll_loss",
+        "nll_loss",
         dtypes=FLOATS,
         accepts=_TARGET,
         reports=IndexError(_NO_CLASS),
@@ -208,7 +204,7 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
         for temporary in ("losses", "shares"):
             plan.temporary(temporary, where(reduction == _NONE, 1, maximum(sums, 1)), "value")
         plan.parameters(classes=scores.classes, inner=scores.inner, sums=sums, ignore=ignore_index)
-        plan.constants(REDUCTION=reduction)
+        plan.constants(REDUCTION=reduction, IN_PARTS=in_parts)
         if in_parts:
             plan.parameters(count=scores.total)
             plan.launch("nll_loss_parts", groups=sums)
@@ -229,7 +225,7 @@ def _nll_loss_backward(images: bool) -> Definition:
 
     @template(
         f"{name} {name}.grad_input",
-        "nll_loss_backward",
+        "nll_loss",
         dtypes=FLOATS,
         accepts=_TARGET,
         reports=IndexError(_NO_CLASS),
@@ -320,7 +316,7 @@ def _launch_margins(
 
 @template(
     "multi_margin_loss multi_margin_loss.out",
-    "multi_margin_loss loss_total",
+    "margin_losses loss_total",
     dtypes=_MARGIN_DTYPES,
     accepts=_TARGET,
     reports=RuntimeError(_NO_CLASS),
@@ -344,7 +340,7 @@ def _multi_margin_loss(
 
 @template(
     "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
-    "multi_margin_loss",
+    "margin_losses",
     dtypes=_MARGIN_DTYPES,
     accepts=_TARGET,
     reports=RuntimeError(_NO_CLASS),
@@ -370,7 +366,7 @@ def _multi_margin_loss_backward(
 
 @template(
     "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
-    "multilabel_margin_loss loss_total",
+    "margin_losses loss_total",
     dtypes=_MARGIN_DTYPES,
     accepts=_TARGET,
     reports=RuntimeError(_NO_CLASS),
@@ -387,7 +383,7 @@ def _multilabel_margin_loss(
 
 @template(
     "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input",
-    "multilabel_margin_loss",
+    "margin_losses",
     dtypes=_MARGIN_DTYPES,
     accepts=_TARGET,
 )

@@ -108,7 +108,7 @@ def _losses(
 
 @template(
     "_ctc_loss_backward.Tensor",
-    "ctc_loss ctc_loss_backward",
+    "ctc_loss",
     dtypes=_DTYPES,
     accepts=_ACCEPTS,
     reports=RuntimeError,

@@ -45,7 +45,7 @@ def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
     return where(out.numel() == count, out.shape, [count])
 
 
-@_define("linspace.out", "linspace", (*FLOATS, *COMPLEX))
+@_define("linspace.out", "sequences", (*FLOATS, *COMPLEX))
 def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
     """Evenly spaced numbers."""
     plan.require(steps >= 0)
@@ -58,7 +58,7 @@ def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: Sym
 def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
     """Powers of a base with evenly spaced exponents; `zero_base`: base 0 is served, too."""
 
-    @_define("logspace.out", "linspace", dtypes)
+    @_define("logspace.out", "sequences", dtypes)
     def logspace(
         plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, base: SymFloat, out: SymTensor
     ) -> None:
@@ -90,7 +90,7 @@ def arange(
         served: a further condition on calls.
     """
 
-    @_define("arange.start_out", "arange", dtypes, compute)
+    @_define("arange.start_out", "sequences", dtypes, compute)
     def arange(plan: Plan, start: SymFloat, end: SymFloat, step: SymFloat, out: SymTensor) -> None:
         count = count_of(start, end, step)
         plan.require(
@@ -151,13 +151,14 @@ def unit_matrices() -> list[Definition]:
         plan.require(rows >= 0, columns >= 0)
         out = plan.result("out", [rows, columns])
         plan.parameters(columns=columns)
+        plan.constants(IDENTITY=True)
         plan.launch("eye", out.numel())
 
-    @_define("eye.out", "sequence", EVERY)
+    @_define("eye.out", "sequences", EVERY)
     def square(plan: Plan, n: SymInt) -> None:
         make(plan, n, n)
 
-    @_define("eye.m_out", "sequence", EVERY)
+    @_define("eye.m_out", "sequences", EVERY)
     def rectangular(plan: Plan, n: SymInt, m: SymInt) -> None:
         make(plan, n, m)
 

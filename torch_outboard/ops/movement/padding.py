@@ -88,7 +88,7 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
 
     @template(
         f"{name}_backward {name}_backward.grad_input",
-        "reflect_backward",
+        "remap",
         dtypes=(*FLOATS, *COMPLEX),
         strided=("grad_output", "out"),
     )

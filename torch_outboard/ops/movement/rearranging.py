@@ -174,7 +174,7 @@ def columns_of_images() -> list[Definition]:
         blocks.give_to(plan)
         plan.launch("im2col", out.numel())
 
-    @template("col2im col2im.out", "col2im", dtypes=(*FLOATS, *COMPLEX))
+    @template("col2im col2im.out", "im2col", dtypes=(*FLOATS, *COMPLEX))
     def col2im(
         plan: Plan, self: SymTensor, output_size: SymInts, kernel_size: SymInts, **rest: Any
     ) -> None:
@@ -189,6 +189,7 @@ def columns_of_images() -> list[Definition]:
         )
         out = plan.result("out", self.shape[:-2] + ints([elements // block_size, height, width]))
         blocks.give_to(plan)
+        plan.constants(INVERSE=True)
         plan.launch("col2im", out.numel())
 
     return [im2col, col2im]

@@ -142,7 +142,7 @@ def _layer_norm(mixed: bool) -> Definition:
 def _layer_norm_backward(mixed: bool) -> Definition:
     @template(
         "native_layer_norm_backward native_layer_norm_backward.out",
-        "rows layer_norm_backward",
+        "rows layer_norm",
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "mean", "rstd", "weight", "bias"),
         vectors=True,
@@ -246,7 +246,7 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
     ) -> Definition:
         @template(
             overload,
-            f"rows channels batch_norm{'_parts' if in_parts else ''}",
+            "rows batch_norm",
             dtypes=dtypes,
             shapes_only=saved,
             accepts=_accepts(mixed, "weight", "bias", *statistics),
@@ -321,7 +321,7 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
 
         @template(
             overloads,
-            f"rows channels {name}{'_parts' if in_parts else ''}",
+            "rows batch_norm",
             dtypes=_dtypes(mixed),
             accepts=_accepts(mixed, "weight", "running_mean", "running_var", "save_mean", inverse),
             vectors=True,
@@ -388,7 +388,7 @@ def _require_groups(
 def _group_norm(mixed: bool) -> Definition:
     @template(
         "native_group_norm native_group_norm.out",
-        "rows channels group_norm",
+        "rows group_norm",
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "weight", "bias"),
         vectors=True,
@@ -418,7 +418,7 @@ def _group_norm(mixed: bool) -> Definition:
 def _group_norm_backward(mixed: bool) -> Definition:
     @template(
         "native_group_norm_backward native_group_norm_backward.out",
-        "rows group_norm_backward",
+        "rows group_norm",
         dtypes=_dtypes(mixed),
         accepts=_accepts(mixed, "mean", "rstd", "weight"),
         vectors=True,

@@ -40,7 +40,7 @@ def _lines_of(x: SymTensor, dim: SymInt) -> _Lines:
 
 
 def _kernels(last: bool) -> str:
-    return "exponential rows softmax_rows" if last else "exponential softmax_columns"
+    return "rows softmax" if last else "softmax"
 
 
 def _require_inner(plan: Plan, lines: _Lines, last: bool) -> None:
@@ -52,6 +52,7 @@ def _launch(plan: Plan, x: SymTensor, lines: _Lines, last: bool) -> None:
     n, inner = lines.n, lines.inner
     plan.parameters(n=n, inner=inner)
     if last:
+        plan.constants(ROWS=True)
         plan.launch("softmax", groups=x.numel() // n)
     else:
         plan.launch("softmax", x.numel() // (n * inner) * ceil_div(inner, 8))

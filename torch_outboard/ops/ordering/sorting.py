@@ -94,7 +94,7 @@ def _merge_sort(
 
 @template(
     "sort.stable sort.values_stable",
-    "order sort write_sorted",
+    "order sort",
     dtypes=REAL,
     strided=("self", "values", "indices"),
 )
@@ -112,7 +112,7 @@ def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
     plan.launch("write_sorted", self.numel(), when=~direct)
 
 
-@template("mode mode.values", "order sort mode", dtypes=REAL, strided=("self",))
+@template("mode mode.values", "order sort", dtypes=REAL, strided=("self",))
 def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
     """The most frequent value along a dimension."""
     lines = _lines_of(self, dim)
@@ -120,6 +120,7 @@ def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
     shape = _reduced_shape(self, lines, keepdim)
     plan.result("values", shape)
     plan.result("indices", shape, torch.int64)
+    plan.constants(MODE=True)
     _merge_sort(plan, self, lines, _runs_of(plan, lines), descending=False, direct=False)
     plan.launch("mode", lines.total)
 

@@ -76,9 +76,7 @@ def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
 
 
 def _of_pairs(name: str) -> Callable[[Body], Definition]:
-    return template(
-        f"{name} {name}.out", "distances cdist", dtypes=WIDE, strided=("x1", "x2", "out")
-    )
+    return template(f"{name} {name}.out", "distances", dtypes=WIDE, strided=("x1", "x2", "out"))
 
 
 @_of_pairs("_cdist_forward")
@@ -88,7 +86,7 @@ def _cdist(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, compute_mode: 
     plan.require(where(given(compute_mode), known, True))
     out = plan.result("out", pairs.shape)
     _pass_norm(plan, p, x1, backward=False)
-    # 8 is OB_ADJACENT in cdist.cl.
+    # 8 is OB_ADJACENT in distances.cl.
     items = out.numel() // pairs.rows2 * ceil_div(pairs.rows2, 8)
     plan.launch("cdist", where(pairs.rows2 == 0, 0, items))
 
@@ -136,7 +134,7 @@ def _shape_of_pairs(self: SymTensor) -> SymInts:
     return ints((maximum(count * (count - 1) // 2, 0),))
 
 
-@template("_pdist_forward _pdist_forward.out", "distances pdist", dtypes=WIDE)
+@template("_pdist_forward _pdist_forward.out", "distances", dtypes=WIDE)
 def _pdist(plan: Plan, self: SymTensor, p: SymFloat) -> None:
     _require_matrix(plan, self, p)
     out = plan.result("out", _shape_of_pairs(self))
@@ -144,7 +142,7 @@ def _pdist(plan: Plan, self: SymTensor, p: SymFloat) -> None:
     plan.launch("pdist", out.numel())
 
 
-@template("_pdist_backward _pdist_backward.out", "distances pdist", dtypes=WIDE)
+@template("_pdist_backward _pdist_backward.out", "distances", dtypes=WIDE)
 def _pdist_backward(plan: Plan, self: SymTensor, p: SymFloat, **rest: Symbol) -> None:
     grad = _gradient(plan, rest)
     pdist = plan.operand("pdist", rest["pdist"])

@@ -224,7 +224,7 @@ def _bernoulli_of_self(plan: Plan, self: SymTensor) -> None:
     _draw(plan, "bernoulli", self.numel())
 
 
-@template("native_dropout native_dropout.out", "philox dropout", dtypes=FLOATS)
+@template("native_dropout native_dropout.out", "philox bernoulli", dtypes=FLOATS)
 def _dropout(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
     plan.require(where(given(train), train, True), (p >= 0) & (p <= 1) & (input.numel() > 0))
     plan.result("out", like=input)
@@ -322,7 +322,7 @@ def _digits(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
 
 @template(
     "randperm.generator_out",
-    "philox randperm",
+    "philox random_integers",
     dtypes=(torch.int32, torch.int64, torch.float32, torch.float64),
     compute=torch.int64,
 )
@@ -438,7 +438,10 @@ def _gamma(dtype: torch.dtype) -> Definition:
 
 def _dirichlet(dtype: torch.dtype) -> Definition:
     @template(
-        "_sample_dirichlet", "philox rejection dirichlet", dtypes=(dtype,), compute=torch.float64
+        "_sample_dirichlet",
+        "philox rejection rejection_values",
+        dtypes=(dtype,),
+        compute=torch.float64,
     )
     def dirichlet(plan: Plan, self: SymTensor) -> None:
         limits = torch.finfo(dtype)

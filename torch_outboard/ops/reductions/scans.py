@@ -16,7 +16,7 @@ from torch_outboard.ops.template import Plan, template
 
 _REALS = (*FLOATS, *INTEGERS, *BOOL)
 
-# Values of SCAN in scan_functions.cl.
+# Values of SCAN in scans.cl.
 _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
 
 
@@ -86,10 +86,6 @@ def _launch(plan: Plan, rows: _Rows, number: int, in_blocks: bool) -> None:
     plan.launch("scan_blocks", groups=rows.total * blocks)
 
 
-def _kernels(in_blocks: bool) -> str:
-    return f"scan_functions {'scan_blocks' if in_blocks else 'scan_columns'}"
-
-
 # ---- The operators
 
 
@@ -98,7 +94,7 @@ def _total(
 ) -> Definition:
     @template(
         f"{name} {name}_ {name}.out",
-        _kernels(in_blocks),
+        "scans",
         dtypes=dtypes,
         compute="out",
         requires={"dtype": requirement},
@@ -113,7 +109,7 @@ def _total(
 
 
 def _logcumsumexp(in_blocks: bool) -> Definition:
-    @template("_logcumsumexp _logcumsumexp.out", _kernels(in_blocks), dtypes=FLOATS, compute="out")
+    @template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=FLOATS, compute="out")
     def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         rows = _rows_of(self, dim)
         _require_form(plan, rows, in_blocks)
@@ -136,7 +132,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
 
     @template(
         name,
-        _kernels(in_blocks),
+        "scans",
         dtypes=_REALS,
         accepts={"indices": (torch.int64,)},
         strided=("values", "indices"),

@@ -6,6 +6,7 @@
 
 #define PADDED ((HEAD + 2 * W - 1) / (2 * W) * (2 * W))
 #define NEVER ((V)(-INFINITY))
+#define LN2 ((V)0.693147180559945309417)
 
 // Factor of the scores: `scale`, or the default.
 #define FACTOR (has_scale ? scale_value : (R)1 / sqrt((R)HEAD))

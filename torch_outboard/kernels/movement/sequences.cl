@@ -1,3 +1,7 @@
+// Tensors of numbers that depend on their index alone.
+
+#if defined(LOGARITHMIC)
+
 // Evenly spaced numbers from start to end inclusive; LOGARITHMIC: powers of `base`.
 
 __kernel void linspace(OB_PARAMETERS) {
@@ -18,3 +22,35 @@ __kernel void linspace(OB_PARAMETERS) {
   out_store(i, (V)x);
 #endif
 }
+
+#elif IDENTITY
+
+// The identity matrix.
+
+#if OB_COMPLEX
+#define OB_NUMBER(x) (V)((x), 0)
+#else
+#define OB_NUMBER(x) (V)(x)
+#endif
+
+__kernel void eye(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  out_store(i, OB_NUMBER(i / columns == i % columns));
+}
+
+#else
+
+// start, start + step, start + 2 * step ...
+
+__kernel void arange(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+#if OB_FLOATING
+  out_store(i, fma(step, (V)i, start));
+#else
+  out_store(i, (V)(start + step * (V)i));
+#endif
+}
+
+#endif
