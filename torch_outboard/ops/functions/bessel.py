@@ -10,12 +10,11 @@ import math
 
 from torch_outboard.ops.functions import special_coefficients as known
 from torch_outboard.ops.functions.scalar_function import (
-    ONE,
     PRECISIONS,
     Functions,
-    ScalarFunction,
     expansion,
     minus_zero_of,
+    one,
     polynomial,
 )
 
@@ -140,24 +139,22 @@ _AIRY = f"""
 _K0, _K1 = _decaying()
 
 BESSEL: Functions = {
-    "i0e": ScalarFunction(ONE, _exponential(0)),
-    "i1e": ScalarFunction(ONE, _exponential(1)),
-    "i0": ScalarFunction(ONE, "exp(fabs(a)) * ob_i0e(a)"),
-    "i1": ScalarFunction(ONE, "exp(fabs(a)) * ob_i1e(a)"),
-    "modified_bessel_i0": ScalarFunction(ONE, "ob_i0(a)"),
-    "modified_bessel_i1": ScalarFunction(ONE, "ob_i1(a)"),
-    "scaled_modified_bessel_k0": ScalarFunction(ONE, _K0),
-    "scaled_modified_bessel_k1": ScalarFunction(ONE, _K1),
-    "modified_bessel_k0": ScalarFunction(ONE, "exp(-a) * ob_scaled_modified_bessel_k0(a)"),
-    "modified_bessel_k1": ScalarFunction(ONE, "exp(-a) * ob_scaled_modified_bessel_k1(a)"),
-    "bessel_j0": ScalarFunction(ONE, _FIRST_0),
-    "bessel_j1": ScalarFunction(ONE, _FIRST_1),
-    "bessel_y0": ScalarFunction(ONE, _SECOND_0),
-    "bessel_y1": ScalarFunction(ONE, _SECOND_1),
-    "spherical_bessel_j0": ScalarFunction(
-        ONE,
-        "(fabs(a) < C(1e-4)) ? C(1) - a * a / C(6)"
-        " : ((fabs(a) == C(INFINITY)) ? C(0) : sin(a) / a)",
+    "i0e": one(_exponential(0)),
+    "i1e": one(_exponential(1)),
+    "i0": one("exp(fabs(a)) * ob_i0e(a)"),
+    "i1": one("exp(fabs(a)) * ob_i1e(a)"),
+    "modified_bessel_i0": one("ob_i0(a)"),
+    "modified_bessel_i1": one("ob_i1(a)"),
+    "scaled_modified_bessel_k0": one(_K0),
+    "scaled_modified_bessel_k1": one(_K1),
+    "modified_bessel_k0": one("exp(-a) * ob_scaled_modified_bessel_k0(a)"),
+    "modified_bessel_k1": one("exp(-a) * ob_scaled_modified_bessel_k1(a)"),
+    "bessel_j0": one(_FIRST_0),
+    "bessel_j1": one(_FIRST_1),
+    "bessel_y0": one(_SECOND_0),
+    "bessel_y1": one(_SECOND_1),
+    "spherical_bessel_j0": one(
+        "(fabs(a) < C(1e-4)) ? C(1) - a * a / C(6) : ((fabs(a) == C(INFINITY)) ? C(0) : sin(a) / a)"
     ),
-    "airy_ai": ScalarFunction(ONE, _AIRY),
+    "airy_ai": one(_AIRY),
 }

@@ -5,7 +5,15 @@ scalar_function.py lists the types and macros that a source can use.
 
 from __future__ import annotations
 
-from torch_outboard.ops.functions.scalar_function import ONE, THREE, TWO, Functions, ScalarFunction
+from torch_outboard.ops.functions.scalar_function import (
+    ONE,
+    THREE,
+    TWO,
+    Functions,
+    ScalarFunction,
+    one,
+    two,
+)
 
 
 def _built_in(names: str, parameters: str = ONE) -> Functions:
@@ -28,15 +36,11 @@ ARITHMETIC: Functions = {
     **_same("identity", "a", complex="a"),
     **_same("add", "a + b", TWO, complex="a + b"),
     **_same("sub", "a - b", TWO, complex="a - b"),
-    "mul": ScalarFunction(
-        TWO, "a * b", "a * b", "(T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
-    ),
+    "mul": two("a * b", "a * b", complex="(T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"),
     # Complex: scaled by the larger part of the divisor.
-    "truediv": ScalarFunction(
-        TWO,
+    "truediv": two(
         "a / b",
-        None,
-        """
+        complex="""
         const S c = fabs(b.x), d = fabs(b.y);
         if (c >= d) {
           if (c == 0 && d == 0) return (T)(a.x / c, a.y / d);
@@ -48,11 +52,8 @@ ARITHMETIC: Functions = {
         """,
     ),
     # Division by zero gives an arbitrary number and does not trap.
-    "truncdiv": ScalarFunction(
-        TWO, "trunc(a / b)", _SAFE_DIVISOR + "return negated ? C(0) - a : a / divisor;"
-    ),
-    "floordiv": ScalarFunction(
-        TWO,
+    "truncdiv": two("trunc(a / b)", _SAFE_DIVISOR + "return negated ? C(0) - a : a / divisor;"),
+    "floordiv": two(
         """
         const T remainder = ob_fmod(a, b);
         T quotient = (a - remainder) / b;
@@ -71,12 +72,9 @@ ARITHMETIC: Functions = {
                                                                           : quotient;
         """,
     ),
-    "fmod": ScalarFunction(
-        TWO, "fmod(a, b)", _SAFE_DIVISOR + "return negated ? C(0) : a - a / divisor * divisor;"
-    ),
+    "fmod": two("fmod(a, b)", _SAFE_DIVISOR + "return negated ? C(0) : a - a / divisor * divisor;"),
     # Python's remainder, with the sign of the divisor.
-    "remainder": ScalarFunction(
-        TWO,
+    "remainder": two(
         """
         const T r = ob_fmod(a, b);
         return ((r != C(0)) & ((b < C(0)) != (r < C(0)))) ? r + b : r;
@@ -87,34 +85,28 @@ ARITHMETIC: Functions = {
         return ((r != C(0)) & ((b < C(0)) != (r < C(0)))) ? r + b : r;
         """,
     ),
-    "neg": ScalarFunction(ONE, "-a", "C(0) - a", "-a"),
-    "abs": ScalarFunction(
-        ONE, "fabs(a)", "(a < C(0)) ? C(0) - a : a", "hypot(a.x, a.y)", complex_result="S"
+    "neg": one("-a", "C(0) - a", complex="-a"),
+    "abs": one(
+        "fabs(a)", "(a < C(0)) ? C(0) - a : a", complex="hypot(a.x, a.y)", complex_result="S"
     ),
-    "sign": ScalarFunction(
-        ONE,
+    "sign": one(
         "(a > C(0)) ? C(1) : ((a < C(0)) ? C(-1) : C(0))",
         "(a > C(0)) ? C(1) : ((a < C(0)) ? C(-1) : C(0))",
-        """
+        complex="""
         const S length = hypot(a.x, a.y);
         return length == 0 ? (T)(0, 0) : a / length;
         """,
     ),
-    "square": ScalarFunction(ONE, "a * a", "a * a", "ob_mul(a, a)"),
-    "reciprocal": ScalarFunction(ONE, "C(1) / a", None, "ob_truediv((T)(1, 0), a)"),
+    "square": one("a * a", "a * a", complex="ob_mul(a, a)"),
+    "reciprocal": one("C(1) / a", complex="ob_truediv((T)(1, 0), a)"),
     # NaN if an operand is NaN.
-    "maximum": ScalarFunction(
-        TWO, "(a != a) ? a : ((b != b) ? b : ((a > b) ? a : b))", "(a > b) ? a : b"
-    ),
-    "minimum": ScalarFunction(
-        TWO, "(a != a) ? a : ((b != b) ? b : ((a < b) ? a : b))", "(a < b) ? a : b"
-    ),
+    "maximum": two("(a != a) ? a : ((b != b) ? b : ((a > b) ? a : b))", "(a > b) ? a : b"),
+    "minimum": two("(a != a) ? a : ((b != b) ? b : ((a < b) ? a : b))", "(a < b) ? a : b"),
     # The other operand if one is NaN.
-    "fmax": ScalarFunction(TWO, "fmax(a, b)", "(a > b) ? a : b"),
-    "fmin": ScalarFunction(TWO, "fmin(a, b)", "(a < b) ? a : b"),
-    "relu": ScalarFunction(ONE, "(a < C(0)) ? C(0) : a", "(a < C(0)) ? C(0) : a"),
-    "pow": ScalarFunction(
-        TWO,
+    "fmax": two("fmax(a, b)", "(a > b) ? a : b"),
+    "fmin": two("fmin(a, b)", "(a < b) ? a : b"),
+    "relu": one("(a < C(0)) ? C(0) : a", "(a < C(0)) ? C(0) : a"),
+    "pow": two(
         "pow(a, b)",
         """
         T result = C(1), base = a;
@@ -134,21 +126,19 @@ ARITHMETIC: Functions = {
 }
 
 ROUNDING: Functions = {
-    "floor": ScalarFunction(ONE, "floor(a)", "a"),
-    "ceil": ScalarFunction(ONE, "ceil(a)", "a"),
-    "trunc": ScalarFunction(ONE, "trunc(a)", "a"),
-    "round": ScalarFunction(ONE, "rint(a)", "a"),  # half to even
-    "frac": ScalarFunction(ONE, "a - trunc(a)"),
+    "floor": one("floor(a)", "a"),
+    "ceil": one("ceil(a)", "a"),
+    "trunc": one("trunc(a)", "a"),
+    "round": one("rint(a)", "a"),  # half to even
+    "frac": one("a - trunc(a)"),
     **_built_in("copysign nextafter", TWO),
 }
 
 EXPONENTIAL: Functions = {
     **_built_in("exp exp2 expm1 log1p sqrt lgamma erf erfc"),
-    "log": ScalarFunction(
-        ONE,
+    "log": one(
         "log(a)",
-        None,
-        """
+        complex="""
         // Of a half, where the length would be infinite.
         const S length = hypot(a.x, a.y);
         const S logarithm = isinf(length)
@@ -156,38 +146,28 @@ EXPONENTIAL: Functions = {
         return (T)(logarithm, atan2(a.y, a.x));
         """,
     ),
-    "log2": ScalarFunction(ONE, "log2(a)", None, "ob_log(a) * (S)(1.4426950408889634)"),
-    "log10": ScalarFunction(ONE, "log10(a)", None, "ob_log(a) * (S)(0.4342944819032518)"),
-    "rsqrt": ScalarFunction(ONE, "C(1) / sqrt(a)", None, "ob_truediv((T)(1, 0), ob_sqrt(a))"),
-    "sigmoid": ScalarFunction(
-        ONE, "C(1) / (C(1) + exp(-a))", None, "ob_truediv((T)(1, 0), (T)(1, 0) + ob_exp(-a))"
+    "log2": one("log2(a)", complex="ob_log(a) * (S)(1.4426950408889634)"),
+    "log10": one("log10(a)", complex="ob_log(a) * (S)(0.4342944819032518)"),
+    "rsqrt": one("C(1) / sqrt(a)", complex="ob_truediv((T)(1, 0), ob_sqrt(a))"),
+    "sigmoid": one(
+        "C(1) / (C(1) + exp(-a))", complex="ob_truediv((T)(1, 0), (T)(1, 0) + ob_exp(-a))"
     ),
-    "hypot": ScalarFunction(TWO, "hypot(a, b)"),
-    "logaddexp": ScalarFunction(
-        TWO,
-        """
+    "hypot": two("hypot(a, b)"),
+    "logaddexp": two("""
         const T m = ob_maximum(a, b);
         return (ob_isinf(a) & (a == b)) ? a : m + ob_log1p(exp(-fabs(a - b)));
-        """,
-    ),
-    "logaddexp2": ScalarFunction(
-        TWO,
-        """
+    """),
+    "logaddexp2": two("""
         const T m = ob_maximum(a, b);
         return (ob_isinf(a) & (a == b))
                    ? a : m + ob_log1p(exp2(-fabs(a - b))) * C(1.4426950408889634);
-        """,
-    ),
-    "xlogy": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * log(b))"),
-    "xlog1py": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * ob_log1p(b))"),
-    "entr": ScalarFunction(
-        ONE, "(a != a) ? a : ((a > C(0)) ? -a * log(a) : ((a == C(0)) ? C(0) : C(-INFINITY)))"
-    ),
-    "sinc": ScalarFunction(
-        ONE,
+    """),
+    "xlogy": two("(b != b) ? b : ((a == C(0)) ? C(0) : a * log(b))"),
+    "xlog1py": two("(b != b) ? b : ((a == C(0)) ? C(0) : a * ob_log1p(b))"),
+    "entr": one("(a != a) ? a : ((a > C(0)) ? -a * log(a) : ((a == C(0)) ? C(0) : C(-INFINITY)))"),
+    "sinc": one(
         "const T x = a * C(3.14159265358979323846); return (a == C(0)) ? C(1) : ob_sin(x) / x;",
-        None,
-        """
+        complex="""
         const T x = a * (S)(3.14159265358979323846);
         return (a.x == 0 && a.y == 0) ? (T)(1, 0) : ob_truediv(ob_sin(x), x);
         """,
@@ -196,30 +176,26 @@ EXPONENTIAL: Functions = {
 
 TRIGONOMETRIC: Functions = {
     # A sine of zero stays zero, however large the other factor is.
-    "sin": ScalarFunction(
-        ONE, "sin(a)", None, "(T)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"
+    "sin": one(
+        "sin(a)", complex="(T)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"
     ),
-    "cos": ScalarFunction(
-        ONE,
+    "cos": one(
         "cos(a)",
-        None,
-        "(T)(cos(a.x) * cosh(a.y), a.x == 0 ? (signbit(a.y) ? a.x : -a.x) : -sin(a.x) * sinh(a.y))",
+        complex="(T)(cos(a.x) * cosh(a.y),"
+        " a.x == 0 ? (signbit(a.y) ? a.x : -a.x) : -sin(a.x) * sinh(a.y))",
     ),
-    "sinh": ScalarFunction(
-        ONE, "sinh(a)", None, "(T)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y))"
+    "sinh": one(
+        "sinh(a)", complex="(T)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y))"
     ),
-    "cosh": ScalarFunction(
-        ONE,
+    "cosh": one(
         "cosh(a)",
-        None,
-        "(T)(cosh(a.x) * cos(a.y), a.y == 0 ? (signbit(a.x) ? -a.y : a.y) : sinh(a.x) * sin(a.y))",
+        complex="(T)(cosh(a.x) * cos(a.y),"
+        " a.y == 0 ? (signbit(a.x) ? -a.y : a.y) : sinh(a.x) * sin(a.y))",
     ),
     # Exactly 1 for large arguments: derivatives multiply 1 - tanh(a) by large numbers.
-    "tanh": ScalarFunction(
-        ONE,
+    "tanh": one(
         "(fabs(a) > C(20)) ? copysign(C(1), a) : tanh(a)",
-        None,
-        """
+        complex="""
         const S s = sin(a.y), c = cos(a.y);
         if (fabs(a.x) > 20) return (T)(copysign((S)1, a.x), copysign((S)0, s * c));
         const S h = sinh(a.x), d = h * h + c * c;
@@ -227,24 +203,20 @@ TRIGONOMETRIC: Functions = {
         """,
     ),
     # PoCL's tan is wrong for subnormal numbers.
-    "tan": ScalarFunction(
-        ONE,
+    "tan": one(
         "(fabs(a) < C(1e-30)) ? a : tan(a)",
-        None,
-        "const T t = ob_tanh((T)(-a.y, a.x)); return (T)(t.y, -t.x);",
+        complex="const T t = ob_tanh((T)(-a.y, a.x)); return (T)(t.y, -t.x);",
     ),
     **_built_in("asin acos atan asinh acosh atanh"),
     **_built_in("atan2", TWO),
-    "angle": ScalarFunction(
-        ONE,
+    "angle": one(
         "(a != a) ? a : ((a < C(0)) ? C(3.14159265358979323846) : C(0))",
-        None,
-        "atan2(a.y, a.x)",
+        complex="atan2(a.y, a.x)",
         complex_result="S",
     ),
-    "conj": ScalarFunction(ONE, "a", "a", "(T)(a.x, -a.y)"),
-    "polar": ScalarFunction(TWO, None, None, "(T)(a.x * cos(b.x), a.x * sin(b.x))"),
-    "complex": ScalarFunction(TWO, None, None, "(T)(a.x, b.x)"),
+    "conj": one("a", "a", complex="(T)(a.x, -a.y)"),
+    "polar": two(complex="(T)(a.x * cos(b.x), a.x * sin(b.x))"),
+    "complex": two(complex="(T)(a.x, b.x)"),
 }
 
 _MASK = {"result": "M"}
@@ -279,38 +251,34 @@ COMPARISON: Functions = {
         complex="ob_nonzero(a) ^ ob_nonzero(b)",
         **_MASK,
     ),
-    "isnan": ScalarFunction(ONE, "a != a", "a != a", "(a.x != a.x) | (a.y != a.y)", **_MASK),
-    "isinf": ScalarFunction(ONE, "fabs(a) == C(INFINITY)", "a != a", **_MASK),
-    "isposinf": ScalarFunction(ONE, "a == C(INFINITY)", "a != a", **_MASK),
-    "isneginf": ScalarFunction(ONE, "a == C(-INFINITY)", "a != a", **_MASK),
-    "signbit": ScalarFunction(ONE, "signbit(a)", "a < C(0)", **_MASK),
+    "isnan": one("a != a", "a != a", complex="(a.x != a.x) | (a.y != a.y)", **_MASK),
+    "isinf": one("fabs(a) == C(INFINITY)", "a != a", **_MASK),
+    "isposinf": one("a == C(INFINITY)", "a != a", **_MASK),
+    "isneginf": one("a == C(-INFINITY)", "a != a", **_MASK),
+    "signbit": one("signbit(a)", "a < C(0)", **_MASK),
     **_same("where", "m ? a : b", "M m, T a, T b", complex="m ? a : b"),
 }
 
 _BITS = "(int)sizeof(S) * 8"
 
 BITWISE: Functions = {
-    "bitwise_and": ScalarFunction(TWO, None, "a & b"),
-    "bitwise_or": ScalarFunction(TWO, None, "a | b"),
-    "bitwise_xor": ScalarFunction(TWO, None, "a ^ b"),
-    "bitwise_not": ScalarFunction(
-        ONE, None, "\n#ifdef OB_BOOL\n  return a ^ C(1);\n#else\n  return ~a;\n#endif\n"
+    "bitwise_and": two(integer="a & b"),
+    "bitwise_or": two(integer="a | b"),
+    "bitwise_xor": two(integer="a ^ b"),
+    "bitwise_not": one(
+        integer="\n#ifdef OB_BOOL\n  return a ^ C(1);\n#else\n  return ~a;\n#endif\n"
     ),
     # Shifts by at least the width of the type shift all bits out.
-    "bitwise_left_shift": ScalarFunction(
-        TWO,
-        None,
-        f"""
-        const M outside = (b < C(0)) | (b >= C({_BITS}));
-        return outside ? C(0) : a << (outside ? C(0) : b);
-        """,
+    "bitwise_left_shift": two(
+        integer=f"""
+    const M outside = (b < C(0)) | (b >= C({_BITS}));
+    return outside ? C(0) : a << (outside ? C(0) : b);
+    """
     ),
-    "bitwise_right_shift": ScalarFunction(
-        TWO,
-        None,
-        f"""
-        const M outside = (b < C(0)) | (b >= C({_BITS}));
-        return a >> (outside ? C({_BITS} - 1) : b);
-        """,
+    "bitwise_right_shift": two(
+        integer=f"""
+    const M outside = (b < C(0)) | (b >= C({_BITS}));
+    return a >> (outside ? C({_BITS} - 1) : b);
+    """
     ),
 }

@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class ScalarFunction:
 Functions = dict[str, ScalarFunction]
 
 ONE, TWO, THREE = "T a", "T a, T b", "T a, T b, T c"
+one, two = partial(ScalarFunction, ONE), partial(ScalarFunction, TWO)
 
 _SINGLE = 3e-10  # smaller coefficients, relative to the largest, are below single precision
 

@@ -9,13 +9,13 @@ import math
 
 from torch_outboard.ops.functions import special_coefficients as known
 from torch_outboard.ops.functions.scalar_function import (
-    ONE,
-    TWO,
     Functions,
     ScalarFunction,
     by_precision,
     expansion,
+    one,
     polynomial,
+    two,
 )
 
 _CENTER = 3.75  # of the expansion of erfcx, as in tools/special_coefficients.py
@@ -54,9 +54,7 @@ def _euler_maclaurin() -> str:
 
 SPECIAL: Functions = {
     # Reflection to positive arguments, recurrence to 10 or more, then the asymptotic series.
-    "digamma": ScalarFunction(
-        ONE,
-        """
+    "digamma": one("""
         T x = (a < C(0)) ? C(1) - a : a;
         T sum = C(0);
         for (int k = 0; k < 10; ++k) {
@@ -74,12 +72,9 @@ SPECIAL: Functions = {
         result = (a < C(0)) ? result - pi / tan(pi * (a - trunc(a))) : result;
         result = ((a < C(0)) & (a == trunc(a))) ? C(NAN) : result;
         return (a == C(0)) ? copysign(C(INFINITY), -a) : result;
-        """,
-    ),
+    """),
     # A rational approximation, then two steps of Newton's method.
-    "erfinv": ScalarFunction(
-        ONE,
-        """
+    "erfinv": one("""
         const T z = a * a;
         const T inner = a
             * (((C(-0.140543331) * z + C(0.914624893)) * z + C(-1.645349621)) * z + C(0.886226899))
@@ -95,29 +90,20 @@ SPECIAL: Functions = {
         }
         x = (fabs(a) == C(1)) ? copysign(C(INFINITY), a) : x;
         return (fabs(a) > C(1)) ? C(NAN) : x;
-        """,
-    ),
+    """),
     # exp(a^2) erfc(a): over all positive numbers one expansion in (x - c) / (x + c).
-    "erfcx": ScalarFunction(
-        ONE,
-        f"""
+    "erfcx": one(f"""
         const T x = fabs(a);
         {expansion("scaled", f"C(1) - C({2 * _CENTER}) / (x + C({_CENTER}))", known.ERFCX)}
         const T right = scaled / (C(1) + C(2) * x);
         return (a < C(0)) ? C(2) * exp(a * a) - right : right;
-        """,
-    ),
-    "log_ndtr": ScalarFunction(
-        ONE,
-        """
+    """),
+    "log_ndtr": one("""
         const T x = a * C(0.70710678118654752440);
         return (a < C(-1)) ? log(C(0.5) * ob_erfcx(-x)) - x * x : log1p(C(-0.5) * erfc(x));
-        """,
-    ),
+    """),
     # Tails: t = sqrt(-2 log p) with expansions of the remainder.
-    "ndtri": ScalarFunction(
-        ONE,
-        f"""
+    "ndtri": one(f"""
         const T d = a - C(0.5);
         {expansion("middle", f"d * d * C({2 / 0.375**2!r}) - C(1)", known.NDTRI_CENTER)}
         const T t = sqrt(C(-2) * log((d < C(0)) ? a : C(1) - a));
@@ -128,8 +114,7 @@ SPECIAL: Functions = {
         const T signed_tail = (d < C(0)) ? -tail : tail;
         const T result = (fabs(d) <= C(0.375)) ? d * middle : signed_tail;
         return (a == C(0)) ? C(-INFINITY) : ((a == C(1)) ? C(INFINITY) : result);
-        """,
-    ),
+    """),
 }
 
 # For scalars only: their loops and branches depend on the value.
@@ -145,9 +130,7 @@ SCALAR: Functions = {
         """,
     ),
     # The sum of (b + k)^-a, for b > -30 except poles, by the Euler-Maclaurin formula (DLMF 2.10.1).
-    "hurwitz_sum": ScalarFunction(
-        TWO,
-        f"""
+    "hurwitz_sum": two(f"""
         const T epsilon =
         #ifdef OB_DOUBLE
             C(1.1e-16);
@@ -167,13 +150,10 @@ SCALAR: Functions = {
         T rising = a * power / base;
         {_euler_maclaurin()}
         return sum;
-        """,
-    ),
+    """),
     # Far below zero, with integer a: by the sum over all integers. Halfway between two poles that
     # sum is 0 for odd a, and adding terms from the left would cancel.
-    "zeta": ScalarFunction(
-        TWO,
-        """
+    "zeta": two("""
         if (a == C(1)) return C(INFINITY);
         if (a < C(1)) return C(NAN);
         if (b <= C(0)) {
@@ -187,17 +167,13 @@ SCALAR: Functions = {
         const T sign = fmod(a, C(2)) == C(0) ? C(1) : C(-1);
         const T all = ob_hurwitz_sum(a, f) + sign * ob_hurwitz_sum(a, C(1) - f);
         return all - sign * ob_hurwitz_sum(a, C(1) - b);
-        """,
-    ),
+    """),
     # DLMF 5.15.6 where a < 1/2.
-    "trigamma": ScalarFunction(
-        ONE,
-        """
+    "trigamma": one("""
         if (a >= C(0.5)) return ob_hurwitz_sum(C(2), a);
         const T sine = sin(C(3.14159265358979323846) * a);
         return C(9.86960440108935861883) / (sine * sine) - ob_hurwitz_sum(C(2), C(1) - a);
-        """,
-    ),
+    """),
     # The derivative of order n of digamma, n >= 2 (DLMF 5.15.1).
     "polygamma": ScalarFunction(
         "T n, T a",
@@ -250,19 +226,14 @@ _STIRLING = polynomial(
 
 INCOMPLETE: Functions = {
     # m - log(1 + m) for m = (b - a) / a, without cancellation.
-    "log_rest": ScalarFunction(
-        "T a, T b",
-        f"""
+    "log_rest": two(f"""
         const T m = (b - a) / a;
         if (fabs(m) > C(0.35)) return m - log(b / a);
         const T r = m / (C(2) + m);
         return m * r - C(2) * r * r * r * {_ATANH};
-        """,
-    ),
+    """),
     # b^a exp(-b) / Gamma(a + 1).
-    "gamma_term": ScalarFunction(
-        "T a, T b",
-        f"""
+    "gamma_term": two(f"""
         if (a < C(10)) {{
           return b < C(50) ? pow(b, a) * exp(-b) / tgamma(a + C(1))
                            : exp(a * log(b) - b - lgamma(a + C(1)));
@@ -270,8 +241,7 @@ INCOMPLETE: Functions = {
         const T u = C(1) / a;
         return exp(-a * ob_log_rest(a, b) - u * {_STIRLING})
             / sqrt(C({2 * math.pi!r}) * a);
-        """,
-    ),
+    """),
     # P, or Q with `upper`, for finite positive arguments.
     "incomplete_gamma": ScalarFunction(
         "T a, T b, int upper",
@@ -338,8 +308,8 @@ INCOMPLETE: Functions = {
         return ob_incomplete_gamma(a, b, upper);
         """,
     ),
-    "igamma": ScalarFunction("T a, T b", "ob_igamma_ends(a, b, 0)"),
-    "igammac": ScalarFunction("T a, T b", "ob_igamma_ends(a, b, 1)"),
+    "igamma": two("ob_igamma_ends(a, b, 0)"),
+    "igammac": two("ob_igamma_ends(a, b, 1)"),
 }
 
 
