@@ -122,33 +122,6 @@ OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
   }
 #endif
 
-// The sum and the maximum of the elements of a vector of W values.
-#if W == 1
-#define OB_SUM(v) (v)
-#define OB_MAX(v) (v)
-#elif W == 2
-#define OB_SUM(v) ((v).x + (v).y)
-#define OB_MAX(v) fmax((v).x, (v).y)
-#elif W == 4
-#define OB_SUM(v) (((v).x + (v).y) + ((v).z + (v).w))
-#define OB_MAX(v) fmax(fmax((v).x, (v).y), fmax((v).z, (v).w))
-#elif W == 8
-#define OB_SUM(v)                                                                          \
-  ((((v).s0 + (v).s1) + ((v).s2 + (v).s3)) + (((v).s4 + (v).s5) + ((v).s6 + (v).s7)))
-#define OB_MAX(v)                                                     \
-  fmax(fmax(fmax((v).s0, (v).s1), fmax((v).s2, (v).s3)),              \
-       fmax(fmax((v).s4, (v).s5), fmax((v).s6, (v).s7)))
-#elif W == 16
-#define OB_SUM(v)                                                                          \
-  (((((v).s0 + (v).s1) + ((v).s2 + (v).s3)) + (((v).s4 + (v).s5) + ((v).s6 + (v).s7))) +   \
-   ((((v).s8 + (v).s9) + ((v).sa + (v).sb)) + (((v).sc + (v).sd) + ((v).se + (v).sf))))
-#define OB_MAX(v)                                                     \
-  fmax(fmax(fmax(fmax((v).s0, (v).s1), fmax((v).s2, (v).s3)),         \
-            fmax(fmax((v).s4, (v).s5), fmax((v).s6, (v).s7))),        \
-       fmax(fmax(fmax((v).s8, (v).s9), fmax((v).sa, (v).sb)),         \
-            fmax(fmax((v).sc, (v).sd), fmax((v).se, (v).sf))))
-#endif
-
 // A value of an index tensor as an index below n, or -1. It is checked as loaded: ob_index may have
 // only 32 of its 64 bits.
 static inline ob_index ob_checked_index(const long given, const ob_index n) {

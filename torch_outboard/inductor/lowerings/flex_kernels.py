@@ -207,10 +207,10 @@ def _pass_values(
     plan.constants(HEAD=query.size(3), ROWS=call.rows(plan))
 
 
-def _source(text: str, *before: str) -> str:
-    """Source of the kernels for the given functions, and of files that they need."""
-    names = ("attention_tiles", *before)
-    return "".join(map(kernel_source, names)) + text + kernel_source("flex_attention")
+def _source(text: str, delta: str = "") -> str:
+    """Source of the kernels for the given functions, and of the file that gradients need."""
+    parts = [kernel_source("attention_tiles"), text, kernel_source("flex_attention")]
+    return "".join([*parts, delta, kernel_source("attention")])
 
 
 def _define_forward(operator: str, text: str, buffers: Sequence[str]) -> None:
@@ -259,7 +259,7 @@ def _define_backward(operator: str, text: str, buffers: Sequence[str]) -> None:
 
     @kernel(
         operator,
-        source=_source(text, "attention_delta"),
+        source=_source(text, kernel_source("attention_delta")),
         dtypes=_DTYPES,
         accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS) | reals,
         strided=("query", "key", "value", "out", *gradients, *buffers),

@@ -121,23 +121,6 @@ static inline R tap_scale(const ob_taps *taps) {
   const ob_index axis##_at = there ? tap_place(&axis##_taps, k, inputs) : 0;             \
   const R axis##_weight = there ? tap_weight(&axis##_taps, k) * axis##_scale : (R)1;
 
-#if W == 1
-#define LOAD_LINE(p) (*(p))
-#define STORE_LINE(v, p) (*(p) = (v))
-#elif W == 2
-#define LOAD_LINE(p) vload2(0, p)
-#define STORE_LINE(v, p) vstore2(v, 0, p)
-#elif W == 4
-#define LOAD_LINE(p) vload4(0, p)
-#define STORE_LINE(v, p) vstore4(v, 0, p)
-#elif W == 8
-#define LOAD_LINE(p) vload8(0, p)
-#define STORE_LINE(v, p) vstore8(v, 0, p)
-#else
-#define LOAD_LINE(p) vload16(0, p)
-#define STORE_LINE(v, p) vstore16(v, 0, p)
-#endif
-
 #if OB_LOCAL == 1
 
 // CPU: taps along rows are computed once. An output row is computed from one line, the weighted sum
@@ -192,12 +175,12 @@ __kernel void interpolate(OB_PARAMETERS) {
             ob_index x = 0;
             if (i == 0 && j == 0) {
               for (; x + W <= width; x += W) {
-                STORE_LINE((T)(weight) * self_load_vector(row + x), line + x);
+                OB_VSTORE((T)(weight) * self_load_vector(row + x), line + x);
               }
               for (; x < width; ++x) line[x] = weight * (R)self_load(row + x);
             } else {
               for (; x + W <= width; x += W) {
-                STORE_LINE(LOAD_LINE(line + x) + (T)(weight) * self_load_vector(row + x), line + x);
+                OB_VSTORE(OB_VLOAD(line + x) + (T)(weight) * self_load_vector(row + x), line + x);
               }
               for (; x < width; ++x) line[x] += weight * (R)self_load(row + x);
             }
@@ -252,7 +235,7 @@ __kernel void interpolate(OB_PARAMETERS) {
             const R weight = z_weight * y_weight;
             ob_index x = 0;
             for (; x + W <= width; x += W) {
-              STORE_LINE(LOAD_LINE(&SUM(row + x)) + (T)(weight) * LOAD_LINE(line + x),
+              OB_VSTORE(OB_VLOAD(&SUM(row + x)) + (T)(weight) * OB_VLOAD(line + x),
                          &SUM(row + x));
             }
             for (; x < width; ++x) SUM(row + x) += weight * line[x];

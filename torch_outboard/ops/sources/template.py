@@ -37,11 +37,28 @@ def template(source: TemplateSource) -> str:
         f"typedef struct {{ ob_index at[{source.list_length}]; }} ob_list;\n"
     )
     head += defines({"OB_LOCAL": source.local, "OB_GPU": int(source.gpu), "W": source.width})
+    head += defines(vector_macros(source.width))
     head += _types(source)
     head += defines({name: f"({number})" for name, number in source.constants})
     head += "".join(_tensor(source, tensor) for tensor in source.tensors)
     head += _parameters(source)
     return with_functions(head + source.kernels)
+
+
+def vector_macros(lanes: int) -> dict[str, str]:
+    """Macros that load and store a vector at an address, and sums and maxima of its elements."""
+    elements = [f"(v).s{lane:x}" for lane in range(lanes)] if lanes > 1 else ["(v)"]
+    macros = {
+        "OB_VLOAD(p)": f"vload{lanes}(0, p)" if lanes > 1 else "(*(p))",
+        "OB_VSTORE(v, p)": f"vstore{lanes}(v, 0, p)" if lanes > 1 else "(*(p) = (v))",
+    }
+    for name, both in (("OB_SUM", "({} + {})"), ("OB_MAX", "fmax({}, {})")):
+        values = elements
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=True)
+            values = [both.format(a, b) for a, b in pairs]
+        macros[f"{name}(v)"] = values[0]
+    return macros
 
 
 def _types(source: TemplateSource) -> str:

@@ -1,141 +1,68 @@
-// Scaled dot-product attention in blocks of queries, without a matrix of all scores. Softmax is
-// online: a running maximum and sum, which rescale earlier partial sums.
+// Scaled dot-product attention in blocks of queries, without a matrix of all scores, and its
+// gradients. Softmax is online: a running maximum and sum, which rescale earlier partial sums.
+// Gradients recompute probabilities by block from the scores and `logsumexp`: one kernel loops over
+// queries for each block of keys, one over keys for each block of queries, so no sum spans several
+// work-groups. Needs attention_tiles.cl before it, and for gradients attention_delta.cl.
+//
+// FLEX: flex_attention.cl, before it, has other definitions of scores, and of the blocks that a
+// mask leaves.
 
-#if !HAS_grad_out
+#define PLACE_OF_ROW(x, b, h, i)                                             \
+  ((b) * x##_layout.stride[0] + (h) * x##_layout.stride[1] + (i) * x##_layout.stride[2])
 
-// Zero for a row without visible keys, as on CPU.
-#define LOGSUMEXP(largest, total) ((total) == (V)0 ? (V)0 : (largest) + log(total))
+// The work-group's block of `tile` of all `rows`: `length` rows of head h from `start` on.
+#define TILE_OF_GROUP(tile, reversed, rows, all_heads)                                      \
+  const ob_index blocks = ((rows) + (tile) - 1) / (tile);                                   \
+  const ob_index h = group / blocks % (all_heads), b = group / blocks / (all_heads);        \
+  const ob_index start = ((reversed) ? blocks - 1 - group % blocks : group % blocks) * (tile); \
+  const int length = (int)min((ob_index)(tile), (rows) - start);
 
 #if OB_LOCAL == 1
-
-__kernel void attend(OB_PARAMETERS) {
-  OB_BEGIN
-  const V factor = FACTOR;
-  const ob_index blocks = (queries + ROWS - 1) / ROWS;
-  OB_FOR_GROUPS(group) {
-    const ob_index row = group % blocks * ROWS;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    const int height = (int)min((ob_index)ROWS, queries - row);
-    V q[ROWS * PADDED], sums[ROWS * PADDED], values[KEYS * PADDED], turned[HEAD * KEYS];
-    V scores[ROWS * KEYS], largest[ROWS], total[ROWS];
-    READ_TILE(query, b * query_layout.stride[0] + h * query_layout.stride[1] +
-              row * query_layout.stride[2], query_layout.stride[2], height, ROWS, q)
-    clear(sums, ROWS * PADDED);
-    for (int r = 0; r < ROWS; ++r) {
-      largest[r] = NEVER;
-      total[r] = 0;
-    }
-    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
-    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
-    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
-    for (ob_index first = 0; first < last; first += KEYS) {
-      const int width = (int)min((ob_index)KEYS, last - first);
-      READ_TURNED_TILE(key, from_key + first * key_layout.stride[2], key_layout.stride[2], width,
-                       KEYS, turned)
-      READ_TILE(value, from_value + first * value_layout.stride[2], value_layout.stride[2], width,
-                KEYS, values)
-      clear(scores, ROWS * KEYS);
-      add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
-      FINISH_SCORES(scores, b, h, row, height, first, width)
-      for (int r = 0; r < ROWS; ++r) {
-        soften(scores + r * KEYS, largest + r, total + r, sums + r * PADDED);
-      }
-      add_product(scores, KEYS, 1, values, width, PADDED, sums, PADDED, ROWS, PADDED);
-    }
-    for (int r = 0; r < height; ++r) {
-      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
-      const ob_index to = b * out_layout.stride[0] + h * out_layout.stride[1] +
-                          (row + r) * out_layout.stride[2];
-      const ob_index step = out_layout.stride[3];
-      int e = 0;
-      for (; step == 1 && e + W <= HEAD; e += W) {
-        out_store_vector(to + e, LOAD_TILE(sums + r * PADDED + e) * (T)(share));
-      }
-      for (; e < HEAD; ++e) out_store(to + e * step, sums[r * PADDED + e] * share);
-      logsumexp_store((b * queries + row + r) * heads + h, LOGSUMEXP(largest[r], total[r]));
-    }
-  }
-}
-
-#else
-
-__kernel void attend(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_MEMORY
-  OB_PLACE
-  const V factor = FACTOR;
-  const ob_index blocks = (queries + ROWS - 1) / ROWS;
-  OB_FOR_GROUPS(group) {
-    // Longest rows first: blocks with the most keys.
-    const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    const int height = (int)min((ob_index)ROWS, queries - row);
-    const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                          row * query_layout.stride[2];
-    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
-    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
-    V s[TALL][NEAR], largest[TALL], total[TALL];
-    SUMS(sums);
-    FOR_SUMS(n, r) sums[n][r] = (X)(0);
-    UNROLLED for (int r = 0; r < TALL; ++r) {
-      largest[r] = NEVER;
-      total[r] = 0;
-    }
-    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
-    for (ob_index first = 0; first < last; first += KEYS) {
-      const int width = (int)min((ob_index)KEYS, last - first);
-      MULTIPLY_ROWS(s, query, from, query_layout.stride[2], height, key,
-                    from_key + first * key_layout.stride[2], key_layout.stride[2], width)
-      FOR_SCORES(r, j) {
-        const ob_index i = row + SUM_ROW(r), k = first + SCORE_COLUMN(j);
-        const int counts = SCORE_COLUMN(j) < width && (!CAUSAL || k <= i);
-        V score = s[r][j] * factor;
-        if (HAS_attn_mask && counts && SUM_ROW(r) < height) score += MASK(b, h, i, k);
-        s[r][j] = counts ? score : NEVER;
-      }
-      SOFTEN(s, largest, total, sums)
-      ADD_SCORES(sums, s, value, from_value + first * value_layout.stride[2],
-                 value_layout.stride[2], width)
-    }
-    COMBINE_ROWS(total, BOTH_ADDED)
-    const ob_index to = b * out_layout.stride[0] + h * out_layout.stride[1] +
-                        row * out_layout.stride[2];
-    FOR_SUMS(n, r) {
-      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
-      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
-        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
-          out_store(to + SUM_ROW(r) * out_layout.stride[2] +
-                    SUM_COLUMN(n, k) * out_layout.stride[3], SUM_OF(sums, n, r, k) * share);
-        }
-      }
-    }
-    UNROLLED for (int r = 0; r < TALL; ++r) {
-      if (WORKS && across == 0 && SUM_ROW(r) < height) {
-        logsumexp_store((b * queries + row + SUM_ROW(r)) * heads + h,
-                        LOGSUMEXP(largest[r], total[r]));
-      }
-    }
-  }
-}
-
+#define QUERIES_OF_GROUP TILE_OF_GROUP(ROWS, 0, queries, heads)
+#define KEYS_OF_GROUP TILE_OF_GROUP(KEYS, 0, keys, key_heads)
+#elif !defined(FLEX)
+// Longest rows first: blocks with the most keys.
+#define QUERIES_OF_GROUP TILE_OF_GROUP(ROWS, CAUSAL, queries, heads)
+#define KEYS_OF_GROUP TILE_OF_GROUP(ROWS, 0, keys, key_heads)
 #endif
 
-#else
+#ifndef FLEX
 
-// Gradients of scaled dot-product attention. Probabilities are recomputed by block from the scores
-// and `logsumexp`. One kernel loops over queries for each block of keys, one over keys for each
-// block of queries, so no sum spans several work-groups.
+#define DECLARE_FACTOR const V factor = FACTOR;
 
-#define LOGSUMEXP(b, h, i)                                                      \
-  ((V)logsumexp_load((b) * logsumexp_layout.stride[0] + (h) * logsumexp_layout.stride[1] + \
-                     (i) * logsumexp_layout.stride[2]))
+// Loops over tiles of the keys that queries see, and of the queries that see keys. Up to LEFT rows
+// from `from` on are in a tile.
+#define FOR_KEYS                                                                           \
+  for (ob_index first = 0, end = CAUSAL ? min(keys, row + height) : keys; first < end;     \
+       first += KEYS)
+#define FOR_QUERIES(visible, step) \
+  for (ob_index row = CAUSAL ? (visible) : 0, end = queries; row < end; row += (step))
+#define LEFT(tile, from) (int)min((ob_index)(tile), end - (from))
+
+// Zero for a row without visible keys, as on CPU.
+#define STORE_SOFTMAX(b, h, i, largest, total)            \
+  logsumexp_store(((b) * queries + (i)) * heads + (h),    \
+                  (total) == (V)0 ? (V)0 : (largest) + log(total));
+#define LOGSUMEXP(b, h, i) ((V)logsumexp_load(PLACE_OF_ROW(logsumexp, b, h, i)))
 
 #if OB_LOCAL == 1
 
+// Scales scores and adds the masks of keys from `key` on; masked scores are NEVER.
+#define FINISH_SCORES(scores, b, h, row, height, key, width)                              \
+  for (int r = 0; r < ROWS; ++r) {                                                        \
+    V *s = (scores) + r * KEYS;                                                           \
+    for (int j = 0; j < KEYS; j += W) OB_VSTORE(OB_VLOAD(s + j) * (T)(factor), s + j);  \
+    if (HAS_attn_mask && r < (height)) {                                                  \
+      for (int j = 0; j < (width); ++j) s[j] += MASK(b, h, (row) + r, (key) + j);         \
+    }                                                                                     \
+    const ob_index visible = CAUSAL ? min((ob_index)(width), (row) + r + 1 - (key))       \
+                                    : (ob_index)(width);                                  \
+    for (int j = max(visible, (ob_index)0); j < KEYS; ++j) s[j] = NEVER;                  \
+  }
+
 // Converts scores and the gradients of probabilities to probabilities and the scores' gradients.
-#define DIFFERENTIATE(b, h, row, height)                                            \
+#define DIFFERENTIATE_TILE(b, h, row, height, first, width)                         \
+  FINISH_SCORES(scores, b, h, row, height, first, width)                            \
   for (int r = 0; r < ROWS; ++r) {                                                  \
     V *p = scores + r * KEYS, *g = gradients + r * KEYS;                            \
     const V known = r < (height) ? LOGSUMEXP(b, h, (row) + r) : NEVER;              \
@@ -146,101 +73,22 @@ __kernel void attend(OB_PARAMETERS) {
     }                                                                               \
     const T minus = (T)(delta_load(((b) * heads + (h)) * queries + (row) + r));     \
     for (int j = 0; j < KEYS; j += W) {                                             \
-      const T each = ob_exp(LOAD_TILE(p + j) - (T)(known));                         \
-      STORE_TILE(each, p + j);                                                      \
-      STORE_TILE(each * (LOAD_TILE(g + j) - minus) * (T)(factor), g + j);           \
+      const T each = ob_exp(OB_VLOAD(p + j) - (T)(known));                         \
+      OB_VSTORE(each, p + j);                                                      \
+      OB_VSTORE(each * (OB_VLOAD(g + j) - minus) * (T)(factor), g + j);           \
     }                                                                               \
   }
 
-__kernel void differentiate_keys(OB_PARAMETERS) {
-  OB_BEGIN
-  const V factor = FACTOR;
-  const ob_index blocks = (keys + KEYS - 1) / KEYS;
-  const ob_index key_heads = heads / shared;
-  OB_FOR_GROUPS(group) {
-    const ob_index first = group % blocks * KEYS;
-    const ob_index key_head = group / blocks % key_heads;
-    const ob_index b = group / blocks / key_heads;
-    const int width = (int)min((ob_index)KEYS, keys - first);
-    V turned_key[HEAD * KEYS], turned_value[HEAD * KEYS];
-    V grad_k[KEYS * PADDED], grad_v[KEYS * PADDED], q[ROWS * PADDED], g[ROWS * PADDED];
-    V scores[ROWS * KEYS], gradients[ROWS * KEYS];
-    READ_TURNED_TILE(key, b * key_layout.stride[0] + key_head * key_layout.stride[1] +
-                     first * key_layout.stride[2], key_layout.stride[2], width, KEYS, turned_key)
-    READ_TURNED_TILE(value, b * value_layout.stride[0] + key_head * value_layout.stride[1] +
-                     first * value_layout.stride[2], value_layout.stride[2], width, KEYS,
-                     turned_value)
-    clear(grad_k, KEYS * PADDED);
-    clear(grad_v, KEYS * PADDED);
-    for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
-      for (ob_index row = CAUSAL ? first / ROWS * ROWS : 0; row < queries; row += ROWS) {
-        const int height = (int)min((ob_index)ROWS, queries - row);
-        READ_TILE(query, b * query_layout.stride[0] + h * query_layout.stride[1] +
-                  row * query_layout.stride[2], query_layout.stride[2], height, ROWS, q)
-        READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, g)
-        clear(scores, ROWS * KEYS);
-        clear(gradients, ROWS * KEYS);
-        add_product(q, PADDED, 1, turned_key, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
-        FINISH_SCORES(scores, b, h, row, height, first, width)
-        add_product(g, PADDED, 1, turned_value, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
-        DIFFERENTIATE(b, h, row, height)
-        add_product(scores, 1, KEYS, g, height, PADDED, grad_v, PADDED, KEYS, PADDED);
-        add_product(gradients, 1, KEYS, q, height, PADDED, grad_k, PADDED, KEYS, PADDED);
-      }
-    }
-    for (int r = 0; r < width; ++r) {
-      const ob_index to = ((b * keys + first + r) * key_heads + key_head) * HEAD;
-      for (int e = 0; e < HEAD; ++e) {
-        grad_key_store(to + e, grad_k[r * PADDED + e]);
-        grad_value_store(to + e, grad_v[r * PADDED + e]);
-      }
-    }
-  }
-}
-
-__kernel void differentiate_queries(OB_PARAMETERS) {
-  OB_BEGIN
-  const V factor = FACTOR;
-  const ob_index blocks = (queries + ROWS - 1) / ROWS;
-  OB_FOR_GROUPS(group) {
-    const ob_index row = group % blocks * ROWS;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    const int height = (int)min((ob_index)ROWS, queries - row);
-    V turned[HEAD * KEYS], straight[KEYS * PADDED];
-    V grad_q[ROWS * PADDED], q[ROWS * PADDED], g[ROWS * PADDED];
-    V scores[ROWS * KEYS], gradients[ROWS * KEYS];
-    READ_TILE(query, b * query_layout.stride[0] + h * query_layout.stride[1] +
-              row * query_layout.stride[2], query_layout.stride[2], height, ROWS, q)
-    READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, g)
-    clear(grad_q, ROWS * PADDED);
-    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
-    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
-    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
-    for (ob_index first = 0; first < last; first += KEYS) {
-      const int width = (int)min((ob_index)KEYS, last - first);
-      clear(scores, ROWS * KEYS);
-      clear(gradients, ROWS * KEYS);
-      READ_TURNED_TILE(key, from_key + first * key_layout.stride[2], key_layout.stride[2], width,
-                       KEYS, turned)
-      add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
-      FINISH_SCORES(scores, b, h, row, height, first, width)
-      READ_TURNED_TILE(value, from_value + first * value_layout.stride[2], value_layout.stride[2],
-                       width, KEYS, turned)
-      add_product(g, PADDED, 1, turned, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
-      DIFFERENTIATE(b, h, row, height)
-      READ_TILE(key, from_key + first * key_layout.stride[2], key_layout.stride[2], width, KEYS,
-                straight)
-      add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED);
-    }
-    for (int r = 0; r < height; ++r) {
-      const ob_index to = ((b * queries + row + r) * heads + h) * HEAD;
-      for (int e = 0; e < HEAD; ++e) grad_query_store(to + e, grad_q[r * PADDED + e]);
-    }
-  }
-}
-
 #else
+
+#define FINISH_SCORES(s, b, h, row, height, first, width)                            \
+  FOR_SCORES(r, j) {                                                                 \
+    const ob_index i = row + SUM_ROW(r), k = first + SCORE_COLUMN(j);                \
+    const int counts = SCORE_COLUMN(j) < width && (!CAUSAL || k <= i);               \
+    V score = s[r][j] * factor;                                                      \
+    if (HAS_attn_mask && counts && SUM_ROW(r) < height) score += MASK(b, h, i, k);   \
+    s[r][j] = counts ? score : NEVER;                                                \
+  }
 
 // Converts the dot product of a query and a key, and the gradient of their probability, to the
 // probability and the gradient of the product. `known` is NEVER for missing queries.
@@ -252,32 +100,209 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
     g = (p) * ((g) - (minus)) * factor;                                               \
   }
 
+#endif
+#endif
+
+#if !HAS_grad_out
+
+#if OB_LOCAL == 1
+
+__kernel void attend(OB_PARAMETERS) {
+  OB_BEGIN
+  DECLARE_FACTOR
+  OB_FOR_GROUPS(group) {
+    QUERIES_OF_GROUP
+    const ob_index row = start;
+    const int height = length;
+    V q[ROWS * PADDED], sums[ROWS * PADDED], values[KEYS * PADDED], turned[HEAD * KEYS];
+    V scores[ROWS * KEYS], largest[ROWS], total[ROWS];
+    READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+    clear(sums, ROWS * PADDED);
+    for (int r = 0; r < ROWS; ++r) {
+      largest[r] = NEVER;
+      total[r] = 0;
+    }
+    FOR_KEYS {
+      const int width = LEFT(KEYS, first);
+      READ_TURNED_TILE(key, PLACE_OF_ROW(key, b, h / shared, first), key_layout.stride[2], width,
+                       KEYS, turned)
+      READ_TILE(value, PLACE_OF_ROW(value, b, h / shared, first), value_layout.stride[2], width,
+                KEYS, values)
+      clear(scores, ROWS * KEYS);
+      add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
+      FINISH_SCORES(scores, b, h, row, height, first, width)
+      for (int r = 0; r < ROWS; ++r) {
+        soften(scores + r * KEYS, largest + r, total + r, sums + r * PADDED);
+      }
+      add_product(scores, KEYS, 1, values, width, PADDED, sums, PADDED, ROWS, PADDED);
+    }
+    for (int r = 0; r < height; ++r) {
+      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
+      const ob_index to = PLACE_OF_ROW(out, b, h, row + r), step = out_layout.stride[3];
+      int e = 0;
+      for (; step == 1 && e + W <= HEAD; e += W) {
+        out_store_vector(to + e, OB_VLOAD(sums + r * PADDED + e) * (T)(share));
+      }
+      for (; e < HEAD; ++e) out_store(to + e * step, sums[r * PADDED + e] * share);
+      STORE_SOFTMAX(b, h, row + r, largest[r], total[r])
+    }
+  }
+}
+
+#else
+
+__kernel void attend(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_MEMORY
+  OB_PLACE
+  DECLARE_FACTOR
+  OB_FOR_GROUPS(group) {
+    QUERIES_OF_GROUP
+    const ob_index row = start;
+    const int height = length;
+    const ob_index from = PLACE_OF_ROW(query, b, h, row);
+    const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, 0);
+    const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, 0);
+    V s[TALL][NEAR], largest[TALL], total[TALL];
+    SUMS(sums);
+    FOR_SUMS(n, r) sums[n][r] = (X)(0);
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      largest[r] = NEVER;
+      total[r] = 0;
+    }
+    FOR_KEYS {
+      const int width = LEFT(KEYS, first);
+      MULTIPLY_ROWS(s, query, from, query_layout.stride[2], height, key,
+                    from_key + first * key_layout.stride[2], key_layout.stride[2], width)
+      FINISH_SCORES(s, b, h, row, height, first, width)
+      SOFTEN(s, largest, total, sums)
+      ADD_SCORES(sums, s, value, from_value + first * value_layout.stride[2],
+                 value_layout.stride[2], width)
+    }
+    COMBINE_ROWS(total, BOTH_ADDED)
+    const ob_index to = PLACE_OF_ROW(out, b, h, row);
+    FOR_SUMS(n, r) {
+      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
+          out_store(to + SUM_ROW(r) * out_layout.stride[2] +
+                    SUM_COLUMN(n, k) * out_layout.stride[3], SUM_OF(sums, n, r, k) * share);
+        }
+      }
+    }
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      if (WORKS && across == 0 && SUM_ROW(r) < height) {
+        STORE_SOFTMAX(b, h, row + SUM_ROW(r), largest[r], total[r])
+      }
+    }
+  }
+}
+
+#endif
+
+#elif OB_LOCAL == 1
+
+__kernel void differentiate_keys(OB_PARAMETERS) {
+  OB_BEGIN
+  DECLARE_FACTOR
+  const ob_index key_heads = heads / shared;
+  OB_FOR_GROUPS(group) {
+    KEYS_OF_GROUP
+    const ob_index first = start, key_head = h;
+    const int width = length;
+    V turned_key[HEAD * KEYS], turned_value[HEAD * KEYS];
+    V grad_k[KEYS * PADDED], grad_v[KEYS * PADDED], q[ROWS * PADDED], go[ROWS * PADDED];
+    V scores[ROWS * KEYS], gradients[ROWS * KEYS];
+    READ_TURNED_TILE(key, PLACE_OF_ROW(key, b, key_head, first), key_layout.stride[2], width, KEYS,
+                     turned_key)
+    READ_TURNED_TILE(value, PLACE_OF_ROW(value, b, key_head, first), value_layout.stride[2], width,
+                     KEYS, turned_value)
+    clear(grad_k, KEYS * PADDED);
+    clear(grad_v, KEYS * PADDED);
+    for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
+      FOR_QUERIES(first / ROWS * ROWS, ROWS) {
+        const int height = LEFT(ROWS, row);
+        READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+        READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, go)
+        clear(scores, ROWS * KEYS);
+        clear(gradients, ROWS * KEYS);
+        add_product(q, PADDED, 1, turned_key, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
+        add_product(go, PADDED, 1, turned_value, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
+        DIFFERENTIATE_TILE(b, h, row, height, first, width)
+        add_product(scores, 1, KEYS, go, height, PADDED, grad_v, PADDED, KEYS, PADDED);
+        add_product(gradients, 1, KEYS, q, height, PADDED, grad_k, PADDED, KEYS, PADDED);
+      }
+    }
+    for (int r = 0; r < width; ++r) {
+      const ob_index to = PLACE_OF_ROW(grad_key, b, key_head, first + r);
+      const ob_index other = PLACE_OF_ROW(grad_value, b, key_head, first + r);
+      for (int e = 0; e < HEAD; ++e) {
+        grad_key_store(to + e * grad_key_layout.stride[3], grad_k[r * PADDED + e]);
+        grad_value_store(other + e * grad_value_layout.stride[3], grad_v[r * PADDED + e]);
+      }
+    }
+  }
+}
+
+__kernel void differentiate_queries(OB_PARAMETERS) {
+  OB_BEGIN
+  DECLARE_FACTOR
+  OB_FOR_GROUPS(group) {
+    QUERIES_OF_GROUP
+    const ob_index row = start;
+    const int height = length;
+    V turned[HEAD * KEYS], straight[KEYS * PADDED];
+    V grad_q[ROWS * PADDED], q[ROWS * PADDED], go[ROWS * PADDED];
+    V scores[ROWS * KEYS], gradients[ROWS * KEYS];
+    READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+    READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, go)
+    clear(grad_q, ROWS * PADDED);
+    FOR_KEYS {
+      const int width = LEFT(KEYS, first);
+      const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, first);
+      clear(scores, ROWS * KEYS);
+      clear(gradients, ROWS * KEYS);
+      READ_TURNED_TILE(key, from_key, key_layout.stride[2], width, KEYS, turned)
+      add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
+      READ_TURNED_TILE(value, PLACE_OF_ROW(value, b, h / shared, first), value_layout.stride[2],
+                       width, KEYS, turned)
+      add_product(go, PADDED, 1, turned, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
+      DIFFERENTIATE_TILE(b, h, row, height, first, width)
+      READ_TILE(key, from_key, key_layout.stride[2], width, KEYS, straight)
+      add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED);
+    }
+    for (int r = 0; r < height; ++r) {
+      const ob_index to = PLACE_OF_ROW(grad_query, b, h, row + r);
+      for (int e = 0; e < HEAD; ++e) {
+        grad_query_store(to + e * grad_query_layout.stride[3], grad_q[r * PADDED + e]);
+      }
+    }
+  }
+}
+
+#else
+
 __kernel void differentiate_keys(OB_PARAMETERS) {
   OB_BEGIN
   OB_MEMORY
   OB_PLACE
-  const V factor = FACTOR;
-  const ob_index blocks = (keys + ROWS - 1) / ROWS;
+  DECLARE_FACTOR
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
     // Here rows of tiles are keys, and columns queries.
-    const ob_index first = group % blocks * ROWS;
-    const ob_index key_head = group / blocks % key_heads;
-    const ob_index b = group / blocks / key_heads;
-    const int width = (int)min((ob_index)ROWS, keys - first);
-    const ob_index from_key = b * key_layout.stride[0] + key_head * key_layout.stride[1] +
-                              first * key_layout.stride[2];
-    const ob_index from_value = b * value_layout.stride[0] + key_head * value_layout.stride[1] +
-                                first * value_layout.stride[2];
+    KEYS_OF_GROUP
+    const ob_index first = start, key_head = h;
+    const int width = length;
+    const ob_index from_key = PLACE_OF_ROW(key, b, key_head, first);
+    const ob_index from_value = PLACE_OF_ROW(value, b, key_head, first);
     V p[TALL][NEAR], g[TALL][NEAR];
     SUMS(grad_k);
     SUMS(grad_v);
     FOR_SUMS(n, r) grad_k[n][r] = grad_v[n][r] = (X)(0);
     for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
-      for (ob_index row = CAUSAL ? first : 0; row < queries; row += KEYS) {
-        const int height = (int)min((ob_index)KEYS, queries - row);
-        const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                              row * query_layout.stride[2];
+      FOR_QUERIES(first, KEYS) {
+        const int height = LEFT(KEYS, row);
+        const ob_index from = PLACE_OF_ROW(query, b, h, row);
         const ob_index known_rows = (b * heads + h) * queries + row;
         MULTIPLY_ROWS(p, key, from_key, key_layout.stride[2], width, query, from,
                       query_layout.stride[2], height)
@@ -296,12 +321,16 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
         ADD_SCORES(grad_k, g, query, from, query_layout.stride[2], height)
       }
     }
+    const ob_index to = PLACE_OF_ROW(grad_key, b, key_head, first);
+    const ob_index other = PLACE_OF_ROW(grad_value, b, key_head, first);
     FOR_SUMS(n, r) {
-      const ob_index to = ((b * keys + first + SUM_ROW(r)) * key_heads + key_head) * HEAD;
       UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
         if (WORKS && SUM_ROW(r) < width && SUM_COLUMN(n, k) < HEAD) {
-          grad_key_store(to + SUM_COLUMN(n, k), SUM_OF(grad_k, n, r, k));
-          grad_value_store(to + SUM_COLUMN(n, k), SUM_OF(grad_v, n, r, k));
+          grad_key_store(to + SUM_ROW(r) * grad_key_layout.stride[2] +
+                         SUM_COLUMN(n, k) * grad_key_layout.stride[3], SUM_OF(grad_k, n, r, k));
+          grad_value_store(other + SUM_ROW(r) * grad_value_layout.stride[2] +
+                           SUM_COLUMN(n, k) * grad_value_layout.stride[3],
+                           SUM_OF(grad_v, n, r, k));
         }
       }
     }
@@ -312,18 +341,14 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
   OB_BEGIN
   OB_MEMORY
   OB_PLACE
-  const V factor = FACTOR;
-  const ob_index blocks = (queries + ROWS - 1) / ROWS;
+  DECLARE_FACTOR
   OB_FOR_GROUPS(group) {
-    // Longest rows first: blocks with the most keys.
-    const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    const int height = (int)min((ob_index)ROWS, queries - row);
-    const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                          row * query_layout.stride[2];
-    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
-    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
+    QUERIES_OF_GROUP
+    const ob_index row = start;
+    const int height = length;
+    const ob_index from = PLACE_OF_ROW(query, b, h, row);
+    const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, 0);
+    const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, 0);
     const ob_index known_rows = (b * heads + h) * queries + row;
     V p[TALL][NEAR], g[TALL][NEAR], known[TALL], minus[TALL];
     SUMS(grad_q);
@@ -333,9 +358,8 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       known[r] = SUM_ROW(r) < height ? LOGSUMEXP(b, h, row + i) : NEVER;
       minus[r] = delta_load(known_rows + i);
     }
-    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
-    for (ob_index first = 0; first < last; first += KEYS) {
-      const int width = (int)min((ob_index)KEYS, last - first);
+    FOR_KEYS {
+      const int width = LEFT(KEYS, first);
       MULTIPLY_ROWS(p, query, from, query_layout.stride[2], height, key,
                     from_key + first * key_layout.stride[2], key_layout.stride[2], width)
       MULTIPLY_ROWS(g, grad_out, known_rows * HEAD, HEAD, height, value,
@@ -347,17 +371,17 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       ADD_SCORES(grad_q, g, key, from_key + first * key_layout.stride[2], key_layout.stride[2],
                  width)
     }
+    const ob_index to = PLACE_OF_ROW(grad_query, b, h, row);
     FOR_SUMS(n, r) {
-      const ob_index to = ((b * queries + row + SUM_ROW(r)) * heads + h) * HEAD;
       UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
         if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
-          grad_query_store(to + SUM_COLUMN(n, k), SUM_OF(grad_q, n, r, k));
+          grad_query_store(to + SUM_ROW(r) * grad_query_layout.stride[2] +
+                           SUM_COLUMN(n, k) * grad_query_layout.stride[3],
+                           SUM_OF(grad_q, n, r, k));
         }
       }
     }
   }
 }
-
-#endif
 
 #endif

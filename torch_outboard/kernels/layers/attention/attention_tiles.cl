@@ -25,23 +25,6 @@
 
 #if OB_LOCAL == 1
 
-#if W == 1
-#define LOAD_TILE(p) (*(p))
-#define STORE_TILE(v, p) (*(p) = (v))
-#elif W == 2
-#define LOAD_TILE(p) vload2(0, p)
-#define STORE_TILE(v, p) vstore2(v, 0, p)
-#elif W == 4
-#define LOAD_TILE(p) vload4(0, p)
-#define STORE_TILE(v, p) vstore4(v, 0, p)
-#elif W == 8
-#define LOAD_TILE(p) vload8(0, p)
-#define STORE_TILE(v, p) vstore8(v, 0, p)
-#else
-#define LOAD_TILE(p) vload16(0, p)
-#define STORE_TILE(v, p) vstore16(v, 0, p)
-#endif
-
 // c (rows x columns) += a @ b, row-major tiles. a has any strides; rows: a multiple of 4; columns:
 // a multiple of two vectors.
 static inline void add_product(const V *a, const int a_row, const int a_depth, const V *b,
@@ -52,12 +35,12 @@ static inline void add_product(const V *a, const int a_row, const int a_depth, c
       V *to = c + r * c_row + n;
       const V *x = a + r * a_row;
       const V *y = b + n;
-      T s00 = LOAD_TILE(to), s01 = LOAD_TILE(to + W);
-      T s10 = LOAD_TILE(to + c_row), s11 = LOAD_TILE(to + c_row + W);
-      T s20 = LOAD_TILE(to + 2 * c_row), s21 = LOAD_TILE(to + 2 * c_row + W);
-      T s30 = LOAD_TILE(to + 3 * c_row), s31 = LOAD_TILE(to + 3 * c_row + W);
+      T s00 = OB_VLOAD(to), s01 = OB_VLOAD(to + W);
+      T s10 = OB_VLOAD(to + c_row), s11 = OB_VLOAD(to + c_row + W);
+      T s20 = OB_VLOAD(to + 2 * c_row), s21 = OB_VLOAD(to + 2 * c_row + W);
+      T s30 = OB_VLOAD(to + 3 * c_row), s31 = OB_VLOAD(to + 3 * c_row + W);
       for (int k = 0; k < depth; ++k, x += a_depth, y += b_row) {
-        const T y0 = LOAD_TILE(y), y1 = LOAD_TILE(y + W);
+        const T y0 = OB_VLOAD(y), y1 = OB_VLOAD(y + W);
         const T x0 = (T)(x[0]), x1 = (T)(x[a_row]), x2 = (T)(x[2 * a_row]), x3 = (T)(x[3 * a_row]);
         s00 = x0 * y0 + s00;
         s01 = x0 * y1 + s01;
@@ -68,20 +51,20 @@ static inline void add_product(const V *a, const int a_row, const int a_depth, c
         s30 = x3 * y0 + s30;
         s31 = x3 * y1 + s31;
       }
-      STORE_TILE(s00, to);
-      STORE_TILE(s01, to + W);
-      STORE_TILE(s10, to + c_row);
-      STORE_TILE(s11, to + c_row + W);
-      STORE_TILE(s20, to + 2 * c_row);
-      STORE_TILE(s21, to + 2 * c_row + W);
-      STORE_TILE(s30, to + 3 * c_row);
-      STORE_TILE(s31, to + 3 * c_row + W);
+      OB_VSTORE(s00, to);
+      OB_VSTORE(s01, to + W);
+      OB_VSTORE(s10, to + c_row);
+      OB_VSTORE(s11, to + c_row + W);
+      OB_VSTORE(s20, to + 2 * c_row);
+      OB_VSTORE(s21, to + 2 * c_row + W);
+      OB_VSTORE(s30, to + 3 * c_row);
+      OB_VSTORE(s31, to + 3 * c_row + W);
     }
   }
 }
 
 static inline void clear(V *tile, const int size) {
-  for (int i = 0; i < size; i += W) STORE_TILE((T)(0), tile + i);
+  for (int i = 0; i < size; i += W) OB_VSTORE((T)(0), tile + i);
 }
 
 // `rows` rows of a head into a tile of `height` rows of PADDED values, or into its transpose,
@@ -92,7 +75,7 @@ static inline void clear(V *tile, const int size) {
     int e = 0;                                                               \
     if (r < (rows)) {                                                        \
       const ob_index at = (from) + r * (step);                               \
-      for (; e + W <= HEAD; e += W) STORE_TILE(tensor##_load_vector(at + e), to + e); \
+      for (; e + W <= HEAD; e += W) OB_VSTORE(tensor##_load_vector(at + e), to + e); \
       for (; e < HEAD; ++e) to[e] = tensor##_load(at + e);                   \
     }                                                                        \
     for (; e < PADDED; ++e) to[e] = 0;                                       \
@@ -105,38 +88,25 @@ static inline void clear(V *tile, const int size) {
     }                                                                        \
   }
 
-// Scaled scores with the masks of keys from `key` on; masked scores are NEVER.
-#define FINISH_SCORES(scores, b, h, row, height, key, width)                              \
-  for (int r = 0; r < ROWS; ++r) {                                                        \
-    V *s = (scores) + r * KEYS;                                                           \
-    for (int j = 0; j < KEYS; j += W) STORE_TILE(LOAD_TILE(s + j) * (T)(factor), s + j);  \
-    if (HAS_attn_mask && r < (height)) {                                                  \
-      for (int j = 0; j < (width); ++j) s[j] += MASK(b, h, (row) + r, (key) + j);         \
-    }                                                                                     \
-    const ob_index visible = CAUSAL ? min((ob_index)(width), (row) + r + 1 - (key))       \
-                                    : (ob_index)(width);                                  \
-    for (int j = max(visible, (ob_index)0); j < KEYS; ++j) s[j] = NEVER;                  \
-  }
-
 // Adds KEYS scores of a row to its online softmax: scores become probabilities relative to the
 // running maximum, and earlier partial sums are rescaled to it.
 static inline void soften(V *scores, V *largest, V *total, V *sum) {
-  T most = LOAD_TILE(scores);
-  for (int j = W; j < KEYS; j += W) most = fmax(most, LOAD_TILE(scores + j));
+  T most = OB_VLOAD(scores);
+  for (int j = W; j < KEYS; j += W) most = fmax(most, OB_VLOAD(scores + j));
   const V next = fmax(*largest, OB_MAX(most));
   const V shift = next == NEVER ? (V)0 : next;
   const V rescale = exp(*largest - shift);
   T added = (T)(0);
   for (int j = 0; j < KEYS; j += W) {
-    const T p = ob_exp(LOAD_TILE(scores + j) - (T)(shift));
+    const T p = ob_exp(OB_VLOAD(scores + j) - (T)(shift));
     added += p;
-    STORE_TILE(p, scores + j);
+    OB_VSTORE(p, scores + j);
   }
   *total = *total * rescale + OB_SUM(added);
   *largest = next;
   if (rescale == (V)1) return;
   for (int e = 0; e < PADDED; e += W) {
-    STORE_TILE(LOAD_TILE(sum + e) * (T)(rescale), sum + e);
+    OB_VSTORE(OB_VLOAD(sum + e) * (T)(rescale), sum + e);
   }
 }
 
