@@ -7,7 +7,7 @@ csrc/decompositions/lstm.cpp calls the steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from torch_outboard.ops.symbolic import (
     fits,
     maximum,
 )
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan, template
 
 _LIBRARY = torch.library.Library("outboard_layers", "DEF")
 _LIBRARY.define(
@@ -47,8 +47,7 @@ def definitions() -> list[Definition]:
     ]
 
 
-def _define(overload: str, kernels: str) -> Callable[[Body], Definition]:
-    return template(overload, kernels, dtypes=FLOATS, vectors=True)
+_define = partial(template, dtypes=FLOATS, vectors=True)
 
 
 # ---- All steps in time

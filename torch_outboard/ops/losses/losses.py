@@ -5,6 +5,7 @@ Values that CPU rejects, such as a target that is not a class, give NaN.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -148,6 +149,10 @@ _NONE, _MEAN, _SUM = 0, 1, 2
 _MARGIN_DTYPES = (torch.float32, torch.float64)
 _TARGET = {"target": (torch.int64,)}
 _NO_CLASS = "a target is no class"
+_define_nll = partial(
+    template, kernels="nll_loss", dtypes=FLOATS, accepts=_TARGET, reports=IndexError(_NO_CLASS)
+)
+_define_margins = partial(template, dtypes=_MARGIN_DTYPES, accepts=_TARGET)
 
 
 class _Scores(NamedTuple):
@@ -173,13 +178,7 @@ def _has_scores(self: SymTensor, images: bool) -> SymBool:
 def _nll_loss(images: bool, in_parts: bool) -> Definition:
     name = "nll_loss2d_forward" if images else "nll_loss_forward"
 
-    @template(
-        f"{name} {name}.output",
-        "nll_loss",
-        dtypes=FLOATS,
-        accepts=_TARGET,
-        reports=IndexError(_NO_CLASS),
-    )
+    @_define_nll(f"{name} {name}.output")
     def nll_loss(
         plan: Plan,
         self: SymTensor,
@@ -223,13 +222,7 @@ def _parts(plan: Plan, count: SymInt) -> SymInt:
 def _nll_loss_backward(images: bool) -> Definition:
     name = "nll_loss2d_backward" if images else "nll_loss_backward"
 
-    @template(
-        f"{name} {name}.grad_input",
-        "nll_loss",
-        dtypes=FLOATS,
-        accepts=_TARGET,
-        reports=IndexError(_NO_CLASS),
-    )
+    @_define_nll(f"{name} {name}.grad_input")
     def nll_loss_backward(
         plan: Plan,
         self: SymTensor,
@@ -314,11 +307,9 @@ def _launch_margins(
         plan.launch("loss_total", groups=1, when=reduction != _NONE)
 
 
-@template(
+@_define_margins(
     "multi_margin_loss multi_margin_loss.out",
     "margin_losses loss_total",
-    dtypes=_MARGIN_DTYPES,
-    accepts=_TARGET,
     reports=RuntimeError(_NO_CLASS),
 )
 def _multi_margin_loss(
@@ -338,11 +329,9 @@ def _multi_margin_loss(
     _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=True)
 
 
-@template(
+@_define_margins(
     "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
     "margin_losses",
-    dtypes=_MARGIN_DTYPES,
-    accepts=_TARGET,
     reports=RuntimeError(_NO_CLASS),
 )
 def _multi_margin_loss_backward(
@@ -364,11 +353,9 @@ def _multi_margin_loss_backward(
     _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=False)
 
 
-@template(
+@_define_margins(
     "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
     "margin_losses loss_total",
-    dtypes=_MARGIN_DTYPES,
-    accepts=_TARGET,
     reports=RuntimeError(_NO_CLASS),
 )
 def _multilabel_margin_loss(
@@ -381,11 +368,8 @@ def _multilabel_margin_loss(
     _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=True)
 
 
-@template(
-    "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input",
-    "margin_losses",
-    dtypes=_MARGIN_DTYPES,
-    accepts=_TARGET,
+@_define_margins(
+    "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input", "margin_losses"
 )
 def _multilabel_margin_loss_backward(
     plan: Plan,

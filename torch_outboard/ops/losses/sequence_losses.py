@@ -107,11 +107,7 @@ def _losses(
 
 
 @template(
-    "_ctc_loss_backward.Tensor",
-    "ctc_loss",
-    dtypes=_DTYPES,
-    accepts=_ACCEPTS,
-    reports=RuntimeError,
+    "_ctc_loss_backward.Tensor", "ctc_loss", dtypes=_DTYPES, accepts=_ACCEPTS, reports=RuntimeError
 )
 def _losses_backward(
     plan: Plan,

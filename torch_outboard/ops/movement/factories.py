@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 
@@ -20,20 +21,9 @@ from torch_outboard.ops.symbolic import (
     floor,
     where,
 )
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan, template
 
-
-def _define(
-    overload: str, kernels: str, dtypes: Iterable[torch.dtype], compute: torch.dtype | None = None
-) -> Callable[[Body], Definition]:
-    return template(
-        overload,
-        kernels,
-        dtypes=dtypes,
-        shapes_only=("out",),
-        compute=compute,
-        resizes_silently=True,
-    )
+_define = partial(template, kernels="sequences", shapes_only=("out",), resizes_silently=True)
 
 
 def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
@@ -45,7 +35,7 @@ def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
     return where(out.numel() == count, out.shape, [count])
 
 
-@_define("linspace.out", "sequences", (*FLOATS, *COMPLEX))
+@_define("linspace.out", dtypes=(*FLOATS, *COMPLEX))
 def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
     """Evenly spaced numbers."""
     plan.require(steps >= 0)
@@ -58,7 +48,7 @@ def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: Sym
 def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
     """Powers of a base with evenly spaced exponents; `zero_base`: base 0 is served, too."""
 
-    @_define("logspace.out", "sequences", dtypes)
+    @_define("logspace.out", dtypes=dtypes)
     def logspace(
         plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, base: SymFloat, out: SymTensor
     ) -> None:
@@ -90,7 +80,7 @@ def arange(
         served: a further condition on calls.
     """
 
-    @_define("arange.start_out", "sequences", dtypes, compute)
+    @_define("arange.start_out", dtypes=dtypes, compute=compute)
     def arange(plan: Plan, start: SymFloat, end: SymFloat, step: SymFloat, out: SymTensor) -> None:
         count = count_of(start, end, step)
         plan.require(
@@ -154,11 +144,11 @@ def unit_matrices() -> list[Definition]:
         plan.constants(IDENTITY=True)
         plan.launch("eye", out.numel())
 
-    @_define("eye.out", "sequences", EVERY)
+    @_define("eye.out", dtypes=EVERY)
     def square(plan: Plan, n: SymInt) -> None:
         make(plan, n, n)
 
-    @_define("eye.m_out", "sequences", EVERY)
+    @_define("eye.m_out", dtypes=EVERY)
     def rectangular(plan: Plan, n: SymInt, m: SymInt) -> None:
         make(plan, n, m)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from torch_outboard.ops.symbolic import (
     where,
     wrap,
 )
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan, template
 
 NUMBERS = (*FLOATS, *INTEGERS)
 REAL = (*NUMBERS, *BOOL)
@@ -197,14 +197,13 @@ def _select_rank(
 def ranks() -> list[Definition]:
     """Elements by their rank, in lines of a tensor with elements; by a kernel."""
 
-    def define(overloads: str) -> Callable[[Body], Definition]:
-        return template(
-            overloads,
-            "places_in_order select_rank",
-            dtypes=NUMBERS,
-            strided=("self",),
-            family="selection",
-        )
+    define = partial(
+        template,
+        kernels="places_in_order select_rank",
+        dtypes=NUMBERS,
+        strided=("self",),
+        family="selection",
+    )
 
     @define("kthvalue kthvalue.values")
     def kthvalue(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, keepdim: SymBool) -> None:
@@ -245,42 +244,22 @@ def _has_elements(self: SymTensor) -> SymBool:
 
 def selections() -> list[Definition]:
     """Elements by their rank: of long lists, of tensors without dimensions, of whole tensors."""
+    select = partial(decomposition, dtypes=NUMBERS, family="selection")
     return [
-        decomposition(
+        select(
             "topk topk.values",
             _topk,
-            dtypes=NUMBERS,
             results="values indices",
             condition=lambda self, k: (self.dim() > 0) | (k == 1),
-            family="selection",
         ),
         decomposition("mode", _of_number, dtypes=REAL, condition=_is_number),
-        decomposition(
-            "kthvalue kthvalue.values",
-            _of_number,
-            dtypes=NUMBERS,
-            requires={"k": 1},
-            condition=_is_number,
-            family="selection",
-        ),
+        select("kthvalue kthvalue.values", _of_number, requires={"k": 1}, condition=_is_number),
         *(
-            decomposition(
-                f"{name}.dim {name}.dim_values",
-                _of_number,
-                dtypes=NUMBERS,
-                condition=_is_number,
-                family="selection",
-            )
+            select(f"{name}.dim {name}.dim_values", _of_number, condition=_is_number)
             for name in ("median", "nanmedian")
         ),
         *(
-            decomposition(
-                f"{name} {name}.out",
-                body,
-                dtypes=NUMBERS,
-                condition=_has_elements,
-                family="selection",
-            )
+            select(f"{name} {name}.out", body, condition=_has_elements)
             for name, body in (
                 ("median", lambda self: torch.median(self.reshape(-1), 0, False)[0]),
                 ("nanmedian", lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from torch_outboard.ops.symbolic import (
     where,
     wrap,
 )
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan, template
 
 # CPU has no half-precision kernels for distances.
 WIDE = (torch.float32, torch.float64)
@@ -75,11 +75,10 @@ def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
     return pairs
 
 
-def _of_pairs(name: str) -> Callable[[Body], Definition]:
-    return template(f"{name} {name}.out", "distances", dtypes=WIDE, strided=("x1", "x2", "out"))
+_of_pairs = partial(template, kernels="distances", dtypes=WIDE, strided=("x1", "x2", "out"))
 
 
-@_of_pairs("_cdist_forward")
+@_of_pairs("_cdist_forward _cdist_forward.out")
 def _cdist(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, compute_mode: SymInt) -> None:
     pairs = _pairs_of(plan, x1, x2, p)
     known = (compute_mode >= 0) & (compute_mode <= 2)
@@ -91,7 +90,7 @@ def _cdist(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, compute_mode: 
     plan.launch("cdist", where(pairs.rows2 == 0, 0, items))
 
 
-@_of_pairs("_cdist_backward")
+@_of_pairs("_cdist_backward _cdist_backward.out")
 def _cdist_backward(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol) -> None:
     grad = _gradient(plan, rest)
     cdist = plan.operand("cdist", rest["cdist"])
@@ -106,7 +105,7 @@ def _cdist_backward(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **res
     plan.launch("cdist", out.numel())
 
 
-@_of_pairs("_cdist_backward")
+@_of_pairs("_cdist_backward _cdist_backward.out")
 def _cdist_backward_of_nothing(
     plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from torch_outboard.ops.definition import (
     INTEGERS,
     SIGNED,
     Definition,
-    Report,
     kernel_source,
 )
 from torch_outboard.ops.expression import pointwise
@@ -40,7 +40,7 @@ from torch_outboard.ops.symbolic import (
     maximum,
     where,
 )
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan, template
 
 _UNIFORM, _EXPONENTIAL, _CAUCHY, _GEOMETRIC, _NORMAL, _LOG_NORMAL = range(6)
 
@@ -248,14 +248,9 @@ def _dropout_backward() -> Definition:
 # ---- Integers
 
 
-def _define_integers(overload: str, dtypes: Sequence[torch.dtype]) -> Callable[[Body], Definition]:
-    return template(
-        overload,
-        "philox random_integers",
-        dtypes=dtypes,
-        shapes_only=("self",),
-        compute=torch.int64,
-    )
+_define_integers = partial(
+    template, kernels="philox random_integers", shapes_only=("self",), compute=torch.int64
+)
 
 
 def _draw_integers(plan: Plan, tensor: SymTensor, small: Bool) -> None:
@@ -276,7 +271,7 @@ def _largest(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
 
 
 def _integers_between(dtypes: Sequence[torch.dtype]) -> Definition:
-    @_define_integers("random_.from", dtypes)
+    @_define_integers("random_.from", dtypes=dtypes)
     def definition(plan: Plan, self: SymTensor, from_: SymInt, to: SymInt) -> None:
         largest = _largest(self, dtypes)
         least = where(self.element_size() == 1, 0, -largest)
@@ -289,7 +284,7 @@ def _integers_between(dtypes: Sequence[torch.dtype]) -> Definition:
 
 
 def _integers_below(dtypes: Sequence[torch.dtype]) -> Definition:
-    @_define_integers("random_.to", dtypes)
+    @_define_integers("random_.to", dtypes=dtypes)
     def definition(plan: Plan, self: SymTensor, to: SymInt) -> None:
         plan.require((to > 0) & (to <= _largest(self, dtypes)))
         plan.scalars(to)
@@ -302,7 +297,7 @@ def _integers_below(dtypes: Sequence[torch.dtype]) -> Definition:
 def _integers(dtypes: Sequence[torch.dtype]) -> Definition:
     floating = dtypes[0].is_floating_point
 
-    @_define_integers("random_", dtypes)
+    @_define_integers("random_", dtypes=dtypes)
     def definition(plan: Plan, self: SymTensor) -> None:
         digits = _digits(self, dtypes)
         plan.constants(DIGITS=digits, FLOATING=floating)
@@ -387,16 +382,7 @@ _BLOCKS = 64
 _WIDE = (torch.float32, torch.float64)
 
 
-def _rejection(
-    overload: str, dtypes: Sequence[torch.dtype], reports: Report | None = None
-) -> Callable[[Body], Definition]:
-    return template(
-        overload,
-        "philox rejection rejection_values",
-        dtypes=dtypes,
-        compute=torch.float64,
-        reports=reports,
-    )
+_rejection = partial(template, kernels="philox rejection rejection_values", compute=torch.float64)
 
 
 def _reserve_draws(plan: Plan, tensor: SymTensor) -> None:
@@ -413,14 +399,14 @@ def _draw_values(plan: Plan, distribution: int, parameter: SymTensor) -> None:
 
 @_rejection(
     "poisson",
-    (torch.float16, torch.bfloat16, *_WIDE),
+    dtypes=(torch.float16, torch.bfloat16, *_WIDE),
     reports=RuntimeError("invalid Poisson rate, expected rate to be non-negative"),
 )
 def _poisson(plan: Plan, self: SymTensor) -> None:
     _draw_values(plan, _POISSON, self)
 
 
-@_rejection("binomial", _WIDE)
+@_rejection("binomial", dtypes=_WIDE)
 def _binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
     # The host serves other shapes.
     plan.require(count.shape == prob.shape)
@@ -428,7 +414,7 @@ def _binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
 
 
 def _gamma(dtype: torch.dtype) -> Definition:
-    @_rejection("_standard_gamma", (dtype,))
+    @_rejection("_standard_gamma", dtypes=(dtype,))
     def gamma(plan: Plan, self: SymTensor) -> None:
         plan.parameters(smallest=torch.finfo(dtype).tiny)
         _draw_values(plan, _GAMMA, self)

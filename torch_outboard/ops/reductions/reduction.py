@@ -47,7 +47,7 @@ class ReductionProperties(TypedDict, total=False):
 def reduction(
     overloads: str,
     dtypes: Iterable[torch.dtype],
-    state: str,
+    state: Mapping[str, Literal["T", "I"]],
     initial: str,
     step: str,
     merge: str,
@@ -61,13 +61,13 @@ def reduction(
     Args:
         overloads: names without namespace, separated by blanks.
         dtypes: served dtypes of the input.
-        state: fields of the state, separated by commas.
+        state: the fields of the state and their types: T is that of values, I that of indices.
         initial, step, merge, results: see reduction.cpp.
         requires: requirements on arguments; see requirements.py.
     """
     known: dict[str, Any] = {
         "dtypes": dtype_bits(dtypes),
-        "state": state.split(", "),
+        "state": [f"{kind} {name}" for name, kind in state.items()],
         "initial": initial,
         "step": step,
         "merge": merge,
@@ -90,7 +90,7 @@ def total(
     return reduction(
         overloads,
         dtypes,
-        "T total",
+        {"total": "T"},
         "s->total = C(0);",
         f"s->total += {element};",
         "s->total += t->total;",
@@ -114,7 +114,7 @@ def extreme(
     return reduction(
         overloads,
         dtypes,
-        "T best",
+        {"best": "T"},
         f"s->best = C({limit});",
         f"const T y = {element}; " + take.format("y", sign),
         take.format("t->best", sign),
@@ -130,7 +130,7 @@ def limits(overloads: str) -> Definition:
     return reduction(
         overloads,
         REAL,
-        "T low, T high",
+        {"low": "T", "high": "T"},
         "s->low = C(OB_HIGHEST); s->high = C(OB_LOWEST);",
         take.format("low", "x", "<") + take.format("high", "x", ">"),
         take.format("low", "t->low", "<") + take.format("high", "t->high", ">"),
@@ -156,7 +156,7 @@ def place(
     return reduction(
         overloads,
         dtypes,
-        "T best, I place",
+        {"best": "T", "place": "I"},
         f"s->best = C({limit}); s->place = (I)(INT_MAX);",
         take.format("x", "i"),
         take.format("t->best", "t->place"),
@@ -171,7 +171,7 @@ def spread(overloads: str, results: str | list[str]) -> Definition:
     return reduction(
         overloads,
         FLOATS,
-        "T count, T mean, T squares",
+        {"count": "T", "mean": "T", "squares": "T"},
         "s->count = C(0); s->mean = C(0); s->squares = C(0);",
         "const T d = x - s->mean; s->count += C(1); s->mean += d / s->count; "
         "s->squares += d * (x - s->mean);",
@@ -245,7 +245,7 @@ def products(dtypes: Iterable[torch.dtype], one: str, multiply: str) -> Definiti
     return reduction(
         "prod prod.dim_int prod.int_out prod.out",
         dtypes,
-        "T product",
+        {"product": "T"},
         f"s->product = {one};",
         multiply.format("x"),
         multiply.format("t->product"),
@@ -264,7 +264,7 @@ def truth(name: str, dtypes: Iterable[torch.dtype], nonzero: str) -> Definition:
     return reduction(
         f"{name} {name}.dim {name}.dims {name}.out {name}.dims_out {name}.all_out",
         dtypes,
-        "T found",
+        {"found": "T"},
         f"s->found = C({first});",
         take.format("x", *values),
         take.format("t->found", *values),
@@ -357,7 +357,7 @@ def definitions() -> list[Definition]:
         reduction(
             "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
             REAL,
-            "I count",
+            {"count": "I"},
             "s->count = (I)(0);",
             f"s->count += {counted};",
             "s->count += t->count;",
