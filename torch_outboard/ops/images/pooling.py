@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from torch_outboard.ops.template import Plan, template
 
 # PyTorch stores window parameters as int, and max_pool.cl stores element indices as int.
 _INT32_VALUES = 2**31
+_gradient = partial(template, shapes_only=("self",), requires={"self": of_dtype_of("grad_output")})
 
 
 def definitions() -> list[Definition]:
@@ -112,12 +114,8 @@ def _average_pool(dimensions: int) -> Definition:
 def _average_pool_backward(dimensions: int) -> Definition:
     name = f"avg_pool{dimensions}d_backward"
 
-    @template(
-        f"{name} {name}.grad_input",
-        "pooling average_pool",
-        dtypes=_average_dtypes(dimensions),
-        shapes_only=("self",),
-        requires={"self": of_dtype_of("grad_output")},
+    @_gradient(
+        f"{name} {name}.grad_input", "pooling average_pool", dtypes=_average_dtypes(dimensions)
     )
     def average_pool_backward(
         plan: Plan, grad_output: SymTensor, self: SymTensor, **rest: Any
@@ -163,14 +161,12 @@ def max_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> N
     plan.launch("max_pool_channels", groups=line_count(out))
 
 
-@template(
+@_gradient(
     "max_pool2d_with_indices_backward max_pool2d_with_indices_backward.grad_input",
     "pooling max_pool",
     dtypes=FLOATS,
-    shapes_only=("self",),
     accepts={"indices": (torch.int64,)},
     strided=("grad_output", "indices", "out"),
-    requires={"self": of_dtype_of("grad_output")},
 )
 def max_pool_backward_of_adjacent_channels(
     plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
@@ -247,13 +243,11 @@ def _max_pool(dimensions: int) -> Definition:
 def _max_pool_backward(dimensions: int) -> Definition:
     name = f"max_pool{dimensions}d_with_indices_backward"
 
-    @template(
+    @_gradient(
         f"{name} {name}.grad_input",
         "pooling max_pool",
         dtypes=FLOATS,
-        shapes_only=("self",),
         accepts={"indices": (torch.int64,)},
-        requires={"self": of_dtype_of("grad_output")},
     )
     def max_pool_backward(
         plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
@@ -404,12 +398,10 @@ def _adaptive_average_pool(dimensions: int) -> Definition:
 def _adaptive_average_pool_backward(dimensions: int) -> Definition:
     name = f"adaptive_avg_pool{dimensions}d_backward"
 
-    @template(
+    @_gradient(
         f"_{name}" + (f" {name}.grad_input" if dimensions == 3 else ""),
         "pooling average_pool",
         dtypes=FLOATS,
-        shapes_only=("self",),
-        requires={"self": of_dtype_of("grad_output")},
     )
     def average_pool_backward(plan: Plan, grad_output: SymTensor, self: SymTensor) -> None:
         _require_planes(plan, self, dimensions)

@@ -13,7 +13,12 @@ import torch
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INTEGERS, Definition
-from torch_outboard.ops.indexing.gather_scatter import SLICE_WIDTH, launch_select, shared_ranges
+from torch_outboard.ops.indexing.gather_scatter import (
+    SLICE_WIDTH,
+    launch_select,
+    selecting,
+    shared_ranges,
+)
 from torch_outboard.ops.requirements import Requirement, of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -62,13 +67,8 @@ def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTenso
     return _Selection(count, n, before + index.shape + after, before.prod(), after.prod())
 
 
-@template(
-    "index.Tensor index.Tensor_out _unsafe_index.Tensor",
-    "index_select",
-    dtypes=EVERY,
-    accepts=INDEX_DTYPES,
-    moves=("self", "out"),
-    reports=IndexError,
+@selecting(
+    "index.Tensor index.Tensor_out _unsafe_index.Tensor", accepts=INDEX_DTYPES, reports=IndexError
 )
 def index(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
     """Slices at the indices of one tensor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from torch_outboard.ops.template import ANY, Body, Plan, template
 REAL = (*FLOATS, *INTEGERS)
 # PyTorch accepts an empty uint8 tensor as index.
 INDEX_DTYPES = {"index": (torch.int32, torch.int64, torch.uint8)}
+selecting = partial(template, kernels="index_select", dtypes=EVERY, moves=("self", "out"))
 
 
 def definitions() -> list[Definition]:
@@ -69,14 +71,7 @@ def launch_select(plan: Plan, out: SymTensor, after: SymInt) -> None:
     plan.launch("select_slices", groups=out.numel() // after, when=after >= 32)
 
 
-@template(
-    "index_select index_select.out",
-    "index_select",
-    dtypes=EVERY,
-    accepts=INDEX_DTYPES,
-    moves=("self", "out"),
-    reports=IndexError,
-)
+@selecting("index_select index_select.out", accepts=INDEX_DTYPES, reports=IndexError)
 def index_select(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
     """Slices at indices along a dimension."""
     d = wrap(dim, self.dim())
@@ -109,14 +104,7 @@ def gather(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> None:
     plan.launch("gather", where(plan.on_processor, runs, out.numel()))
 
 
-@template(
-    "take take.out",
-    "index_select",
-    dtypes=EVERY,
-    accepts={"index": (torch.int64,)},
-    moves=("self", "out"),
-    reports=IndexError,
-)
+@selecting("take take.out", accepts={"index": (torch.int64,)}, reports=IndexError)
 def take(plan: Plan, self: SymTensor, index: SymTensor) -> None:
     """Elements of the flattened tensor."""
     plan.require((self.numel() > 0) | (index.numel() == 0))

@@ -6,6 +6,7 @@ Indices out of range are skipped; the forward functions report them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 
@@ -15,6 +16,7 @@ from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, fi
 from torch_outboard.ops.template import Plan, template
 
 _INDEX = (torch.int32, torch.int64)
+_gradient = partial(template, dtypes=FLOATS, family="embedding_backward")
 
 
 def definitions() -> list[Definition]:
@@ -82,13 +84,11 @@ def _launch_ranges(
     plan.launch("embedding_backward", groups=ranges)
 
 
-@template(
+@_gradient(
     "embedding_dense_backward embedding_dense_backward.out",
     "rows places_in_order embedding_backward",
-    dtypes=FLOATS,
     accepts={"indices": _INDEX},
     vectors=True,
-    family="embedding_backward",
 )
 def _dense_backward(
     plan: Plan,
@@ -121,14 +121,12 @@ def _bags_backward(
             bag_size.shape == [grad.size(0)],
         )
 
-    @template(
+    @_gradient(
         overloads,
         "rows places_in_order embedding_backward",
-        dtypes=FLOATS,
         accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), _INDEX),
         vectors=True,
         requires={**requires, **of_sums},
-        family="embedding_backward",
     )
     def sums_and_means(
         plan: Plan,
@@ -152,14 +150,12 @@ def _bags_backward(
         plan.parameters(padding=padding_idx, bags=grad.size(0))
         plan.constants(BAG=1, MODE=mode)
 
-    @template(
+    @_gradient(
         overloads,
         "embedding_bag",
-        dtypes=FLOATS,
         shapes_only=("indices",),
         accepts=dict.fromkeys(("maximum_indices", "bag_size"), _INDEX),
         requires=requires,
-        family="embedding_backward",
     )
     def maxima(
         plan: Plan,
@@ -229,14 +225,12 @@ def _bags(name: str, integer: torch.dtype) -> Definition:
     return embedding_bag
 
 
-@template(
+@_gradient(
     "_embedding_bag_per_sample_weights_backward _embedding_bag_per_sample_weights_backward.out",
     "rows embedding_bag",
-    dtypes=FLOATS,
     accepts={"indices": _INDEX, "offset2bag": _INDEX},
     vectors=True,
     requires={"offsets": of_dtype(*_INDEX)},
-    family="embedding_backward",
 )
 def _bag_weights_backward(
     plan: Plan,

@@ -14,6 +14,7 @@ from torch_outboard.ops.movement.rearranging import (
     REFLECTED,
     SHIFTED,
     launch_lines,
+    moving,
     remap,
 )
 from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInts, SymTensor
@@ -46,7 +47,7 @@ def cutting() -> Definition:
     return decomposition("constant_pad_nd", _cut, condition=_only_cuts)
 
 
-@template("constant_pad_nd", "remap", dtypes=EVERY, strided=("self", "out"), moves=("self", "out"))
+@moving("constant_pad_nd", dtypes=EVERY)
 def constant(plan: Plan, self: SymTensor, pad: SymInts, value: SymFloat) -> None:
     """Padding with a number; negative amounts cut."""
     plan.require(self.dim() <= 8, _pairs_for(self, pad), _has_as_much(self, pad.clamp_max(0)))
@@ -74,13 +75,7 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
     name = f"{'reflection' if reflects else 'replication'}_pad{dims}d"
     rule = REFLECTED if reflects else CLAMPED
 
-    @template(
-        f"{name} {name}.out",
-        "remap",
-        dtypes=NUMBERS,
-        strided=("self", "out"),
-        moves=("self", "out"),
-    )
+    @moving(f"{name} {name}.out", dtypes=NUMBERS)
     def pad(plan: Plan, self: SymTensor, padding: SymInts) -> None:
         plan.require(*_conditions(self, padding, dims, reflects))
         out = plan.result("out", self.shape.padded(padding), memory_format=self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from torch_outboard.ops.symbolic import (
 from torch_outboard.ops.template import Plan, template
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
+moving = partial(template, kernels="remap", strided=("self", "out"), moves=("self", "out"))
 
 # Rules for the source index along a dimension: MODE of remap.cl.
 SHIFTED, REFLECTED, CLAMPED, PERIODIC, REVERSED = range(5)
@@ -63,7 +65,7 @@ def remapped() -> list[Definition]:
         condition=lambda shifts, dims: (dims.len() == 0) & (shifts.len() == 1),
     )
 
-    @template("roll", "remap", dtypes=EVERY, strided=("self", "out"), moves=("self", "out"))
+    @moving("roll", dtypes=EVERY)
     def roll(plan: Plan, self: SymTensor, shifts: SymInts, dims: SymInts) -> None:
         plan.require(
             dims.len() > 0,
@@ -74,14 +76,7 @@ def remapped() -> list[Definition]:
         out = plan.result("out")
         remap(plan, out, PERIODIC, shifts, along=dims)
 
-    @template(
-        "flip",
-        "remap",
-        dtypes=EVERY,
-        strided=("self", "out"),
-        moves=("self", "out"),
-        requires={"dims": distinct_in("self")},
-    )
+    @moving("flip", dtypes=EVERY, requires={"dims": distinct_in("self")})
     def flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
         plan.require(dims.len() <= 16)
         out = plan.result("out", self.shape, like=self)
@@ -97,13 +92,7 @@ def _dim_in_range(self: SymTensor, dim: SymInt) -> SymBool:
 def triangle(name: str, *, upper: bool) -> Definition:
     """Triangular parts of matrices: tril or triu."""
 
-    @template(
-        f"{name} {name}.out {name}_",
-        "triangle",
-        dtypes=EVERY,
-        strided=("self", "out"),
-        moves=("self", "out"),
-    )
+    @moving(f"{name} {name}.out {name}_", kernels="triangle", dtypes=EVERY)
     def triangle(plan: Plan, self: SymTensor, diagonal: SymInt) -> None:
         plan.result("out")
         plan.parameters(diagonal=diagonal, rows=self.size(-2), columns=self.size(-1))
@@ -296,14 +285,7 @@ def _image_divides(self: SymTensor, downscale_factor: SymInt) -> SymBool:
     return (self.dim() > 2) & (r > 0) & divisible
 
 
-@template(
-    "narrow_copy.out",
-    "remap",
-    dtypes=EVERY,
-    strided=("self", "out"),
-    moves=("self", "out"),
-    resizes_silently=True,
-)
+@moving("narrow_copy.out", dtypes=EVERY, resizes_silently=True)
 def _narrow_copy_out(
     plan: Plan, self: SymTensor, dim: SymInt, start: SymInt, length: SymInt
 ) -> None:

@@ -5,7 +5,7 @@ Weights and statistics have the dtype of the input, or are float32 for a float16
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -32,7 +32,7 @@ from torch_outboard.ops.symbolic import (
     minimum,
     where,
 )
-from torch_outboard.ops.template import Plan, template
+from torch_outboard.ops.template import Body, Plan, template
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -70,13 +70,23 @@ def definitions() -> list[Definition]:
     ]
 
 
-def _dtypes(mixed: bool) -> tuple[torch.dtype, ...]:
-    return HALVES if mixed else FLOATS
-
-
-def _accepts(mixed: bool, *names: str) -> dict[str, tuple[torch.dtype, ...]]:
-    """The accepted dtypes of weights and statistics."""
-    return dict.fromkeys(names, (torch.float32,)) if mixed else {}
+def _define(
+    mixed: bool,
+    overloads: str,
+    kernels: str,
+    *statistics: str,
+    dtypes: Sequence[torch.dtype] = FLOATS,
+    shapes_only: Sequence[str] = (),
+) -> Callable[[Body], Definition]:
+    """A template; `statistics`: the weights and statistics among its operands."""
+    return template(
+        overloads,
+        f"rows {kernels}",
+        dtypes=[dtype for dtype in dtypes if dtype in HALVES or not mixed],
+        shapes_only=shapes_only,
+        accepts=dict.fromkeys(statistics, (torch.float32,)) if mixed else {},
+        vectors=True,
+    )
 
 
 def _statistics_dtype(mixed: bool) -> torch.dtype | None:
@@ -112,13 +122,7 @@ def _rows_of(
 
 
 def _layer_norm(mixed: bool) -> Definition:
-    @template(
-        "native_layer_norm native_layer_norm.out",
-        "rows layer_norm",
-        dtypes=_dtypes(mixed),
-        accepts=_accepts(mixed, "weight", "bias"),
-        vectors=True,
-    )
+    @_define(mixed, "native_layer_norm native_layer_norm.out", "layer_norm", "weight", "bias")
     def layer_norm(
         plan: Plan,
         input: SymTensor,
@@ -140,12 +144,14 @@ def _layer_norm(mixed: bool) -> Definition:
 
 
 def _layer_norm_backward(mixed: bool) -> Definition:
-    @template(
+    @_define(
+        mixed,
         "native_layer_norm_backward native_layer_norm_backward.out",
-        "rows layer_norm",
-        dtypes=_dtypes(mixed),
-        accepts=_accepts(mixed, "mean", "rstd", "weight", "bias"),
-        vectors=True,
+        "layer_norm",
+        "mean",
+        "rstd",
+        "weight",
+        "bias",
     )
     def layer_norm_backward(
         plan: Plan,
@@ -235,7 +241,7 @@ def _pass_channels(plan: Plan, of: _Channels, in_parts: bool, temporaries: Seque
 
 def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
     # For bfloat16 CPU rounds the mean and the sum of squares before it uses them.
-    dtypes = [d for d in _dtypes(mixed) if (d == torch.bfloat16) == rounded]
+    dtypes = [dtype for dtype in FLOATS if (dtype == torch.bfloat16) == rounded]
 
     def row(
         overload: str,
@@ -244,13 +250,15 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
         saved: Sequence[str] = (),
         reserves: bool = False,
     ) -> Definition:
-        @template(
+        @_define(
+            mixed,
             overload,
-            "rows batch_norm",
+            "batch_norm",
+            "weight",
+            "bias",
+            *statistics,
             dtypes=dtypes,
             shapes_only=saved,
-            accepts=_accepts(mixed, "weight", "bias", *statistics),
-            vectors=True,
         )
         def batch_norm(
             plan: Plan,
@@ -319,12 +327,15 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
     def define(overloads: str, inverse: str, training: str) -> Definition:
         """`inverse`, `training`: arguments with the saved inverse deviation, and with the mode."""
 
-        @template(
+        @_define(
+            mixed,
             overloads,
-            "rows batch_norm",
-            dtypes=_dtypes(mixed),
-            accepts=_accepts(mixed, "weight", "running_mean", "running_var", "save_mean", inverse),
-            vectors=True,
+            "batch_norm",
+            "weight",
+            "running_mean",
+            "running_var",
+            "save_mean",
+            inverse,
         )
         def backward(
             plan: Plan,
@@ -386,13 +397,7 @@ def _require_groups(
 
 
 def _group_norm(mixed: bool) -> Definition:
-    @template(
-        "native_group_norm native_group_norm.out",
-        "rows group_norm",
-        dtypes=_dtypes(mixed),
-        accepts=_accepts(mixed, "weight", "bias"),
-        vectors=True,
-    )
+    @_define(mixed, "native_group_norm native_group_norm.out", "group_norm", "weight", "bias")
     def group_norm(
         plan: Plan,
         input: SymTensor,
@@ -416,12 +421,13 @@ def _group_norm(mixed: bool) -> Definition:
 
 
 def _group_norm_backward(mixed: bool) -> Definition:
-    @template(
+    @_define(
+        mixed,
         "native_group_norm_backward native_group_norm_backward.out",
-        "rows group_norm",
-        dtypes=_dtypes(mixed),
-        accepts=_accepts(mixed, "mean", "rstd", "weight"),
-        vectors=True,
+        "group_norm",
+        "mean",
+        "rstd",
+        "weight",
     )
     def group_norm_backward(
         plan: Plan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,12 @@ from torch_outboard.ops.template import Plan, template
 
 _KINDS = ("sum", "mean", "max", "min", "prod")
 _INDICES = (torch.int32, torch.int64)
+_define = partial(
+    template,
+    kernels="segments",
+    dtypes=FLOATS,
+    accepts={"lengths": _INDICES, "offsets": _INDICES},
+)
 
 
 def definitions() -> list[Definition]:
@@ -99,13 +106,7 @@ def _launch(
     plan.launch("reduce", segments.reduced.prod())
 
 
-@template(
-    "segment_reduce segment_reduce.out",
-    "segments",
-    dtypes=FLOATS,
-    shapes_only=("indices",),
-    accepts={"lengths": _INDICES, "offsets": _INDICES},
-)
+@_define("segment_reduce segment_reduce.out", shapes_only=("indices",))
 def _segment_reduce(
     plan: Plan,
     data: SymTensor,
@@ -124,12 +125,7 @@ def _segment_reduce(
     _launch(plan, segments, lengths, reduce, initial, backward=False)
 
 
-@template(
-    "_segment_reduce_backward _segment_reduce_backward.out",
-    "segments",
-    dtypes=FLOATS,
-    accepts={"lengths": _INDICES, "offsets": _INDICES},
-)
+@_define("_segment_reduce_backward _segment_reduce_backward.out")
 def _segment_reduce_backward(
     plan: Plan,
     data: SymTensor,
