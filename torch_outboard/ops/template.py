@@ -3,6 +3,7 @@ results and launches of a call (csrc/device_kernels/template/template.h runs the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -161,26 +162,11 @@ class Plan:
         self._overload = overload
         self._tensors: set[str] = set()
         self._operand_names: dict[Node, str] = {}
-        self._lists: dict[str, list[str]] = {
-            key: []
-            for key in (
-                "optional", "results", "temporaries", "scalars", "kernels",
-                "argument_dtypes", "value_dtypes",
-            )
-        }  # fmt: skip
-        self._nodes: dict[str, dict[str, int]] = {
-            key: {}
-            for key in (
-                "operands", "sizes", "strides", "wanted", "initial",
-                "numbers", "reals", "lists", "constants", "made_dtypes",
-            )
-        }  # fmt: skip
-        self._names: dict[str, dict[str, str]] = {
-            key: {} for key in ("dtypes_of", "like", "memory_formats", "starts_as", "reads")
-        }
-        self._launches: dict[str, list[int]] = {
-            key: [] for key in ("items", "when", "repeat", "groups")
-        }
+        # Properties of the definition, by name; those by tensor or parameter are dictionaries.
+        self._lists: defaultdict[str, list[str]] = defaultdict(list)
+        self._nodes: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._names: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._launches: defaultdict[str, list[int]] = defaultdict(list)
         self._conditions: list[int] = []
         self._single: dict[str, int] = {}
         self._add_operands(shapes_only)
@@ -379,7 +365,7 @@ class Plan:
         """The recorded properties of a definition."""
         return {
             **self._lists,
-            **{key: dict(value) for key, value in self._nodes.items()},
+            **self._nodes,
             **self._names,
             **self._launches,
             **self._single,

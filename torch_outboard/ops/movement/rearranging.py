@@ -358,22 +358,11 @@ def _renorm(self: Tensor, p: float, dim: int, maxnorm: float, out: Tensor) -> No
 
 def norms() -> list[Definition]:
     """Norms of PyTorch's older operators, and renormalization."""
-    differentiable = (*FLOATS, *COMPLEX)
+    into = partial(decomposition, results="out", dtypes=(*FLOATS, *COMPLEX))
     return [
-        decomposition("norm.ScalarOpt_dim norm.out", _norm, results="out", dtypes=differentiable),
-        decomposition(
-            "norm.ScalarOpt_dim_dtype norm.dtype_out",
-            _norm_of_dtype,
-            results="out",
-            dtypes=differentiable,
-        ),
-        decomposition(
-            "renorm renorm.out renorm_",
-            _renorm,
-            results="out",
-            condition=_dim_in_range,
-            dtypes=differentiable,
-        ),
+        into("norm.ScalarOpt_dim norm.out", _norm),
+        into("norm.ScalarOpt_dim_dtype norm.dtype_out", _norm_of_dtype),
+        into("renorm renorm.out renorm_", _renorm, condition=_dim_in_range),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -242,27 +244,22 @@ def _has_narrow_slices(self: SymTensor, dim: SymInt) -> SymBool:
 
 def _distinct() -> list[Definition]:
     """Distinct values, and membership."""
+    of_sorted = partial(decomposition, dtypes=SORTABLE)
     return [
+        of_sorted("_unique2", _unique2),
+        of_sorted("_unique", _unique),
+        of_sorted("unique_dim_consecutive", _unique_dim_consecutive, condition=_has_slices),
+        of_sorted("unique_dim", _unique_dim, condition=_has_narrow_slices),
         *(
-            decomposition(overload, body, dtypes=SORTABLE, condition=condition)
-            for overload, body, condition in (
-                ("_unique2", _unique2, None),
-                ("_unique", _unique, None),
-                ("unique_dim_consecutive", _unique_dim_consecutive, _has_slices),
-                ("unique_dim", _unique_dim, _has_narrow_slices),
-                ("unique_dim", _unique_of_none, _has_no_slices),
-                ("unique_dim_consecutive", _unique_of_none, _has_no_slices),
-            )
+            of_sorted(name, _unique_of_none, condition=_has_no_slices)
+            for name in ("unique_dim", "unique_dim_consecutive")
         ),
-        decomposition(
-            "unique_consecutive", _unique_consecutive, dtypes=SORTABLE, requires={"dim": None}
-        ),
-        decomposition(
+        of_sorted("unique_consecutive", _unique_consecutive, requires={"dim": None}),
+        of_sorted(
             "unique_consecutive",
             lambda self, return_inverse, return_counts, dim: torch.ops.aten.unique_dim_consecutive(
                 self, dim, return_inverse, return_counts
             ),
-            dtypes=SORTABLE,
             condition=lambda dim: given(dim),
         ),
         decomposition(
