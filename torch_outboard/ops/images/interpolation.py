@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition
-from torch_outboard.ops.images.pooling_windows import pass_images, pass_input_image, plane_count
+from torch_outboard.ops.images.pooling_windows import pass_image, pass_images, plane_count
 from torch_outboard.ops.symbolic import (
     Float,
     Int,
@@ -292,7 +292,7 @@ def _pass_grid(
     backward: bool,
     **_: object,
 ) -> None:
-    pass_input_image(plan, input, dimensions)
+    pass_image(plan, input, dimensions)
     plan.parameters(channels=input.size(1), samples=grid.shape[1:-1].prod())
     plan.constants(
         MODE=interpolation_mode,

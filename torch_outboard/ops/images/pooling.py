@@ -11,9 +11,8 @@ from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
 from torch_outboard.ops.images.pooling_windows import (
     Windows,
     line_count,
-    pass_dilation,
+    pass_axes,
     pass_images,
-    pass_kernel_size,
     pass_windows,
     per_axis,
     plane_count,
@@ -137,7 +136,7 @@ def _pass(
     known = windows_of(dimensions, **windows)
     pass_images(plan, inputs, outputs, dimensions)
     pass_windows(plan, known)
-    pass_dilation(plan, known)
+    pass_axes(plan, "dilation", known.dilation)
 
 
 # ---- Images with adjacent channels
@@ -283,7 +282,7 @@ def _fractional_max_pool(dimensions: int) -> Definition:
         )
         out = plan.result("out")
         plan.result("indices", dtype=torch.int64)
-        pass_kernel_size(plan, per_axis(expand(kernel_size, dimensions), dimensions, 1))
+        pass_axes(plan, "kernel", per_axis(expand(kernel_size, dimensions), dimensions, 1))
         pass_images(plan, self, out, dimensions)
         plan.parameters(samples=dimensions)
         plan.launch("max_pool", groups=plane_count(out, dimensions))

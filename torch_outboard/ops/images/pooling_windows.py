@@ -53,41 +53,29 @@ def windows_of(
     return Windows(*windows, per_axis(expand(dilation, dimensions), dimensions, 1))
 
 
+def pass_axes(plan: Plan, name: str, values: Sequence[SymInt | int]) -> None:
+    """Passes a number for each axis to kernels: `name_d`, `name_h` and `name_w`."""
+    plan.parameters(**{f"{name}_{axis}": n for axis, n in zip("dhw", values, strict=True)})
+
+
 def pass_windows(plan: Plan, windows: Windows) -> None:
     """Passes windows to kernels, except their dilation."""
-    pass_kernel_size(plan, windows.kernel)
-    step, padding = windows.step, windows.padding
-    plan.parameters(step_d=step[0], step_h=step[1], step_w=step[2])
-    plan.parameters(padding_d=padding[0], padding_h=padding[1], padding_w=padding[2])
+    pass_axes(plan, "kernel", windows.kernel)
+    pass_axes(plan, "step", windows.step)
+    pass_axes(plan, "padding", windows.padding)
 
 
-def pass_kernel_size(plan: Plan, kernel: Sequence[SymInt | int]) -> None:
-    """Passes the sizes of a window to kernels."""
-    plan.parameters(kernel_d=kernel[0], kernel_h=kernel[1], kernel_w=kernel[2])
-
-
-def pass_dilation(plan: Plan, windows: Windows) -> None:
-    """Passes the dilation of windows to kernels."""
-    d, h, w = windows.dilation
-    plan.parameters(dilation_d=d, dilation_h=h, dilation_w=w)
-
-
-def pass_input_image(plan: Plan, image: SymTensor, dimensions: int) -> None:
-    """Passes the sizes of the forward pass's input images."""
+def pass_image(plan: Plan, image: SymTensor, dimensions: int, prefix: str = "") -> None:
+    """Passes the sizes of images to kernels: of the forward pass's input, or with a prefix."""
     depth, height, width = per_axis(image.shape, dimensions, 1)
-    plan.parameters(depth=depth, height=height, width=width)
-
-
-def pass_output_image(plan: Plan, image: SymTensor, dimensions: int) -> None:
-    """Passes the sizes of the forward pass's output images."""
-    depth, height, width = per_axis(image.shape, dimensions, 1)
-    plan.parameters(out_depth=depth, out_height=height, out_width=width)
+    sizes = {"depth": depth, "height": height, "width": width}
+    plan.parameters(**{prefix + name: size for name, size in sizes.items()})
 
 
 def pass_images(plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: int) -> None:
-    """Passes the sizes of the input and output images."""
-    pass_input_image(plan, inputs, dimensions)
-    pass_output_image(plan, outputs, dimensions)
+    """Passes the sizes of the forward pass's input and output images."""
+    pass_image(plan, inputs, dimensions)
+    pass_image(plan, outputs, dimensions, "out_")
 
 
 def plane_count(result: SymTensor, dimensions: int) -> SymInt:
