@@ -59,12 +59,18 @@ class Definition:
 
 
 # Groups of dtypes.
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+HALVES = (torch.float16, torch.bfloat16)
+WIDE = (torch.float32, torch.float64)  # those of CPU kernels without half precision
+FLOATS = (*HALVES, *WIDE)
 COMPLEX = (torch.complex64, torch.complex128)
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 INTEGERS = (torch.uint8, *SIGNED)
 BOOL = (torch.bool,)
-EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
+REALS = (*FLOATS, *INTEGERS)
+ORDERED = (*REALS, *BOOL)
+NUMBERS = (*REALS, *COMPLEX)
+EVERY = (*ORDERED, *COMPLEX)
+INDICES = (torch.int32, torch.int64)
 
 
 # An error that kernels raise at the next synchronization where a value is wrong, such as an index

@@ -9,10 +9,6 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 
 from torch_outboard.ops.definition import (
-    BOOL,
-    COMPLEX,
-    FLOATS,
-    INTEGERS,
     Definition,
     call_scalar_functions,
     caller_location,
@@ -21,8 +17,6 @@ from torch_outboard.ops.definition import (
 from torch_outboard.ops.functions.table import functions
 from torch_outboard.ops.requirements import Requirement, definition_of
 
-REALS = (*FLOATS, *INTEGERS)  # without bool
-ALL = (*REALS, *BOOL, *COMPLEX)
 LERP = (
     "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
     " : end - (end - self) * (C(1) - weight))"

@@ -43,7 +43,7 @@ _LIBRARY = torch.library.Library("outboard_attention", "DEF")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _OTHERS = (*FLOATS, *INTEGERS, *BOOL)
 _INDICES = (torch.int32, torch.int64)
-_TILE = 64  # keys per tile, equal to the number in kernels/layers/attention_tiles.cl
+_TILE = 64  # keys per tile, equal to KEYS of attention_tiles.cl
 # Bytes of scores. Fewer stay in caches, and the dense formula is faster: see
 # benchmarks/flex_attention.py.
 DENSE_BYTES = 64 << 20

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.images.pooling_windows import (
     Windows,
     line_count,
@@ -94,7 +94,7 @@ def average_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) 
 
 def _average_dtypes(dimensions: int) -> tuple[torch.dtype, ...]:
     # In three dimensions CPU's kernel does not support half precision.
-    floats = FLOATS if dimensions == 2 else (torch.float32, torch.float64)
+    floats = FLOATS if dimensions == 2 else WIDE
     return (*floats, torch.int64)
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
-
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    EVERY,
+    INDICES,
+    NUMBERS,
+    Definition,
+)
 from torch_outboard.ops.indexing.gather_scatter import (
     SLICE_WIDTH,
     launch_select,
@@ -43,7 +46,7 @@ def by_single_index() -> list[Definition]:
     return [index, put(accumulates=False), put(accumulates=True)]
 
 
-INDEX_DTYPES = {"index": (torch.int32, torch.int64)}  # a uint8 tensor is a mask
+INDEX_DTYPES = {"index": INDICES}  # a uint8 tensor is a mask
 # Up to this many indices a GPU, like CPU, keeps the last value of duplicates: each work-group scans
 # all indices.
 FEW_INDICES = 65_536
@@ -103,7 +106,7 @@ def put(accumulates: bool) -> Definition:
     @template(
         "_index_put_impl_",
         "places_in_order index_put",
-        dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulates else EVERY,
+        dtypes=NUMBERS if accumulates else EVERY,
         accepts=INDEX_DTYPES,
         moves=() if accumulates else ("self", "values", "out"),
         reports=IndexError,
@@ -144,7 +147,7 @@ def put(accumulates: bool) -> Definition:
 
 def by_lists() -> list[Definition]:
     """Operators with one index tensor, mask or nothing per dimension."""
-    integers = of_dtype(torch.int32, torch.int64)
+    integers = of_dtype(*INDICES)
     return [
         _by_list("index.Tensor index.Tensor_out", "index"),
         _by_list("_unsafe_index.Tensor", "index", requires={"indices": integers}),

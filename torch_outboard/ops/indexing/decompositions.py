@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import EVERY, FLOATS, INTEGERS, Definition, Report
+from torch_outboard.ops.definition import (
+    EVERY,
+    INDICES,
+    REALS,
+    Definition,
+    Report,
+)
 from torch_outboard.ops.requirements import of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
-
-REAL = (*FLOATS, *INTEGERS)
 
 
 def definitions() -> list[Definition]:
@@ -134,7 +138,7 @@ def _along_dimension() -> list[Definition]:
             reports=RuntimeError,
         ),
         *_in_both_forms(copy, _index_copy, _index_copy_),
-        *_in_both_forms(reduce, _index_reduce, _index_reduce_, dtypes=REAL),
+        *_in_both_forms(reduce, _index_reduce, _index_reduce_, dtypes=REALS),
         _index_fill("index_fill_.int_Scalar", _dim_in_range),
         _index_fill("index_fill_.int_Tensor", _dim_in_range_for_value),
     ]
@@ -225,7 +229,7 @@ def _of_flat_indices() -> list[Definition]:
         decomposition(
             "repeat_interleave.Tensor",
             _repeat_interleave,
-            requires={"repeats": of_dtype(torch.int32, torch.int64)},
+            requires={"repeats": of_dtype(*INDICES)},
             condition=lambda repeats: repeats.dim() == 1,
         ),
     ]

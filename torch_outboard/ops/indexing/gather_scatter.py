@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    BOOL,
+    COMPLEX,
+    EVERY,
+    INDICES,
+    ORDERED,
+    REALS,
+    Definition,
+)
 from torch_outboard.ops.symbolic import (
     Bool,
     Int,
@@ -25,9 +33,8 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import ANY, Body, Plan, template
 
-REAL = (*FLOATS, *INTEGERS)
 # PyTorch accepts an empty uint8 tensor as index.
-INDEX_DTYPES = {"index": (torch.int32, torch.int64, torch.uint8)}
+INDEX_DTYPES = {"index": (*INDICES, torch.uint8)}
 selecting = partial(template, kernels="index_select", dtypes=EVERY, moves=("self", "out"))
 
 
@@ -50,7 +57,7 @@ def along_dimension() -> list[Definition]:
                 "scatter_add scatter_add.out scatter_add_",
                 "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two",
             )
-            for dtypes in (REAL, COMPLEX, BOOL)
+            for dtypes in (REALS, COMPLEX, BOOL)
         ),
     ]
 
@@ -343,7 +350,7 @@ def _asserting(
               if (self_load(i) == 0) { OB_REPORT }
             }
             """,
-        dtypes=(*REAL, *BOOL),
+        dtypes=ORDERED,
         accepts=accepts,
         reports=RuntimeError("Expected Tensor with single nonzero value, but got zero,"),
     )

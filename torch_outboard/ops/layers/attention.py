@@ -59,7 +59,7 @@ def rows_of_groups(plan: Plan, query: SymTensor, tall: int) -> SymInt:
     """Rows of a work-group's block: on a GPU each work-item has `tall`, or 4 for large heads.
 
     It also has 4 where blocks of `tall` would be fewer than compute units.
-    kernels/layers/attention_tiles.cl arranges work-items in rows of up to 16.
+    attention_tiles.cl arranges work-items in rows of up to 16.
     """
     lanes = plan.group_lanes
     high = lanes // where(lanes >= 16, 16, where(lanes >= 4, 4, 1))

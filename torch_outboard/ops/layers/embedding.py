@@ -10,12 +10,11 @@ from functools import partial
 
 import torch
 
-from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.definition import FLOATS, INDICES, Definition
 from torch_outboard.ops.requirements import Requirement, of_dtype
 from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, fits, given, where
 from torch_outboard.ops.template import Plan, template
 
-_INDEX = (torch.int32, torch.int64)
 _gradient = partial(template, dtypes=FLOATS, family="embedding_backward")
 
 
@@ -31,7 +30,7 @@ def definitions() -> list[Definition]:
         ),
         *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out", {}, {}),
         *_bags_backward(
-            "_embedding_bag_backward", {"sparse": False}, {"offsets": of_dtype(*_INDEX)}
+            "_embedding_bag_backward", {"sparse": False}, {"offsets": of_dtype(*INDICES)}
         ),
         _bag_weights_backward,
         _renormalization,
@@ -42,7 +41,7 @@ def definitions() -> list[Definition]:
     "embedding embedding.out",
     "embedding",
     dtypes=FLOATS,
-    accepts={"indices": _INDEX},
+    accepts={"indices": INDICES},
     moves=("weight", "out"),
     reports=IndexError,
 )
@@ -53,7 +52,7 @@ def _embedding(plan: Plan, weight: SymTensor, indices: SymTensor) -> None:
     plan.launch("embedding", groups=indices.numel())
 
 
-@template("embedding_renorm_", "embedding", dtypes=FLOATS, accepts={"indices": _INDEX})
+@template("embedding_renorm_", "embedding", dtypes=FLOATS, accepts={"indices": INDICES})
 def _renormalization(
     plan: Plan, self: SymTensor, indices: SymTensor, max_norm: SymFloat, norm_type: SymFloat
 ) -> None:
@@ -87,7 +86,7 @@ def _launch_ranges(
 @_gradient(
     "embedding_dense_backward embedding_dense_backward.out",
     "rows places_in_order embedding_backward",
-    accepts={"indices": _INDEX},
+    accepts={"indices": INDICES},
     vectors=True,
 )
 def _dense_backward(
@@ -124,7 +123,7 @@ def _bags_backward(
     @_gradient(
         overloads,
         "rows places_in_order embedding_backward",
-        accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), _INDEX),
+        accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), INDICES),
         vectors=True,
         requires={**requires, **of_sums},
     )
@@ -154,7 +153,7 @@ def _bags_backward(
         overloads,
         "embedding_bag",
         shapes_only=("indices",),
-        accepts=dict.fromkeys(("maximum_indices", "bag_size"), _INDEX),
+        accepts=dict.fromkeys(("maximum_indices", "bag_size"), INDICES),
         requires=requires,
     )
     def maxima(
@@ -228,9 +227,9 @@ def _bags(name: str, integer: torch.dtype) -> Definition:
 @_gradient(
     "_embedding_bag_per_sample_weights_backward _embedding_bag_per_sample_weights_backward.out",
     "rows embedding_bag",
-    accepts={"indices": _INDEX, "offset2bag": _INDEX},
+    accepts={"indices": INDICES, "offset2bag": INDICES},
     vectors=True,
-    requires={"offsets": of_dtype(*_INDEX)},
+    requires={"offsets": of_dtype(*INDICES)},
 )
 def _bag_weights_backward(
     plan: Plan,

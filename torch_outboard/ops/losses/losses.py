@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.definition import FLOATS, WIDE, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymBool,
@@ -145,14 +145,12 @@ def _take_loss_arguments(
 
 # Values of `reduction`.
 _NONE, _MEAN, _SUM = 0, 1, 2
-# CPU's kernels of margin losses do not support half precision.
-_MARGIN_DTYPES = (torch.float32, torch.float64)
 _TARGET = {"target": (torch.int64,)}
 _NO_CLASS = "a target is no class"
 _define_nll = partial(
     template, kernels="nll_loss", dtypes=FLOATS, accepts=_TARGET, reports=IndexError(_NO_CLASS)
 )
-_define_margins = partial(template, dtypes=_MARGIN_DTYPES, accepts=_TARGET)
+_define_margins = partial(template, dtypes=WIDE, accepts=_TARGET)
 
 
 class _Scores(NamedTuple):

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import Definition
+from torch_outboard.ops.definition import INDICES, WIDE, Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, maximum, minimum
 from torch_outboard.ops.template import Plan, template
 
-_DTYPES = (torch.float32, torch.float64)
 _ACCEPTS = {
-    "targets": (torch.int32, torch.int64),
+    "targets": INDICES,
     "input_lengths": (torch.int64,),
     "target_lengths": (torch.int64,),
 }
@@ -26,9 +25,9 @@ def definitions() -> list[Definition]:
         _losses,
         _losses_backward,
         decomposition(
-            "_ctc_loss", _loss, dtypes=_DTYPES, condition=_lengths_are_sizes, meta="aten::_ctc_loss"
+            "_ctc_loss", _loss, dtypes=WIDE, condition=_lengths_are_sizes, meta="aten::_ctc_loss"
         ),
-        decomposition("_ctc_loss_backward", _loss_backward, dtypes=_DTYPES, condition=_lengths_fit),
+        decomposition("_ctc_loss_backward", _loss_backward, dtypes=WIDE, condition=_lengths_fit),
     ]
 
 
@@ -87,7 +86,7 @@ def _launch_plan(plan: Plan, batch: SymInt) -> SymTensor:
     return table
 
 
-@template("_ctc_loss.Tensor", "ctc_loss", dtypes=_DTYPES, accepts=_ACCEPTS, reports=RuntimeError)
+@template("_ctc_loss.Tensor", "ctc_loss", dtypes=WIDE, accepts=_ACCEPTS, reports=RuntimeError)
 def _losses(
     plan: Plan,
     log_probs: SymTensor,
@@ -107,7 +106,7 @@ def _losses(
 
 
 @template(
-    "_ctc_loss_backward.Tensor", "ctc_loss", dtypes=_DTYPES, accepts=_ACCEPTS, reports=RuntimeError
+    "_ctc_loss_backward.Tensor", "ctc_loss", dtypes=WIDE, accepts=_ACCEPTS, reports=RuntimeError
 )
 def _losses_backward(
     plan: Plan,

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import torch
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, Definition
+from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, NUMBERS, Definition
 from torch_outboard.ops.movement.rearranging import (
     CLAMPED,
-    NUMBERS,
     REFLECTED,
     SHIFTED,
     launch_lines,

@@ -11,7 +11,15 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    BOOL,
+    COMPLEX,
+    EVERY,
+    FLOATS,
+    INDICES,
+    NUMBERS,
+    Definition,
+)
 from torch_outboard.ops.requirements import distinct_in, of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -27,7 +35,6 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
 moving = partial(template, kernels="remap", strided=("self", "out"), moves=("self", "out"))
 
 # Rules for the source index along a dimension: MODE of remap.cl.
@@ -326,7 +333,7 @@ def rearranged() -> list[Definition]:
                 _indices_of(lower),
                 condition=lambda row, col: (row >= 0) & (col >= 0),
                 # The same dtypes as on CPU.
-                requires={"dtype": of_dtype(torch.int32, torch.int64)},
+                requires={"dtype": of_dtype(*INDICES)},
             )
             for name, lower in (("tril", True), ("triu", False))
         ),

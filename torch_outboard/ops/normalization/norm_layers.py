@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.definition import FLOATS, HALVES, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymBool,
@@ -33,8 +33,6 @@ from torch_outboard.ops.symbolic import (
     where,
 )
 from torch_outboard.ops.template import Body, Plan, template
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def definitions() -> list[Definition]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -123,8 +123,6 @@ def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> Sy
 
 # ---- Histograms of rows of points, by the edges of bins
 
-_WIDE = (torch.float32, torch.float64)
-
 
 def _outer_edges(
     points: Tensor, bins: int, given: list[float] | None
@@ -211,7 +209,7 @@ def definitions() -> list[Definition]:
         decomposition(
             "histogram.bin_ct histogram.bin_ct_out",
             _histogram_of_bins,
-            dtypes=_WIDE,
+            dtypes=WIDE,
             requires={"weight": of_dtype_of("self")},
             condition=_range_is_served,
         ),
@@ -227,8 +225,8 @@ def definitions() -> list[Definition]:
         ),
         decomposition("equal", _equal),
         *(
-            decomposition(f"_histogramdd_{name}", body, dtypes=_WIDE, condition=_bins_are_served)
+            decomposition(f"_histogramdd_{name}", body, dtypes=WIDE, condition=_bins_are_served)
             for name, body in (("bin_edges", _bin_edges), ("from_bin_cts", _from_bin_counts))
         ),
-        decomposition("_histogramdd_from_bin_tensors", _from_bin_tensors, dtypes=_WIDE),
+        decomposition("_histogramdd_from_bin_tensors", _from_bin_tensors, dtypes=WIDE),
     ]

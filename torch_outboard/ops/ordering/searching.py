@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    ORDERED,
+    REALS,
+    Definition,
+)
 from torch_outboard.ops.requirements import not_of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -21,8 +25,6 @@ from torch_outboard.ops.symbolic import (
     where,
 )
 from torch_outboard.ops.template import Plan, template
-
-REAL = (*FLOATS, *INTEGERS)
 
 
 def _searchsorted_number(
@@ -56,7 +58,7 @@ def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Definition:
     @template(
         "searchsorted.Tensor searchsorted.Tensor_out",
         "searchsorted",
-        dtypes=REAL,
+        dtypes=REALS,
         shapes_only=("sorter",),
         accepts={"sorter": (torch.int64,)} if has_sorter else None,
         requires={"out_int32": dtype == torch.int32},
@@ -96,7 +98,7 @@ def _bucketize(dtype: torch.dtype) -> Definition:
     @template(
         "bucketize.Tensor bucketize.Tensor_out",
         "searchsorted",
-        dtypes=REAL,
+        dtypes=REALS,
         requires={"out_int32": dtype == torch.int32},
     )
     def bucketize(plan: Plan, boundaries: SymTensor, self: SymTensor, right: SymBool) -> None:
@@ -124,13 +126,13 @@ def _searches() -> list[Definition]:
         decomposition(
             "searchsorted.Scalar searchsorted.Scalar_out",
             _searchsorted_number,
-            dtypes=REAL,
+            dtypes=REALS,
             condition=lambda sorted_sequence: sorted_sequence.dim() == 1,
         ),
         decomposition(
             "bucketize.Scalar bucketize.Scalar_out",
             _bucketize_number,
-            dtypes=REAL,
+            dtypes=REALS,
             condition=lambda boundaries: boundaries.dim() == 1,
         ),
     ]
@@ -138,7 +140,6 @@ def _searches() -> list[Definition]:
 
 # ---- Distinct values and membership
 
-SORTABLE = (*REAL, *BOOL)
 Found = tuple[Tensor, Tensor, Tensor]  # values, inverse, counts
 
 
@@ -244,7 +245,7 @@ def _has_narrow_slices(self: SymTensor, dim: SymInt) -> SymBool:
 
 def _distinct() -> list[Definition]:
     """Distinct values, and membership."""
-    of_sorted = partial(decomposition, dtypes=SORTABLE)
+    of_sorted = partial(decomposition, dtypes=ORDERED)
     return [
         of_sorted("_unique2", _unique2),
         of_sorted("_unique", _unique),
@@ -265,10 +266,10 @@ def _distinct() -> list[Definition]:
         decomposition(
             "isin.Tensor_Tensor isin.Tensor_Tensor_out",
             _isin,
-            dtypes=REAL,
+            dtypes=REALS,
             requires=dict.fromkeys(("elements", "test_elements"), not_of_dtype(torch.bool)),
         ),
-        decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REAL),
+        decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REALS),
     ]
 
 

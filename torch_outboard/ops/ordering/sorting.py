@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    ORDERED,
+    REALS,
+    Definition,
+)
 from torch_outboard.ops.symbolic import (
     Bool,
     SymBool,
@@ -25,8 +29,6 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-NUMBERS = (*FLOATS, *INTEGERS)
-REAL = (*NUMBERS, *BOOL)
 RUN = 16  # OB_RUN in sort.cl: elements per run on a CPU
 EACH = 8  # OB_EACH in sort.cl: elements per work-item on a GPU, where a work-group sorts a run
 LONGEST = 2**31 - 1  # elements per line: kernels store indices as int32
@@ -95,7 +97,7 @@ def _merge_sort(
 @template(
     "sort.stable sort.values_stable",
     "order sort",
-    dtypes=REAL,
+    dtypes=ORDERED,
     strided=("self", "values", "indices"),
 )
 def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
@@ -112,7 +114,7 @@ def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
     plan.launch("write_sorted", self.numel(), when=~direct)
 
 
-@template("mode mode.values", "order sort", dtypes=REAL, strided=("self",))
+@template("mode mode.values", "order sort", dtypes=ORDERED, strided=("self",))
 def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
     """The most frequent value along a dimension."""
     lines = _lines_of(self, dim)
@@ -140,7 +142,7 @@ def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
 @template(
     "topk topk.values",
     "order select_first",
-    dtypes=NUMBERS,
+    dtypes=REALS,
     strided=("self", "values", "indices"),
     family="selection",
 )
@@ -200,7 +202,7 @@ def ranks() -> list[Definition]:
     define = partial(
         template,
         kernels="places_in_order select_rank",
-        dtypes=NUMBERS,
+        dtypes=REALS,
         strided=("self",),
         family="selection",
     )
@@ -244,7 +246,7 @@ def _has_elements(self: SymTensor) -> SymBool:
 
 def selections() -> list[Definition]:
     """Elements by their rank: of long lists, of tensors without dimensions, of whole tensors."""
-    select = partial(decomposition, dtypes=NUMBERS, family="selection")
+    select = partial(decomposition, dtypes=REALS, family="selection")
     return [
         select(
             "topk topk.values",
@@ -252,7 +254,7 @@ def selections() -> list[Definition]:
             results="values indices",
             condition=lambda self, k: (self.dim() > 0) | (k == 1),
         ),
-        decomposition("mode", _of_number, dtypes=REAL, condition=_is_number),
+        decomposition("mode", _of_number, dtypes=ORDERED, condition=_is_number),
         select("kthvalue kthvalue.values", _of_number, requires={"k": 1}, condition=_is_number),
         *(
             select(f"{name}.dim {name}.dim_values", _of_number, condition=_is_number)

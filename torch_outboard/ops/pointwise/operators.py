@@ -12,13 +12,22 @@ from typing import Any
 import torch
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    BOOL,
+    COMPLEX,
+    EVERY,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    ORDERED,
+    REALS,
+    WIDE,
+    Definition,
+)
 from torch_outboard.ops.expression import (
-    ALL,
     FORMS,
     LERP,
     OUT,
-    REALS,
     binary,
     calls,
     pointwise,
@@ -34,12 +43,12 @@ TWO = "self other"
 def arithmetic() -> list[Definition]:
     no_bool = dict.fromkeys(("self", "other"), not_of_dtype(torch.bool))
     modes = "div.Tensor_mode div_.Tensor_mode div.out_mode"
-    numbers, fractions = (*REALS, *COMPLEX), (*FLOATS, *COMPLEX)
+    fractions = (*FLOATS, *COMPLEX)
     return [
-        with_alpha("add.Tensor add_.Tensor add.out", TWO, "add", ALL),
-        with_alpha("sub.Tensor sub_.Tensor sub.out", TWO, "sub", numbers, no_bool),
-        with_alpha("rsub.Tensor", "other self", "sub", numbers, no_bool),
-        *binary("mul", ALL),
+        with_alpha("add.Tensor add_.Tensor add.out", TWO, "add", EVERY),
+        with_alpha("sub.Tensor sub_.Tensor sub.out", TWO, "sub", NUMBERS, no_bool),
+        with_alpha("rsub.Tensor", "other self", "sub", NUMBERS, no_bool),
+        *binary("mul", EVERY),
         *binary({"div": "truediv"}, fractions, types="float"),
         *calls(modes, "truediv", TWO, fractions, types="float", requires={"rounding_mode": None}),
         *calls(modes, "truncdiv", TWO, REALS, divisor="other", requires={"rounding_mode": "trunc"}),
@@ -54,11 +63,11 @@ def arithmetic() -> list[Definition]:
         *binary("remainder fmod", REALS, "Tensor_out", divisor="other"),
         *calls("{}.Scalar_Tensor", "remainder", TWO, REALS, divisor="other"),
         *_powers(),
-        *calls(OUT, "maximum minimum fmax fmin", TWO, (*REALS, *BOOL)),
+        *calls(OUT, "maximum minimum fmax fmin", TWO, ORDERED),
         *binary("copysign", FLOATS, types="float"),
         *calls(FORMS, "atan2", TWO, FLOATS, types="float"),
         *calls(FORMS, "hypot", TWO, FLOATS),
-        *calls(FORMS, "nextafter", TWO, (torch.float32, torch.float64)),
+        *calls(FORMS, "nextafter", TWO, WIDE),
         *calls(OUT, "logaddexp", TWO, fractions),
         *calls(OUT, "logaddexp2", TWO, FLOATS),
         *binary("xlogy", FLOATS, "OutTensor", types="float"),
@@ -67,7 +76,7 @@ def arithmetic() -> list[Definition]:
             "heaviside heaviside_ heaviside.out",
             "self values",
             "(self == C(0)) ? values : ((self > C(0)) ? C(1) : C(0))",
-            (*REALS, *BOOL),
+            ORDERED,
             requires={"values": of_dtype_of("self")},
             same_output=True,
         ),
@@ -77,13 +86,12 @@ def arithmetic() -> list[Definition]:
 
 
 def _powers() -> list[Definition]:
-    numbers = (*REALS, *COMPLEX)
     names = "pow.Tensor_Scalar pow_.Scalar pow.Tensor_Scalar_out"
     floats = (*FLOATS, *COMPLEX)
     special = {
-        2: ("mul(self, self)", numbers),
-        3: ("mul(mul(self, self), self)", numbers),
-        1: ("self", numbers),
+        2: ("mul(self, self)", NUMBERS),
+        3: ("mul(mul(self, self), self)", NUMBERS),
+        1: ("self", NUMBERS),
         0: ("(T)(1, 0)", COMPLEX),
         0.5: ("sqrt(self)", floats),
         -0.5: ("rsqrt(self)", floats),
@@ -99,9 +107,9 @@ def _powers() -> list[Definition]:
         # CPU raises for integers to negative powers.
         *calls(names, "pow", "self exponent", floats),
         *calls(
-            "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out", "pow", "self exponent", numbers
+            "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out", "pow", "self exponent", NUMBERS
         ),
-        *calls("pow.Scalar pow.Scalar_out", "pow", "self exponent", numbers),
+        *calls("pow.Scalar pow.Scalar_out", "pow", "self exponent", NUMBERS),
     ]
 
 
@@ -112,7 +120,7 @@ def _ternary() -> list[Definition]:
             "addcmul addcmul_ addcmul.out",
             "self tensor1 tensor2",
             "add(self, mul(mul(value, tensor1), tensor2))",
-            (*REALS, *COMPLEX),
+            NUMBERS,
             scalars="value",
             strict=True,
         ),
@@ -149,7 +157,7 @@ def _ternary() -> list[Definition]:
             "where.self where.self_out",
             "condition self other",
             "where(condition, self, other)",
-            ALL,
+            EVERY,
             masks=["condition"],
             same_output=True,
         ),
@@ -205,15 +213,13 @@ def comparison() -> list[Definition]:
     # Results are bool, or have the dtype of the given output.
     flags: dict[str, Any] = {"result": "mask", "any_output": True}
     return [
-        *calls(forms, "eq ne", TWO, ALL, **flags),
-        *calls(forms, "lt le gt ge", TWO, (*REALS, *BOOL), **flags),
-        *calls(FORMS, "logical_and logical_or logical_xor", TWO, ALL, **flags),
-        *calls(FORMS, "logical_not", "self", ALL, **flags),
-        *calls("{}", "isnan", "self", ALL, **flags),
+        *calls(forms, "eq ne", TWO, EVERY, **flags),
+        *calls(forms, "lt le gt ge", TWO, ORDERED, **flags),
+        *calls(FORMS, "logical_and logical_or logical_xor", TWO, EVERY, **flags),
+        *calls(FORMS, "logical_not", "self", EVERY, **flags),
+        *calls("{}", "isnan", "self", EVERY, **flags),
         # CPU raises for outputs of another dtype.
-        *calls(
-            OUT, "isposinf isneginf signbit", "self", (*REALS, *BOOL), same_output=True, **flags
-        ),
+        *calls(OUT, "isposinf isneginf signbit", "self", ORDERED, same_output=True, **flags),
     ]
 
 
@@ -246,9 +252,9 @@ def elementary() -> list[Definition]:
         *unary("asin acos atan asinh acosh atanh", (*FLOATS, *COMPLEX), types="float"),
         *unary("sinc", (*FLOATS, *COMPLEX), types="float"),
         pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, types="float"),
-        *unary("neg", (*REALS, *COMPLEX), same_output=True),
-        *unary({"sgn": "sign"}, ALL, same_output=True),
-        *unary("sign", (*REALS, *BOOL), same_output=True),
+        *unary("neg", NUMBERS, same_output=True),
+        *unary({"sgn": "sign"}, EVERY, same_output=True),
+        *unary("sign", ORDERED, same_output=True),
         *unary("floor ceil trunc round", REALS, same_output=True),
         *unary("frac", FLOATS, same_output=True),
         *unary("relu", REALS, same_output=True),
@@ -257,17 +263,17 @@ def elementary() -> list[Definition]:
         pointwise("angle angle.out", "self", "angle(self)", FLOATS, types="float"),
         pointwise("angle angle.out", "self", "angle(self)", COMPLEX, result="real"),
         pointwise(
-            "conj_physical_ conj_physical.out", "self", "conj(self)", ALL, same_output=True
+            "conj_physical_ conj_physical.out", "self", "conj(self)", EVERY, same_output=True
         ),
         pointwise("_conj_physical", "self", "conj(self)", COMPLEX),
         pointwise(
             "complex complex.out", "real imag", "complex(real, imag)",
-            (torch.float32, torch.float64), types="complex",
+            WIDE, types="complex",
             requires={"imag": of_dtype_of("real")}, same_output=True,
         ),
         pointwise(
             "polar polar.out", {"abs": "length", "angle": "angle"}, "polar(length, angle)",
-            (torch.float32, torch.float64), types="complex",
+            WIDE, types="complex",
             requires={"angle": of_dtype_of("abs")}, same_output=True,
         ),
         pointwise(
@@ -315,18 +321,18 @@ def filling() -> list[Definition]:
             "fill_.Scalar",
             "",
             "value",
-            ALL,
+            EVERY,
             scalars="value",
             types="self",
             may_overlap=True,
             any_output=True,
         ),
-        pointwise("zero_", "", "C(0)", ALL, types="self", may_overlap=True, any_output=True),
+        pointwise("zero_", "", "C(0)", EVERY, types="self", may_overlap=True, any_output=True),
         pointwise(
             "masked_fill_.Scalar",
             "self mask",
             "where(mask, value, self)",
-            ALL,
+            EVERY,
             scalars="value",
             types="self",
             masks=["mask"],
@@ -345,8 +351,6 @@ def filling() -> list[Definition]:
 
 _FRACTIONS = (*FLOATS, *COMPLEX)
 
-_NUMBERS = (*REALS, *COMPLEX)
-
 
 def _list_forms(name: str, *overloads: str) -> str:
     base = f"_foreach_{name}"
@@ -363,11 +367,11 @@ def over_lists() -> list[Definition]:
     return [
         *calls(forms, fractions, "self", _FRACTIONS, types="float"),
         *calls(forms, reals, "self", FLOATS, types="float"),
-        *calls(forms, "neg", "self", _NUMBERS),
+        *calls(forms, "neg", "self", NUMBERS),
         *calls(forms, "abs floor ceil trunc round", "self", REALS),
-        *calls(forms, "sign", "self", (*REALS, *BOOL)),
+        *calls(forms, "sign", "self", ORDERED),
         *calls(forms, "frac", "self", FLOATS),
-        pointwise("_foreach_zero_", "self", "C(0)", ALL, types="self", any_output=True),
+        pointwise("_foreach_zero_", "self", "C(0)", EVERY, types="self", any_output=True),
         *_list_binary(),
         *_list_ternary(),
     ]
@@ -379,7 +383,7 @@ def _list_binary() -> list[Definition]:
         operands = {"self": "self", other: "other"}
         no_bool = dict.fromkeys(operands, not_of_dtype(torch.bool))
         result += [
-            with_alpha(_list_forms("sub", kind), operands, "sub", _NUMBERS, no_bool),
+            with_alpha(_list_forms("sub", kind), operands, "sub", NUMBERS, no_bool),
             *_sums_and_quotients(kind, operands),
         ]
         for name, function in (
@@ -395,8 +399,8 @@ def _list_binary() -> list[Definition]:
 
 def _sums_and_quotients(kind: str, operands: dict[str, str]) -> list[Definition]:
     return [
-        with_alpha(_list_forms("add", kind), operands, "add", ALL),
-        pointwise(_list_forms("mul", kind), operands, "mul(self, other)", ALL),
+        with_alpha(_list_forms("add", kind), operands, "add", EVERY),
+        pointwise(_list_forms("mul", kind), operands, "mul(self, other)", EVERY),
         pointwise(
             _list_forms("div", kind), operands, "truediv(self, other)", _FRACTIONS, types="float"
         ),
@@ -417,7 +421,7 @@ def _list_ternary() -> list[Definition]:
             )
             for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars"))
             for name, function, dtypes in (
-                ("addcmul", "mul", _NUMBERS),
+                ("addcmul", "mul", NUMBERS),
                 ("addcdiv", "truediv", _FRACTIONS),
             )
         ),

@@ -7,15 +7,12 @@ from typing import Any
 import torch
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.expression import FORMS, calls, pointwise, unary
 from torch_outboard.ops.functions.special import POLYNOMIALS
 from torch_outboard.ops.requirements import at_least, not_of_dtype
 from torch_outboard.ops.symbolic import SymTensor
 from torch_outboard.ops.template import Plan, template
-
-# For operators without half-precision kernels on CPU.
-WIDE = (torch.float32, torch.float64)
 
 _OF_ONE = """bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1
 modified_bessel_k0 modified_bessel_k1 erfcx ndtri log_ndtr"""

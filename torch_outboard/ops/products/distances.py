@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_outboard.ops.definition import COMPLEX, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import COMPLEX, FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymFloat,
@@ -23,9 +23,6 @@ from torch_outboard.ops.symbolic import (
     wrap,
 )
 from torch_outboard.ops.template import Plan, template
-
-# CPU has no half-precision kernels for distances.
-WIDE = (torch.float32, torch.float64)
 
 
 def definitions() -> list[Definition]:

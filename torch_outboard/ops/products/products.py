@@ -11,9 +11,10 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from torch_outboard.ops.definition import (
-    COMPLEX,
     FLOATS,
     INTEGERS,
+    NUMBERS,
+    REALS,
     Definition,
     caller_location,
     dtype_bits,
@@ -58,8 +59,6 @@ def patch_source() -> str:
 
 # ---- Matrix products
 
-ALL = (*FLOATS, *INTEGERS, *COMPLEX)
-
 
 class ProductProperties(TypedDict, total=False):
     """Properties described in csrc/device_kernels/product."""
@@ -77,7 +76,7 @@ def product(
     operands: str,
     ranks: tuple[int, int],
     added: str = "",
-    dtypes: Iterable[torch.dtype] = ALL,
+    dtypes: Iterable[torch.dtype] = NUMBERS,
     **properties: Unpack[ProductProperties],
 ) -> Definition:
     """Defines a matrix product.
@@ -137,7 +136,7 @@ def convolution(overloads: str, *, backward: bool) -> Definition:
     """An operator definition; overloads have the arguments of `convolution` or its backward."""
     properties: dict[str, Any] = {
         "backward": backward,
-        "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
+        "dtypes": dtype_bits(REALS),
         # As on CPU, only int64 is served with transposition or dilation.
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
         "source": patch_source(),

@@ -16,8 +16,12 @@ import torch
 from torch_outboard.ops.definition import (
     BOOL,
     FLOATS,
+    HALVES,
+    INDICES,
     INTEGERS,
+    ORDERED,
     SIGNED,
+    WIDE,
     Definition,
     kernel_source,
 )
@@ -44,11 +48,9 @@ from torch_outboard.ops.template import Plan, template
 
 _UNIFORM, _EXPONENTIAL, _CAUCHY, _GEOMETRIC, _NORMAL, _LOG_NORMAL = range(6)
 
-_HALVES = (torch.float16, torch.bfloat16)
-_NARROW = (*_HALVES, torch.float32)
+_NARROW = (*HALVES, torch.float32)
 _DOUBLE = (torch.float64,)
 _UNSIGNED = (torch.uint8,)
-_EVERY = (*FLOATS, *INTEGERS, *BOOL)
 
 
 def definitions() -> list[Definition]:
@@ -74,7 +76,7 @@ def definitions() -> list[Definition]:
         *(_rrelu(dtypes) for dtypes in (_NARROW, _DOUBLE)),
         _poisson,
         _binomial,
-        *(define(dtype) for define in (_gamma, _dirichlet) for dtype in _WIDE),
+        *(define(dtype) for define in (_gamma, _dirichlet) for dtype in WIDE),
     ]
 
 
@@ -134,7 +136,7 @@ def _is_short(value: SymFloat) -> SymBool:
 
 def _uniform(dtype: torch.dtype, surplus: int = 0) -> Definition:
     def limits(from_: SymFloat, to: SymFloat) -> tuple[Float, Float, SymBool]:
-        if dtype in _HALVES:
+        if dtype in HALVES:
             representable = (to != 0) & _is_short(from_) & _is_short(to)
         else:
             limit = 1e300 if dtype == torch.float64 else 1e38
@@ -177,7 +179,7 @@ def _pass_threshold(plan: Plan, probability: SymFloat) -> None:
 @template(
     "bernoulli_.float",
     "philox bernoulli",
-    dtypes=_EVERY,
+    dtypes=ORDERED,
     shapes_only=("self",),
     compute=torch.float32,
 )
@@ -191,7 +193,7 @@ def _bernoulli_of_number(plan: Plan, self: SymTensor, p: SymFloat) -> None:
 @template(
     "bernoulli_.Tensor",
     "philox bernoulli",
-    dtypes=_EVERY,
+    dtypes=ORDERED,
     accepts={"p": FLOATS},
     compute=torch.float32,
     reports=RuntimeError("a probability is not in [0, 1]"),
@@ -318,7 +320,7 @@ def _digits(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
 @template(
     "randperm.generator_out",
     "philox random_integers",
-    dtypes=(torch.int32, torch.int64, torch.float32, torch.float64),
+    dtypes=(*INDICES, *WIDE),
     compute=torch.int64,
 )
 def _randperm(plan: Plan, n: SymInt) -> None:
@@ -378,9 +380,6 @@ _POISSON, _BINOMIAL, _GAMMA = range(3)
 # Equals REJECTION_BLOCKS in rejection.cl.
 _BLOCKS = 64
 
-# The dtypes of PyTorch's CPU kernels.
-_WIDE = (torch.float32, torch.float64)
-
 
 _rejection = partial(template, kernels="philox rejection rejection_values", compute=torch.float64)
 
@@ -399,14 +398,14 @@ def _draw_values(plan: Plan, distribution: int, parameter: SymTensor) -> None:
 
 @_rejection(
     "poisson",
-    dtypes=(torch.float16, torch.bfloat16, *_WIDE),
+    dtypes=FLOATS,
     reports=RuntimeError("invalid Poisson rate, expected rate to be non-negative"),
 )
 def _poisson(plan: Plan, self: SymTensor) -> None:
     _draw_values(plan, _POISSON, self)
 
 
-@_rejection("binomial", dtypes=_WIDE)
+@_rejection("binomial", dtypes=WIDE)
 def _binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
     # The host serves other shapes.
     plan.require(count.shape == prob.shape)

@@ -11,18 +11,16 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import (
-    BOOL,
     COMPLEX,
+    EVERY,
     FLOATS,
-    INTEGERS,
+    ORDERED,
+    REALS,
     Definition,
     caller_location,
     dtype_bits,
 )
 from torch_outboard.ops.requirements import Requirement, definition_of, not_of_dtype, of_dtype
-
-NUMBERS = (*FLOATS, *INTEGERS)
-REAL = (*NUMBERS, *BOOL)
 
 COMPLEX_PRODUCT = (
     "s->product = (T)(s->product.x * {0}.x - s->product.y * {0}.y, "
@@ -129,7 +127,7 @@ def limits(overloads: str) -> Definition:
     take = "s->{0} = (({1} {2} s->{0}) | ({1} != {1})) ? {1} : s->{0};"
     return reduction(
         overloads,
-        REAL,
+        ORDERED,
         {"low": "T", "high": "T"},
         "s->low = C(OB_HIGHEST); s->high = C(OB_LOWEST);",
         take.format("low", "x", "<") + take.format("high", "x", ">"),
@@ -337,26 +335,26 @@ def definitions() -> list[Definition]:
     counted = "OB_INDEX_MASK(x != C(0)) ? (I)(1) : (I)(0)"
     return [
         *_list_norms(),
-        total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty=0),
+        total(sums, EVERY, "x", types="promote", all_if_empty=True, empty=0),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
         total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty=0, **of_floats),
         total(means, FLOATS, "x", "s->total / n", empty=math.nan, **of_floats),
         total(means, COMPLEX, "x", "s->total / n.x", empty=math.nan, **of_floats),
-        products(REAL, "C(1)", "s->product *= {0};"),
+        products(ORDERED, "C(1)", "s->product *= {0};"),
         products(COMPLEX, "(T)(1, 0)", COMPLEX_PRODUCT),
-        extreme("amax amax.out", REAL, ">", all_if_empty=True),
-        extreme("amin amin.out", REAL, "<", all_if_empty=True),
-        extreme("max max.unary_out", REAL, ">"),
-        extreme("min min.unary_out", REAL, "<"),
-        place("argmax argmax.out", NUMBERS, ">", ["s->place"], [True]),
-        place("argmin argmin.out", NUMBERS, "<", ["s->place"], [True]),
-        place("max.dim max.dim_max", REAL, ">", ["s->best", "s->place"], [False, True]),
-        place("min.dim min.dim_min", REAL, "<", ["s->best", "s->place"], [False, True]),
-        *(truth(name, REAL, "{0} != C(0)") for name in ("any", "all")),
+        extreme("amax amax.out", ORDERED, ">", all_if_empty=True),
+        extreme("amin amin.out", ORDERED, "<", all_if_empty=True),
+        extreme("max max.unary_out", ORDERED, ">"),
+        extreme("min min.unary_out", ORDERED, "<"),
+        place("argmax argmax.out", REALS, ">", ["s->place"], [True]),
+        place("argmin argmin.out", REALS, "<", ["s->place"], [True]),
+        place("max.dim max.dim_max", ORDERED, ">", ["s->best", "s->place"], [False, True]),
+        place("min.dim min.dim_min", ORDERED, "<", ["s->best", "s->place"], [False, True]),
+        *(truth(name, ORDERED, "{0} != C(0)") for name in ("any", "all")),
         *(truth(name, COMPLEX, "({0}.x != 0 || {0}.y != 0)") for name in ("any", "all")),
         reduction(
             "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
-            REAL,
+            ORDERED,
             {"count": "I"},
             "s->count = (I)(0);",
             f"s->count += {counted};",

@@ -9,12 +9,18 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import BOOL, COMPLEX, FLOATS, INTEGERS, Definition
+from torch_outboard.ops.definition import (
+    COMPLEX,
+    EVERY,
+    FLOATS,
+    INDICES,
+    ORDERED,
+    WIDE,
+    Definition,
+)
 from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
 from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where, wrap
 from torch_outboard.ops.template import Plan, template
-
-_REALS = (*FLOATS, *INTEGERS, *BOOL)
 
 # Values of SCAN in scans.cl.
 _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
@@ -31,7 +37,7 @@ def definitions() -> list[Definition]:
 
 def _scans(in_blocks: bool) -> list[Definition]:
     # Conversions between complex and real dtypes are not served.
-    kinds = ((_REALS, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
+    kinds = ((ORDERED, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
     return [
         *(
             _total(name, number, dtypes, requirement, in_blocks)
@@ -133,7 +139,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
     @template(
         name,
         "scans",
-        dtypes=_REALS,
+        dtypes=ORDERED,
         accepts={"indices": (torch.int64,)},
         strided=("values", "indices"),
     )
@@ -154,11 +160,11 @@ def _other_dtypes() -> list[Definition]:
         decomposition(
             f"{name}.out",
             _of_converted(getattr(torch, name), dtype),
-            dtypes=(*_REALS, *COMPLEX),
+            dtypes=EVERY,
             requires={"dtype": None, "out": of_dtype(dtype), "self": not_of_dtype(dtype)},
         )
         for name in ("cumsum", "cumprod")
-        for dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
+        for dtype in (*WIDE, *INDICES)
     ]
 
 

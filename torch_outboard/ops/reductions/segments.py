@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.definition import FLOATS, INDICES, Definition
 from torch_outboard.ops.symbolic import (
     Int,
     SymBool,
@@ -27,12 +27,11 @@ from torch_outboard.ops.symbolic import (
 from torch_outboard.ops.template import Plan, template
 
 _KINDS = ("sum", "mean", "max", "min", "prod")
-_INDICES = (torch.int32, torch.int64)
 _define = partial(
     template,
     kernels="segments",
     dtypes=FLOATS,
-    accepts={"lengths": _INDICES, "offsets": _INDICES},
+    accepts={"lengths": INDICES, "offsets": INDICES},
 )
 
 
