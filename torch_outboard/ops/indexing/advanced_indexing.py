@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import (
-    EVERY,
-    INDICES,
-    NUMBERS,
-    Definition,
-)
+from torch_outboard.ops.definition import EVERY, INDICES, NUMBERS, Definition
 from torch_outboard.ops.indexing.gather_scatter import (
     SLICE_WIDTH,
     launch_select,

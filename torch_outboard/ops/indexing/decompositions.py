@@ -8,13 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import (
-    EVERY,
-    INDICES,
-    REALS,
-    Definition,
-    Report,
-)
+from torch_outboard.ops.definition import EVERY, INDICES, REALS, Definition, Report
 from torch_outboard.ops.requirements import of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
 

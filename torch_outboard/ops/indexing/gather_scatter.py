@@ -8,15 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_outboard.ops.definition import (
-    BOOL,
-    COMPLEX,
-    EVERY,
-    INDICES,
-    ORDERED,
-    REALS,
-    Definition,
-)
+from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, INDICES, ORDERED, REALS, Definition
 from torch_outboard.ops.symbolic import (
     Bool,
     Int,

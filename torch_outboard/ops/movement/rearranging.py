@@ -11,15 +11,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.decomposition import decomposition, require
-from torch_outboard.ops.definition import (
-    BOOL,
-    COMPLEX,
-    EVERY,
-    FLOATS,
-    INDICES,
-    NUMBERS,
-    Definition,
-)
+from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INDICES, NUMBERS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,

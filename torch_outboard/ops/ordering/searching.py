@@ -8,11 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import (
-    ORDERED,
-    REALS,
-    Definition,
-)
+from torch_outboard.ops.definition import ORDERED, REALS, Definition
 from torch_outboard.ops.requirements import not_of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,

@@ -9,15 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import (
-    COMPLEX,
-    EVERY,
-    FLOATS,
-    INDICES,
-    ORDERED,
-    WIDE,
-    Definition,
-)
+from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INDICES, ORDERED, WIDE, Definition
 from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
 from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where, wrap
 from torch_outboard.ops.template import Plan, template
