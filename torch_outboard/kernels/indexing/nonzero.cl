@@ -9,6 +9,15 @@ static inline int ob_is_set(const V v) {
 #endif
 }
 
+// Stores the indices of element `i` as row `row` of the result.
+#define STORE_INDICES(row, i)                                                                  \
+  ob_index rest = i;                                                                           \
+  for (ob_index d = dims - 1; d >= 0; --d) {                                                   \
+    const ob_index next = rest / size.at[d];                                                   \
+    out[row * out_layout.stride[0] + d * out_layout.stride[1]] = rest - next * size.at[d];     \
+    rest = next;                                                                               \
+  }
+
 #if OB_LOCAL == 1
 
 __kernel void count_blocks(OB_PARAMETERS) {
@@ -39,12 +48,7 @@ __kernel void write_places(OB_PARAMETERS) {
   ob_index to = (ob_index)starts[b + 1];
   for (ob_index i = b * block; i < last; ++i) {
     if (!ob_is_set(self_load(i))) continue;
-    ob_index rest = i;
-    for (ob_index d = dims - 1; d >= 0; --d) {
-      const ob_index next = rest / size.at[d];
-      out[to * out_layout.stride[0] + d * out_layout.stride[1]] = rest - next * size.at[d];
-      rest = next;
-    }
+    STORE_INDICES(to, i)
     ++to;
   }
 }
@@ -108,12 +112,7 @@ __kernel void write_places(OB_PARAMETERS) {
       if ((marks[at / 32] >> (at & 31) & 1) == 0) continue;
       ob_index place = to + popcount(marks[at / 32] & ((1u << (at & 31)) - 1));
       for (int word = 0; word < at / 32; ++word) place += popcount(marks[word]);
-      ob_index rest = first + at;
-      for (ob_index d = dims - 1; d >= 0; --d) {
-        const ob_index next = rest / size.at[d];
-        out[place * out_layout.stride[0] + d * out_layout.stride[1]] = rest - next * size.at[d];
-        rest = next;
-      }
+      STORE_INDICES(place, first + at)
     }
     for (int word = 0; word < OB_WORDS; ++word) to += popcount(marks[word]);
   }

@@ -163,17 +163,6 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #define STATISTICS const V average = save_mean_load(channel), inverse = save_invstd_load(channel);
 #endif
 
-#if HAS_grad_weight
-#define STORE_GRAD_WEIGHT grad_weight_store(channel, product * inverse);
-#else
-#define STORE_GRAD_WEIGHT
-#endif
-#if HAS_grad_bias
-#define STORE_GRAD_BIAS grad_bias_store(channel, total);
-#else
-#define STORE_GRAD_BIAS
-#endif
-
 #if HAS_weight
 #define SCALE_BY_WEIGHT scale *= weight_load(channel);
 #else
@@ -235,8 +224,8 @@ __kernel void batch_norm_backward_results(OB_PARAMETERS) {
     total = OB_GROUP_SUM(total);
     product = OB_GROUP_SUM(product);
     if (part == 0 && OB_LANE == 0) {
-      STORE_GRAD_WEIGHT
-      STORE_GRAD_BIAS
+      STORE_GRAD_WEIGHT(channel, product * inverse)
+      STORE_GRAD_BIAS(channel, total)
     }
     STORE_GRAD_INPUT
   }
@@ -256,8 +245,8 @@ __kernel void batch_norm_backward(OB_PARAMETERS) {
     const V total = ROW_SUM(total), product = ROW_SUM(product);
 #endif
     if (OB_LANE == 0) {
-      STORE_GRAD_WEIGHT
-      STORE_GRAD_BIAS
+      STORE_GRAD_WEIGHT(channel, product * inverse)
+      STORE_GRAD_BIAS(channel, total)
     }
     STORE_GRAD_INPUT
   }

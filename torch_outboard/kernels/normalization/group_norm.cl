@@ -94,12 +94,8 @@ __kernel void group_norm_channels(OB_PARAMETERS) {
     total += totals_load(b * channels + channel);
     product += products_load(b * channels + channel);
   }
-#if HAS_grad_weight
-  grad_weight_store(channel, product);
-#endif
-#if HAS_grad_bias
-  grad_bias_store(channel, total);
-#endif
+  STORE_GRAD_WEIGHT(channel, product)
+  STORE_GRAD_BIAS(channel, total)
 }
 
 #endif

@@ -105,12 +105,8 @@ __kernel void layer_norm_columns(OB_PARAMETERS) {
     weight_total += weight_parts_load(chunk * n + i);
     bias_total += bias_parts_load(chunk * n + i);
   }
-#if HAS_grad_weight
-  grad_weight_store(i, weight_total);
-#endif
-#if HAS_grad_bias
-  grad_bias_store(i, bias_total);
-#endif
+  STORE_GRAD_WEIGHT(i, weight_total)
+  STORE_GRAD_BIAS(i, bias_total)
 }
 #else
 
@@ -179,12 +175,8 @@ __kernel void layer_norm_columns(OB_PARAMETERS) {
     weight_total += weight_totals[other * COLUMNS + lane];
     bias_total += bias_totals[other * COLUMNS + lane];
   }
-#if HAS_grad_weight
-  grad_weight_store(i, weight_total);
-#endif
-#if HAS_grad_bias
-  grad_bias_store(i, bias_total);
-#endif
+  STORE_GRAD_WEIGHT(i, weight_total)
+  STORE_GRAD_BIAS(i, bias_total)
 }
 #endif
 
