@@ -64,8 +64,7 @@ __kernel void average_pool_channels(OB_PARAMETERS) {
       for (int k = 0; k < OB_CHANNELS; ++k) sum[k] = 0;
       for (ob_index b = y_begin; b < y_end; ++b) {
         for (ob_index c = x_begin; c < x_end; ++c) {
-          const ob_index at = image * self_layout.stride[0] + b * self_layout.stride[2] +
-                              c * self_layout.stride[3] + first;
+          const ob_index at = OB_PIXEL(self, b, c) + first;
           if (count == OB_CHANNELS) {
             for (int k = 0; k < OB_CHANNELS; ++k) sum[k] += self_load(at + k);
           } else {
@@ -73,8 +72,7 @@ __kernel void average_pool_channels(OB_PARAMETERS) {
           }
         }
       }
-      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
-                          y * out_layout.stride[2] + x * out_layout.stride[3];
+      const ob_index to = OB_PIXEL(out, y, x) + first * out_layout.stride[1];
       for (int k = 0; k < count; ++k) {
         out_store(to + k * out_layout.stride[1], empty ? (V)0 : sum[k] / (V)OB_DIVISOR);
       }

@@ -28,12 +28,8 @@ __kernel void max_pool_backward_channels(OB_PARAMETERS) {
       for (int k = 0; k < OB_CHANNELS; ++k) sums[k] = 0;
       for (ob_index b = y_begin; b < y_end; ++b) {
         for (ob_index c = x_begin; c < x_end; ++c) {
-          const ob_index at = image * grad_output_layout.stride[0] +
-                              b * grad_output_layout.stride[2] +
-                              c * grad_output_layout.stride[3] + first;
-          const ob_index at_index = image * indices_layout.stride[0] +
-                                    b * indices_layout.stride[2] +
-                                    c * indices_layout.stride[3] + first;
+          const ob_index at = OB_PIXEL(grad_output, b, c) + first;
+          const ob_index at_index = OB_PIXEL(indices, b, c) + first;
           if (count == OB_CHANNELS) {
             OB_TAKE(OB_CHANNELS)
           } else {
@@ -41,8 +37,7 @@ __kernel void max_pool_backward_channels(OB_PARAMETERS) {
           }
         }
       }
-      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
-                          y * out_layout.stride[2] + x * out_layout.stride[3];
+      const ob_index to = OB_PIXEL(out, y, x) + first * out_layout.stride[1];
       for (int k = 0; k < count; ++k) out_store(to + k * out_layout.stride[1], sums[k]);
     }
   }
@@ -81,8 +76,7 @@ __kernel void max_pool_channels(OB_PARAMETERS) {
       }
       for (ob_index b = y_start; b < y_end; b += dilation_h) {
         for (ob_index c = x_start; c < x_end; c += dilation_w) {
-          const ob_index at = image * self_layout.stride[0] + b * self_layout.stride[2] +
-                              c * self_layout.stride[3] + first;
+          const ob_index at = OB_PIXEL(self, b, c) + first;
           const int place = (int)(b * width + c);
           if (count == OB_CHANNELS) {
             OB_TAKE(OB_CHANNELS)
@@ -91,11 +85,8 @@ __kernel void max_pool_channels(OB_PARAMETERS) {
           }
         }
       }
-      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
-                          y * out_layout.stride[2] + x * out_layout.stride[3];
-      const ob_index to_index = image * indices_layout.stride[0] +
-                                first * indices_layout.stride[1] +
-                                y * indices_layout.stride[2] + x * indices_layout.stride[3];
+      const ob_index to = OB_PIXEL(out, y, x) + first * out_layout.stride[1];
+      const ob_index to_index = OB_PIXEL(indices, y, x) + first * indices_layout.stride[1];
       for (int k = 0; k < count; ++k) {
         out_store(to + k * out_layout.stride[1], best[k]);
         indices_store(to_index + k * indices_layout.stride[1], (long)places[k]);

@@ -29,6 +29,10 @@
        ob_i += OB_LOCAL)
 #endif
 
+// Offset of channel 0 of a pixel of the work-group's image.
+#define OB_PIXEL(x, row, column) \
+  (image * x##_layout.stride[0] + (row) * x##_layout.stride[2] + (column) * x##_layout.stride[3])
+
 #if OB_FLOATING
 #define OB_LOWEST ((V)(-INFINITY))
 #else
