@@ -38,7 +38,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         f"{NAME}.lists",
         lambda module, changes: changes.extend_constant(module.supports, ("cuda",), "it"),
     )
-    made = Library(NAME, NAME, "1.0", (choose, lists))
+    made = Library(NAME, "1.0", (choose, lists))
     monkeypatch.setitem(LIBRARIES, NAME, made)
     yield made
     integrations.disable(NAME)

@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 
-from torch_outboard.integrations.changes import Changes, PlaceChanged
+from torch_outboard.integrations.library import Changes, PlaceChanged
 
 SOURCE = """
 import functools
