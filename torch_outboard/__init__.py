@@ -12,7 +12,6 @@ import torch
 
 from torch_outboard import state as _state
 from torch_outboard.loading import activation as _activation
-from torch_outboard.paths import cmake_path, include_paths, library_path
 
 if TYPE_CHECKING:
     from torch_outboard._C import Declined
@@ -76,6 +75,21 @@ def device_name() -> str:
     """
     _state.check_active()
     return _state.state.name
+
+
+def include_paths() -> list[str]:
+    """Folders for the compiler's include path: `#include <outboard/driver.h>`."""
+    return [str(_state.PACKAGE / "include")]
+
+
+def library_path() -> str:
+    """The library to link a kernel extension against. A driver needs none."""
+    return str(_state.PACKAGE / "lib" / "libtorch_outboard.so")
+
+
+def cmake_path() -> str:
+    """The folder of the CMake config: `find_package(torch_outboard PATHS <cmake_path()>)`."""
+    return str(_state.PACKAGE / "share" / "cmake")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""State of the device's registration with PyTorch, and the chosen driver.
+"""State of the device's registration with PyTorch, the chosen driver, and the package's folder.
 
 Every module may import this module, so it imports nothing from the package.
 """
@@ -6,10 +6,13 @@ Every module may import this module, so it imports nothing from the package.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch_outboard.drivers.discovery import DriverChoice
+
+PACKAGE = Path(__file__).resolve().parent
 
 
 @dataclass

@@ -5,7 +5,7 @@
 set -euo pipefail
 ZIG=${ZIG:-python -m ziglang}
 SOURCE=$(cd "$(dirname "$0")" && pwd)
-DIALECT=${DIALECT:-$(python -c 'from torch_outboard.paths import PACKAGE as p; print(p / "dialects/clang")')}
+DIALECT=${DIALECT:-$(python -c 'from torch_outboard.state import PACKAGE as p; print(p / "dialects/clang")')}
 cp "$SOURCE/saxpy.cl" .
 
 CLANG="$ZIG clang"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from torch_outboard import _C
 from torch_outboard.ops import program_cache
-from torch_outboard.variables import (
+from torch_outboard.settings import (
     CACHE_FOLDER_VARIABLE,
     CACHE_LIMIT_VARIABLE,
     CACHE_SHARED_VARIABLE,

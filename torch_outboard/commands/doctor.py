@@ -18,8 +18,8 @@ from torch_outboard.drivers import validation
 from torch_outboard.drivers.discovery import choose_driver, installed_drivers
 from torch_outboard.loading.autoload import reason_to_stay_away
 from torch_outboard.setting_table import SETTINGS
+from torch_outboard.settings import VALIDATE_VARIABLE
 from torch_outboard.state import state
-from torch_outboard.variables import VALIDATE_VARIABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

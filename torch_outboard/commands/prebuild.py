@@ -22,7 +22,7 @@ from torch_outboard import _C
 from torch_outboard.commands.sample_arguments import attempts, overload_of
 from torch_outboard.dispatch import fallback, placement
 from torch_outboard.ops import program_cache, tables
-from torch_outboard.variables import CACHE_FOLDER_VARIABLE
+from torch_outboard.settings import CACHE_FOLDER_VARIABLE
 
 # Exceptions of an operator for unsuitable arguments; the next attempt may fit.
 REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from torch_outboard.paths import PACKAGE
+from torch_outboard.state import PACKAGE
 
 # The prefix of the kit's registrations for dense tensors.
 _SIGNATURE = "torch_outboard, "

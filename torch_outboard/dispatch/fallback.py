@@ -21,7 +21,7 @@ import torch
 from torch_outboard import _C, settings
 from torch_outboard.columns import columns
 from torch_outboard.dispatch.registrations import notice
-from torch_outboard.variables import (
+from torch_outboard.settings import (
     FALLBACK_ALLOW_VARIABLE,
     FALLBACK_COPIED_VARIABLE,
     FALLBACK_DENY_VARIABLE,

@@ -17,7 +17,7 @@ from typing import cast
 
 from torch_outboard import _C, settings
 from torch_outboard.device.devices import DeviceLike, device_index
-from torch_outboard.variables import PLACEMENT_VARIABLE
+from torch_outboard.settings import PLACEMENT_VARIABLE
 
 __all__ = ["get_placement", "runs_on_device", "set_placement", "use"]
 

@@ -19,13 +19,13 @@ from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choos
 from torch_outboard.loading.deferred_module import DeferredModule
 from torch_outboard.loading.driver_registration import register_driver
 from torch_outboard.loading.extension import load_extension
-from torch_outboard.state import state
-from torch_outboard.variables import (
+from torch_outboard.settings import (
     DRIVER_VARIABLE,
     FAULTS_VARIABLE,
     PLACEMENT_VARIABLE,
     VALIDATE_VARIABLE,
 )
+from torch_outboard.state import state
 
 # PyTorch's name of the free slot for out-of-tree devices.
 _FREE_SLOT = "privateuseone"

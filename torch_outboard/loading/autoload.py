@@ -13,7 +13,7 @@ import sys
 import torch
 
 from torch_outboard.loading import activation
-from torch_outboard.variables import DRIVER_VARIABLE
+from torch_outboard.settings import DRIVER_VARIABLE
 
 
 def autoload() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch_outboard.drivers.discovery import DriverChoice, choose_driver
 from torch_outboard.loading.driver_registration import register_driver
+from torch_outboard.settings import DRIVER_VARIABLE
 from torch_outboard.state import check_active, state
-from torch_outboard.variables import DRIVER_VARIABLE
 
 # Registered tables (ctypes objects) live as long as the process.
 _kept_tables: list[object] = []

@@ -6,7 +6,7 @@ import importlib
 
 import torch
 
-from torch_outboard.paths import PACKAGE
+from torch_outboard.state import PACKAGE
 
 
 def load_extension(device: str) -> str | None:

@@ -31,7 +31,7 @@ from torch_outboard.ops.symbolic import (
     Value,
     symbol,
 )
-from torch_outboard.paths import PACKAGE
+from torch_outboard.state import PACKAGE
 
 Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph of symbolic.py
 

@@ -7,7 +7,7 @@ import warnings
 from typing import cast
 
 from torch_outboard import _C, settings
-from torch_outboard.variables import (
+from torch_outboard.settings import (
     CACHE_FOLDER_VARIABLE,
     CACHE_LIMIT_VARIABLE,
     CACHE_SHARED_VARIABLE,
