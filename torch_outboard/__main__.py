@@ -1,5 +1,5 @@
 """`python -m torch_outboard <command>`."""
 
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 
 raise SystemExit(main())

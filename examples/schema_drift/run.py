@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 
 minor = int(torch.__version__.split(".")[1])
 other = "2.15" if minor < 14 else "2.13"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 
 ENTRY = "0123456789abcdef0123456789abcdef01234567.bin"
 

@@ -12,7 +12,7 @@ BROKEN = """
     import ctypes, sys
     import torch, torch_outboard
     from torch_outboard import _C
-    from torch_outboard.commands.main import main
+    from torch_outboard.commands import main
     from torch_outboard.drivers import contract, host
     from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
 

@@ -12,7 +12,7 @@ COMMANDS = """
     import contextlib, io, json, sys
     import torch, torch_outboard
     from torch_outboard import _C
-    from torch_outboard.commands.main import main
+    from torch_outboard.commands import main
 
     for arguments in json.loads(sys.argv[1]):
         out, err = io.StringIO(), io.StringIO()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support import try_python
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 
 
 def printed(capsys, *arguments: str) -> str:
@@ -72,7 +72,7 @@ def test_a_program_is_traced_and_its_status_kept(tmp_path):
         "print(sys.argv[1:])\n"
         "sys.exit(three)\n"
     )
-    code = "import sys; from torch_outboard.commands.main import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from torch_outboard.commands import main; sys.exit(main(sys.argv[1:]))"
     output = tmp_path / "trace.txt"
     result = try_python(code, "trace", "--output", str(output), str(program), "--own", "option")
     assert result.returncode == 3, result.stderr

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tools.schema_changes import of_headers, text_of
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 from torch_outboard.dispatch import dispatcher
 from torch_outboard.inspection.drift import (
     BREAKS,

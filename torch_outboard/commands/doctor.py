@@ -13,7 +13,6 @@ import torch_outboard
 from torch_outboard import settings
 from torch_outboard.columns import print_columns
 from torch_outboard.commands import devices
-from torch_outboard.commands.problems import device_problem
 from torch_outboard.drivers import validation
 from torch_outboard.drivers.discovery import choose_driver, installed_drivers
 from torch_outboard.loading.autoload import reason_to_stay_away
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         _print_row("loading", "not by `import torch` alone: TORCH_DEVICE_BACKEND_AUTOLOAD=0")
     _validate()
-    problem = device_problem()
+    problem = devices.device_problem()
     _print_row("device", f"'{state.name}'" if state.name else "not registered")
     if problem is not None:
         _print_row("problem", problem)

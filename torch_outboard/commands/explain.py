@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from torch_outboard.commands import extensions
+from torch_outboard.commands.user_code import add_library_argument, load_extensions
 from torch_outboard.dispatch import fallback
 from torch_outboard.inspection.explanation import LAYOUTS, MODES, explain
 from torch_outboard.state import state
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="what the call runs under; several nest, the first outermost",
     )
-    extensions.add_argument(parser)
+    add_library_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"'{options.dtype}' is no dtype; write it as in float32", file=sys.stderr)
         return 1
     try:
-        extensions.load(options.library)
+        load_extensions(options.library)
         with fallback.policy(copied="allow"):
             dense = torch.ones(2, 2, device=torch.device(state.name, options.device), dtype=dtype)
             x = LAYOUTS[options.layout](dense)

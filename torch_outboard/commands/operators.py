@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from torch_outboard.columns import columns
-from torch_outboard.commands import extensions
+from torch_outboard.commands.user_code import add_library_argument, load_extensions
 from torch_outboard.inspection.drift import BREAKS, UNUSED, Drift, drift_against
 from torch_outboard.inspection.operator_list import Overload, overloads
 
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "supported version, such as 2.15, or a file that --csv wrote. Exit status 1 if it does not",
     )
     parser.add_argument("--device", type=int, default=0, help="index of the device (default: 0)")
-    extensions.add_argument(parser)
+    add_library_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         conditions = [_condition(text, names) for text in options.where]
         default = "" if options.against else "^aten::"
         pattern = re.compile(default if options.pattern is None else options.pattern)
-        extensions.load(options.library)
+        load_extensions(options.library)
         found: Sequence[Drift | Overload]
         if options.against:
             found = [d for d in drift_against(options.against) if pattern.search(d.operator)]

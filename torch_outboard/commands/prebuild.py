@@ -8,8 +8,6 @@ With `--record` it runs a user's program unchanged and caches exactly what that 
 from __future__ import annotations
 
 import argparse
-import runpy
-import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -20,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import torch_outboard
 from torch_outboard import _C
 from torch_outboard.commands.sample_arguments import attempts, overload_of
+from torch_outboard.commands.user_code import run_program
 from torch_outboard.dispatch import fallback, placement
 from torch_outboard.ops import program_cache, tables
 from torch_outboard.settings import CACHE_FOLDER_VARIABLE
@@ -127,14 +126,7 @@ def record(command: list[str], where: str) -> int:
         raise SystemExit("prebuild --record needs a program: --record train.py --epochs 1")
     if where:
         placement.set_placement(where)
-    arguments, sys.argv = sys.argv, list(command)
-    try:
-        runpy.run_path(command[0], run_name="__main__")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    finally:
-        sys.argv = arguments
-    return 0
+    return run_program(command)
 
 
 def dtypes_of(names: list[str]) -> list[torch.dtype]:

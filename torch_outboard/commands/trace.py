@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import sys
 from pathlib import Path
 
+from torch_outboard.commands.user_code import run_program
 from torch_outboard.inspection.tracing import trace
 
 
@@ -24,21 +24,11 @@ def run(options: argparse.Namespace) -> int:
     if not options.program:
         print("trace needs a program: trace train.py --epochs 1", file=sys.stderr)
         return 2
-    program = Path(options.program[0])
-    if not program.is_file():
-        print(f"there is no program '{program}'", file=sys.stderr)
+    if not Path(options.program[0]).is_file():
+        print(f"there is no program '{options.program[0]}'", file=sys.stderr)
         return 2
-    arguments, sys.argv = sys.argv, list(options.program)
-    path, sys.path = sys.path, [str(program.resolve().parent), *sys.path]
-    code = 0
-    try:
-        with trace() as traced:
-            try:
-                runpy.run_path(str(program), run_name="__main__")
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    finally:
-        sys.argv, sys.path = arguments, path
+    with trace() as traced:
+        code = run_program(options.program)
     if options.output is None:
         print(traced)
     else:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.device_kernels.processes import run_program, try_program
 from torch_outboard import _C
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 
 PRELUDE = """
     import warnings
@@ -100,7 +100,7 @@ def test_the_doctor_runs_a_kernel(capsys, device):
 def test_the_doctor_tells_of_a_compiler_that_refuses_everything(placement):
     code = """
         from tests.device_kernels import refusing_driver
-        from torch_outboard.commands.main import main
+        from torch_outboard.commands import main
 
         refusing_driver.use()
         sys.exit(main(["doctor"]))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.device_kernels.processes import run_program, try_program
-from torch_outboard.commands.main import main
+from torch_outboard.commands import main
 
 pytestmark = pytest.mark.by_turns(4)
 
 PREBUILD = """
-    from torch_outboard.commands.main import main
+    from torch_outboard.commands import main
     sys.exit(main(["prebuild", *sys.argv[1:]]))
 """
 USE = """

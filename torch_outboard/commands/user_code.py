@@ -1,4 +1,4 @@
-"""Extensions that a command loads before it reads the registrations."""
+"""Code of the user that commands run: programs, and extensions to load first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 
 
-def add_argument(parser: argparse.ArgumentParser) -> None:
+def add_library_argument(parser: argparse.ArgumentParser) -> None:
     """Adds the option `--library`."""
     words = "load this first, for its kernels: a shared library, a Python file or a module"
     parser.add_argument("--library", action="append", default=[], metavar="EXTENSION", help=words)
 
 
-def load(names: list[str]) -> None:
+def load_extensions(names: list[str]) -> None:
     """Loads the extensions named by `--library`.
 
     Raises:
@@ -36,3 +36,17 @@ def load(names: list[str]) -> None:
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"{name} cannot be loaded: {problem}") from error
+
+
+def run_program(command: list[str]) -> int:
+    """Runs a program in this process like `python command...`; returns its exit status."""
+    program = Path(command[0])
+    arguments, sys.argv = sys.argv, list(command)
+    path, sys.path = sys.path, [str(program.resolve().parent), *sys.path]
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.argv, sys.path = arguments, path
+    return 0
