@@ -1,16 +1,46 @@
-"""Devices: their number, their properties, and the current device of this thread."""
+"""Devices: initialization at their first use, properties, and the current device of this thread."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from torch_outboard import _C
-from torch_outboard.device.lazy_init import _lazy_init
+from torch_outboard import _C, settings
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS
 from torch_outboard.state import state
+
+__all__ = [
+    "DeviceCapability",
+    "can_device_access_peer",
+    "clock_rate",
+    "current_device",
+    "device",
+    "device_count",
+    "device_memory_used",
+    "device_of",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_sync_debug_mode",
+    "init",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "is_tf32_supported",
+    "memory_usage",
+    "power_draw",
+    "reset_device",
+    "set_device",
+    "set_sync_debug_mode",
+    "synchronize",
+    "temperature",
+    "utilization",
+]
+
 
 # Specification of a device: an index, "<name>:1", torch.device; None is the current device.
 DeviceLike = int | str | torch.device | None
@@ -25,6 +55,64 @@ _DTYPES = (
     torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz,
     torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
 )  # fmt: skip
+
+_lock = threading.RLock()
+_initialized = False
+_queued: list[Callable[[], object]] = []
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from a process that had initialized the device."""
+    return _C.in_bad_fork()
+
+
+def is_initialized() -> bool:
+    """Whether the device was used in this process."""
+    return _initialized and not _C.in_bad_fork()
+
+
+def init() -> None:
+    """Initializes the driver; PyTorch does so automatically at the first use of the device.
+
+    Raises:
+        RuntimeError: if there is no usable driver or no device, with the reason, and in a forked
+            child of a process that had used the device.
+        ValueError: if a setting in the environment has an invalid value.
+    """
+    _lazy_init()
+
+
+def _lazy_init() -> None:
+    global _initialized
+    if _initialized and not _C.in_bad_fork():
+        return
+    with _lock:
+        if _initialized and not _C.in_bad_fork():
+            return
+        if state.wrong_setting is not None:
+            raise ValueError(state.wrong_setting)
+        _C.check_device_index(0)
+        _warn_of_unknown_settings()
+        _initialized = True
+        while _queued:
+            _queued.pop(0)()
+
+
+def _warn_of_unknown_settings() -> None:
+    """Warns of unknown settings of an external driver, whose module lists its settings."""
+    choice = state.choice
+    if choice is None or choice.module is None or choice.name in SHIPPED_DRIVERS:
+        return
+    settings.warn_of_unknown_of_driver(choice.name, choice.module)
+
+
+def _lazy_call(function: Callable[[], object]) -> None:
+    """Calls `function` now if the device is initialized, else at its initialization."""
+    with _lock:
+        if not is_initialized():
+            _queued.append(function)
+            return
+    function()
 
 
 def device_index(device: DeviceLike) -> int:
@@ -260,16 +348,12 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether operators compute in bfloat16; emulation means the host's kernels."""
-    return including_emulation or _kernel_dtype(torch.bfloat16)
+    return including_emulation or torch.bfloat16 in get_device_capability()["kernel_dtypes"]
 
 
 def is_tf32_supported() -> bool:
     """False: no driver has matrix products in TF32."""
     return False
-
-
-def _kernel_dtype(dtype: torch.dtype) -> bool:
-    return dtype in get_device_capability().facts["kernel_dtypes"]
 
 
 def synchronize(device: DeviceLike = None) -> None:

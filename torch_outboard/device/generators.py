@@ -8,8 +8,13 @@ from typing import overload
 import torch
 
 from torch_outboard import _C
-from torch_outboard.device.devices import DeviceLike, device_count, device_index
-from torch_outboard.device.lazy_init import _lazy_call, _lazy_init
+from torch_outboard.device.devices import (
+    DeviceLike,
+    _lazy_call,
+    _lazy_init,
+    device_count,
+    device_index,
+)
 from torch_outboard.state import state
 
 __all__ = [

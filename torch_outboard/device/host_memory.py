@@ -1,10 +1,11 @@
-"""Host and device tensors that share memory, on devices that share memory with the host."""
+"""Memory of the host: shared by host and device tensors, or pinned in place."""
 
 from __future__ import annotations
 
 import torch
 
-from torch_outboard.device.devices import DeviceLike, device_index
+from torch_outboard import _C
+from torch_outboard.device.devices import DeviceLike, _lazy_init, device_index
 from torch_outboard.state import state
 
 
@@ -22,8 +23,6 @@ def as_cpu(tensor: torch.Tensor) -> torch.Tensor:
         NotImplementedError: if host and device do not share memory; copy with `tensor.cpu()`.
         ValueError: if the tensor is on another device, or not strided.
     """
-    from torch_outboard import _C
-
     if tensor.device.type == "cpu":
         return tensor
     _check_strided(tensor)
@@ -45,9 +44,6 @@ def from_cpu(tensor: torch.Tensor, device: DeviceLike = None) -> torch.Tensor:
             `tensor.to(device)`.
         ValueError: if the tensor is not a strided CPU tensor.
     """
-    from torch_outboard import _C
-    from torch_outboard.device.lazy_init import _lazy_init
-
     _lazy_init()
     if tensor.device.type != "cpu":
         raise ValueError(f"a CPU tensor is needed, and one on '{tensor.device}' was given")
@@ -56,6 +52,38 @@ def from_cpu(tensor: torch.Tensor, device: DeviceLike = None) -> torch.Tensor:
     index = device_index(device)
     storage = _C.adopt_cpu_storage(tensor.untyped_storage(), index)
     return _tensor_on(storage, tensor, torch.device(state.name, index))
+
+
+def register_host_memory(tensor: torch.Tensor) -> bool:
+    """Pins the memory of a CPU tensor in place, as `cudaHostRegister` does.
+
+    Afterwards copies with `non_blocking=True` from and to it are asynchronous, and `is_pinned()` is
+    true for every tensor on the same storage. The memory is alive until `unregister_host_memory`.
+
+    Returns:
+        False if the driver cannot pin it: copies stay correct, and `tensor.pin_memory()` makes
+        pinned memory to copy into.
+
+    Raises:
+        ValueError: if the tensor is not on the CPU, not strided, empty, or pinned already.
+    """
+    _lazy_init()
+    return _C.register_host_memory(_pinnable_storage(tensor))
+
+
+def unregister_host_memory(tensor: torch.Tensor) -> None:
+    """Unpins memory pinned by `register_host_memory`, after synchronizing all devices.
+
+    Raises:
+        ValueError: if the memory of the tensor was not registered.
+    """
+    _C.unregister_host_memory(_pinnable_storage(tensor))
+
+
+def _pinnable_storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"memory of strided tensors can be pinned, not of {tensor.layout}")
+    return tensor.untyped_storage()
 
 
 def _check_strided(tensor: torch.Tensor) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch.multiprocessing import reductions
 
 from torch_outboard import _C
-from torch_outboard.device.lazy_init import _lazy_init
+from torch_outboard.device.devices import _lazy_init
 from torch_outboard.state import state
 
 # Device storages by the underlying CPU storage or file, and the device, so that a storage sent

@@ -7,9 +7,21 @@ from typing import Any
 import torch
 
 from torch_outboard import _C
-from torch_outboard.device.devices import DeviceLike, device_index
-from torch_outboard.device.lazy_init import _lazy_init
+from torch_outboard.device.devices import DeviceLike, _lazy_init, device_index
 from torch_outboard.state import state
+
+__all__ = [
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "get_stream_from_external",
+    "set_stream",
+    "stream",
+]
+
 
 # c10::DeviceType::PrivateUse1, which torch.Stream takes as a number.
 _DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1.value)

@@ -1,14 +1,18 @@
-"""`torch.<name>.FloatTensor` and the like: the types that `tensor.type()` names.
+"""`torch.<name>.FloatTensor`, `FloatStorage` and the like: legacy types of tensors and storages.
 
-PyTorch makes such types for CPU and CUDA only. Old programs call them, compare with them, and pass
-them to `tensor.type()`, which reads only the name of a type.
+PyTorch makes such types for CPU and CUDA only. Old programs call the types of tensors, compare with
+them, and pass them to `tensor.type()`, which reads only the name of a type. They compare the types
+of storages, which `tensor.storage_type()` returns; PyTorch's legacy code looks these up in the
+device module.
 """
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
+from torch.storage import _dtype_to_storage_type_map, _LegacyStorage
 
 _DTYPES = {
     "BFloat16Tensor": torch.bfloat16,
@@ -87,13 +91,31 @@ def _another_type(cls: _LegacyType, given: str) -> str:
     )
 
 
-def make_types(name: str) -> dict[str, type]:
-    """The legacy types of the device `name`, by their names in the device module."""
-    return {kind: _make_type(kind, dtype, name) for kind, dtype in _DTYPES.items()}
+def make_tensor_types(name: str) -> dict[str, type]:
+    """The legacy tensor types of the device `name`, by their names in the device module."""
+    return {kind: _make_tensor_type(kind, dtype, name) for kind, dtype in _DTYPES.items()}
 
 
-def _make_type(kind: str, dtype: torch.dtype, name: str) -> type:
+def _make_tensor_type(kind: str, dtype: torch.dtype, name: str) -> type:
     module = f"torch.{name}"
     namespace = {"__module__": module, "__qualname__": kind, "dtype": dtype, "_device": name}
     # `tensor.type()` reads the name with its module.
     return _LegacyType(f"{module}.{kind}", (), namespace)
+
+
+def make_storage_types(name: str) -> dict[str, type]:
+    """The legacy storage types of the device `name`, by their names in the device module."""
+    return {
+        class_name: _make_storage_type(class_name, dtype, f"torch.{name}")
+        for dtype, class_name in _dtype_to_storage_type_map().items()
+        if not class_name.startswith("Q")  # quantized
+    }
+
+
+def _make_storage_type(class_name: str, dtype: torch.dtype, module: str) -> type:
+    def fill(namespace: dict[str, object]) -> None:
+        # PyTorch reads the device off the last part of the module's name.
+        namespace["__module__"] = module
+        namespace["dtype"] = namespace["_dtype"] = dtype
+
+    return types.new_class(class_name, (_LegacyStorage,), exec_body=fill)

@@ -1,1 +1,0 @@
-"""Support for PyTorch's profilers beyond the device module."""
