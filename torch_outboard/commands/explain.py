@@ -12,7 +12,7 @@ import sys
 import torch
 
 from torch_outboard.commands.user_code import add_library_argument, load_extensions
-from torch_outboard.dispatch import fallback
+from torch_outboard.dispatch import dispatcher, fallback
 from torch_outboard.inspection.explanation import LAYOUTS, MODES, explain
 from torch_outboard.state import state
 
@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation; 1 if the operator does not exist or the tensor is impossible."""
-    name = options.operator if "::" in options.operator else f"aten::{options.operator}"
     dtype = getattr(torch, options.dtype.removeprefix("torch."), None)
     if not isinstance(dtype, torch.dtype):
         print(f"'{options.dtype}' is no dtype; write it as in float32", file=sys.stderr)
@@ -46,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         with fallback.policy(copied="allow"):
             dense = torch.ones(2, 2, device=torch.device(state.name, options.device), dtype=dtype)
             x = LAYOUTS[options.layout](dense)
-        print(explain(name.removesuffix(".default"), x, options.under))
+        print(explain(dispatcher.qualified(options.operator), x, options.under))
     except (ValueError, RuntimeError) as error:
         print(str(error).partition("\nException raised from")[0], file=sys.stderr)
         return 1

@@ -1,13 +1,14 @@
-"""Kernels registered with PyTorch's dispatcher, and their authors.
+"""Dispatch keys, the kernels registered with PyTorch's dispatcher, and their authors.
 
-They are read from the dispatcher's dumps of an operator, which name the file of each registration.
+Kernels are read from the dispatcher's dumps of an operator, which name the file of each
+registration.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,10 @@ _ENTRY = re.compile(
     r"^(?P<key>\w+): (?P<fallthrough>fallthrough )?(?:registered at )?"
     rf"(?:{_SIGNATURE})?(?P<place>.*) \[(?P<origin>[^\[\]]*)\]$"
 )
+
+# Backends and layouts whose keys have kernels that compute, where dispatch ends.
+_BACKENDS = ("CPU", "CUDA", "Meta", "PrivateUse1", "XPU", "MPS", "HPU", "MTIA", "Undefined")
+_LAYOUTS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,11 @@ class Entry:
     def composite(self) -> bool:
         """Whether it is PyTorch's decomposition into other operators, for every device."""
         return self.origin in ("math kernel", "default backend kernel", "nested kernel")
+
+
+def qualified(name: str) -> str:
+    """The full name of an operator or overload: `"add.Tensor"` is `"aten::add.Tensor"`."""
+    return (name if "::" in name else f"aten::{name}").removesuffix(".default")
 
 
 def overload_names() -> list[str]:
@@ -139,3 +149,42 @@ def origin(place: str) -> tuple[str, str]:
         if place.startswith(folder):
             return by, shown + place.removeprefix(folder).removeprefix("build/")
     return "extension", place
+
+
+# ---- Dispatch keys
+
+
+def keys_of(tensor: torch.Tensor) -> list[str]:
+    """The dispatch keys of a call with a tensor under the thread's modes, in dispatch order."""
+    included = torch._C._dispatch_tls_local_include_set()
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    keys = (torch._C._dispatch_keys(tensor) | included) - excluded
+    names = []
+    while (first := keys.highestPriorityTypeId()) != torch._C.DispatchKey.Undefined:
+        names.append(str(first).rpartition(".")[2])
+        keys = keys & torch._C._dispatch_keyset_full_after(first)
+    return names
+
+
+def is_backend(key: str) -> bool:
+    """Whether kernels of a key compute: `"PrivateUse1"`, `"SparsePrivateUse1"` and so on."""
+    return any(key == layout + backend for layout in _LAYOUTS for backend in _BACKENDS)
+
+
+def stops(entry: Entry) -> bool:
+    """Whether dispatch ends at an entry: its kernel computes, or calls other operators.
+
+    Kernels of autograd, autocast and other modes call the next key.
+    """
+    return not entry.fallthrough and (is_backend(entry.key) or entry.composite)
+
+
+def path(keys: Iterable[str], entries: Mapping[str, Entry]) -> list[Entry]:
+    """The entries that a call with these keys visits, in order, fallthroughs included."""
+    met = []
+    for key in keys:
+        if entry := entries.get(key):
+            met.append(entry)
+            if stops(entry):
+                break
+    return met

@@ -20,6 +20,7 @@ import torch
 
 from torch_outboard import _C, settings
 from torch_outboard.columns import columns
+from torch_outboard.dispatch.dispatcher import qualified
 from torch_outboard.dispatch.registrations import notice
 from torch_outboard.settings import (
     FALLBACK_ALLOW_VARIABLE,
@@ -50,27 +51,23 @@ def set_policy(*, host: str | None = None, copied: str | None = None) -> None:
             _C.set_fallback_policy(placement, value)
 
 
-def _qualified(name: str) -> str:
-    return (name if "::" in name else f"aten::{name}").removesuffix(".default")
-
-
 def _deniable(name: str) -> str:
     """The full name of an operator that can be denied, or ValueError."""
-    qualified = _qualified(name)
-    namespace, _, rest = qualified.partition("::")
+    full = qualified(name)
+    namespace, _, rest = full.partition("::")
     # Libraries may register their operators later.
     if namespace != "aten":
-        return qualified
+        return full
     operator, _, overload = rest.partition(".")
     packet = getattr(torch.ops.aten, operator, None)
     if packet is None or (overload and overload not in packet.overloads()):
-        raise ValueError(f"'{qualified}' cannot be denied: PyTorch has no such operator")
+        raise ValueError(f"'{full}' cannot be denied: PyTorch has no such operator")
     overloads = [overload] if overload else [o.replace("default", "") for o in packet.overloads()]
     names = [f"aten::{operator}.{o}".removesuffix(".") for o in overloads]
     if any(torch._C._dispatch_has_kernel_for_dispatch_key(n, "PrivateUse1") for n in names):
-        return qualified
+        return full
     raise ValueError(
-        f"'{qualified}' cannot be denied: it never runs by itself, on whatever device, but only as "
+        f"'{full}' cannot be denied: it never runs by itself, on whatever device, but only as "
         "the operators it is composed of; deny those, which fallback.report() shows"
     )
 
@@ -83,7 +80,7 @@ def allow(*names: str) -> None:
     """
     notice()
     for name in names:
-        _C.set_fallback_listing(_qualified(name), "allowed")
+        _C.set_fallback_listing(qualified(name), "allowed")
 
 
 def deny(*names: str) -> None:
@@ -103,7 +100,7 @@ def deny(*names: str) -> None:
 def unlist(*names: str) -> None:
     """Removes operators from both lists, so that the policies apply again."""
     for name in names:
-        _C.set_fallback_listing(_qualified(name), "none")
+        _C.set_fallback_listing(qualified(name), "none")
 
 
 @contextmanager
@@ -119,7 +116,7 @@ def policy(
     listed = dict.fromkeys(_C.fallback_listing("allowed"), "allowed")
     listed |= dict.fromkeys(_C.fallback_listing("denied"), "denied")
     notice()
-    wanted = [(_qualified(name), "allowed") for name in allow]
+    wanted = [(qualified(name), "allowed") for name in allow]
     wanted += [(_deniable(name), "denied") for name in deny]
     try:
         set_policy(host=host, copied=copied)

@@ -89,11 +89,11 @@ def registrations(name: str) -> list[Kernel]:
     Raises:
         ValueError: if there is no such operator.
     """
-    qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
-    if not torch._C._dispatch_has_kernel(qualified):
-        raise ValueError(f"operator '{qualified}' does not exist; write it as 'aten::add.Tensor'")
-    notice(qualified)
-    dispatched = _dispatched(qualified)
+    name = dispatcher.qualified(name)
+    if not torch._C._dispatch_has_kernel(name):
+        raise ValueError(f"operator '{name}' does not exist; write it as 'aten::add.Tensor'")
+    notice(name)
+    dispatched = _dispatched(name)
     found = [kernel for kernel in dispatched if kernel.key != "PrivateUse1"]
     routed = [
         Kernel(
@@ -105,7 +105,7 @@ def registrations(name: str) -> list[Kernel]:
             None if kernel.dtypes is None else tuple(kernel.dtypes),
             kernel.device,
         )
-        for kernel in _C.router_kernels(qualified) or ()
+        for kernel in _C.router_kernels(name) or ()
     ]
     known = {kernel.origin for kernel in routed}
     found += [k for k in dispatched if k.key == "PrivateUse1" and k.origin not in known]

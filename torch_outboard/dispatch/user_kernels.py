@@ -14,6 +14,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.device.devices import DeviceLike, device_index
+from torch_outboard.dispatch import dispatcher
 
 if TYPE_CHECKING:
     from torch_outboard.ops.definition import Definition
@@ -203,29 +204,29 @@ def kernel(
             plan.parameters(by=by)
             plan.launch("delay", out.numel())
     """
-    qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
-    namespace, _, rest = qualified.partition("::")
+    name = dispatcher.qualified(name)
+    namespace, _, rest = name.partition("::")
     operator, _, overload_name = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), operator, None)
     if packet is None or (overload_name or "default") not in packet.overloads():
         known = [] if packet is None else packet.overloads()
         raise ValueError(
-            f"operator '{qualified}' does not exist"
+            f"operator '{name}' does not exist"
             + (f"; its overloads are {', '.join(known)}" if known else "")
         )
     index = -1 if device is None else device_index(device)
     wanted = None if dtypes is None else list(dtypes)
 
     if source is not None:
-        return _template_kernel(qualified, source, wanted, index, properties)
+        return _template_kernel(name, source, wanted, index, properties)
     if properties:
         raise TypeError(f"kernel() takes {', '.join(properties)} only with source=")
 
     if expression is not None:
         schema = getattr(packet, overload_name or "default")._schema
-        row = _expression_row(qualified, schema, expression, types, result, requires or {})
+        row = _expression_row(name, schema, expression, types, result, requires or {})
         _C.load_device_kernels()
-        token = _C.add_definition(qualified, row, wanted, index)
+        token = _C.add_definition(name, row, wanted, index)
         described = Expression(
             expression,
             tuple(row.properties["operands"]),
@@ -234,11 +235,11 @@ def kernel(
             result,
             tuple((requires or {}).items()),
         )
-        return Registration(qualified, None, token, described, wanted, index)
+        return Registration(name, None, token, described, wanted, index)
 
     def register(function: Callable[..., Any]) -> Registration:
-        token = _C.add_kernel(qualified, function, wanted, index, _place_of(function))
-        return Registration(qualified, function, token, None, wanted, index)
+        token = _C.add_kernel(name, function, wanted, index, _place_of(function))
+        return Registration(name, function, token, None, wanted, index)
 
     return register
 

@@ -10,7 +10,6 @@ import torch
 from torch_outboard import _C
 from torch_outboard.columns import columns
 from torch_outboard.dispatch import dispatcher, fallback
-from torch_outboard.inspection import keys
 from torch_outboard.inspection.kernels import Kernel, kernels, load_kernels
 from torch_outboard.state import state
 
@@ -58,7 +57,7 @@ def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
     schema = dispatcher.schema_of(name)
     if schema is None:
         raise ValueError(f"there is no overload '{name}'; `operators` lists them")
-    path = keys.path(_keys_of_call(x, modes), dispatcher.entries(name))
+    path = dispatcher.path(_keys_of_call(x, modes), dispatcher.entries(name))
     met = [(entry.key, _what(entry), *dispatcher.origin(entry.place)) for entry in path]
     parts = [
         f"{schema}\non {x.device}, {str(x.dtype).removeprefix('torch.')}",
@@ -66,7 +65,7 @@ def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
     ]
     if not (path and path[-1].composite):
         index = x.device.index or 0
-        stopped = bool(path) and keys.stops(path[-1])
+        stopped = bool(path) and dispatcher.stops(path[-1])
         asked = kernels(name, index, x.dtype, path[-1].key) if stopped else []
         parts.append(columns([("kernel", "by", "runs", "file"), *_answers(asked)]))
         runs = next((kernel.what for kernel in asked if not kernel.skipped), "")
@@ -82,7 +81,7 @@ def _keys_of_call(x: torch.Tensor, modes: Sequence[str]) -> list[str]:
     met: list[str] = []
 
     def call(y: torch.Tensor) -> torch.Tensor:
-        met.extend(keys.keys_of(y))
+        met.extend(dispatcher.keys_of(y))
         return y
 
     wrapped: Callable[..., Any] = call
@@ -99,7 +98,7 @@ def _what(entry: dispatcher.Entry) -> str:
     if entry.composite:
         derivatives = ", with their derivatives" if entry.origin == "math kernel" else ""
         return f"composite: calls other operators{derivatives}"
-    if keys.is_backend(entry.key):
+    if dispatcher.is_backend(entry.key):
         return "computes"
     return next((what for start, what in _AT_KEYS.items() if entry.key.startswith(start)), "")
 

@@ -16,7 +16,6 @@ from torch_outboard import _C
 from torch_outboard.columns import columns
 from torch_outboard.dispatch import dispatcher
 from torch_outboard.dispatch.fallback import DTYPES
-from torch_outboard.inspection import keys
 
 __all__ = ["Call", "Trace", "trace"]
 
@@ -117,7 +116,7 @@ def _tree(recorded: list[_Recorded]) -> list[Call]:
         if is_operator:
             if name not in entries:
                 entries[name] = dispatcher.entries(name)
-            kernels = tuple(e.key for e in keys.path(met, entries[name]) if not e.fallthrough)
+            kernels = tuple(e.key for e in dispatcher.path(met, entries[name]) if not e.fallthrough)
         of_first, seconds = DTYPES.get(dtype or ""), nanoseconds * 1e-9
         call = Call(name, kernels, placement, of_first, device, thread, seconds, raised)
         calls.append(call)

@@ -6,6 +6,7 @@ Nothing here calls the driver or raises: errors are deferred to the first use.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import re
 import sys
@@ -16,16 +17,15 @@ import torch
 from torch.utils import backend_registration
 
 from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choose_driver
-from torch_outboard.loading.deferred_module import DeferredModule
-from torch_outboard.loading.driver_registration import register_driver
-from torch_outboard.loading.extension import load_extension
+from torch_outboard.loading.device_modules import DeferredModule, register_other_devices
+from torch_outboard.loading.driver_choice import register_driver
 from torch_outboard.settings import (
     DRIVER_VARIABLE,
     FAULTS_VARIABLE,
     PLACEMENT_VARIABLE,
     VALIDATE_VARIABLE,
 )
-from torch_outboard.state import state
+from torch_outboard.state import PACKAGE, state
 
 # PyTorch's name of the free slot for out-of-tree devices.
 _FREE_SLOT = "privateuseone"
@@ -80,7 +80,7 @@ def _name_problem(name: str) -> str | None:
 
 def _register(choice: DriverChoice) -> None:
     device_module: types.ModuleType
-    state.extension_error = load_extension(choice.name)
+    state.extension_error = _load_extension(choice.name)
     if state.extension_error is not None:
         from torch_outboard.loading import unavailable
 
@@ -115,9 +115,9 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard import distributed
         from torch_outboard.device import serialization
         from torch_outboard.inductor.registration import register_when_imported
-        from torch_outboard.loading import other_devices, pytorch_workarounds, traced_operators
+        from torch_outboard.loading import pytorch_workarounds
 
-        other_devices.register(name)
+        register_other_devices(name)
         distributed.register(name)
         serialization.register()
         _C.register_graphs()
@@ -126,9 +126,37 @@ def _register(choice: DriverChoice) -> None:
         atexit.register(_C.finalize_driver)
         _make_importable(name)
         pytorch_workarounds.install()
-        traced_operators.trace_decomposition()
         register_when_imported()
         _apply_settings()
+
+
+def _load_extension(device: str) -> str | None:
+    """Imports the native part; returns the reason why it cannot be used, or None."""
+    # A native part built for another PyTorch may load without an error and crash later.
+    built_for = _version_built_for()
+    if built_for not in (None, ".".join(torch.__version__.split(".")[:2])):
+        return (
+            f"The device '{device}' cannot be used, because torch_outboard was built for PyTorch "
+            f"{built_for} and this is PyTorch {torch.__version__}; install torch=={built_for}.* or "
+            "build torch_outboard again with this one."
+        )
+    try:
+        importlib.import_module("torch_outboard._C")
+    except ImportError as error:
+        return (
+            f"The device '{device}' cannot be used, because the native part of torch_outboard does "
+            f"not load with PyTorch {torch.__version__} ({error}); build torch_outboard again for "
+            "this PyTorch and Python."
+        )
+    return None
+
+
+def _version_built_for() -> str | None:
+    """Major and minor version of PyTorch that the native part was built with, if recorded."""
+    try:
+        return (PACKAGE / "lib" / "torch_version.txt").read_text().strip()
+    except OSError:
+        return None
 
 
 def _make_importable(name: str) -> None:

@@ -1,13 +1,14 @@
-"""Choosing the driver from a program, before the first use of the device."""
+"""Choice of the driver, which the runtime loads at the first use of the device."""
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
+import threading
 from pathlib import Path
 
-from torch_outboard.drivers.discovery import DriverChoice, choose_driver
-from torch_outboard.loading.driver_registration import register_driver
+from torch_outboard.drivers.discovery import DriverChoice, ask_module, choose_driver
 from torch_outboard.settings import DRIVER_VARIABLE
 from torch_outboard.state import check_active, state
 
@@ -60,3 +61,48 @@ def _choice_for(driver: str | os.PathLike[str] | int | ctypes.Structure) -> Driv
             ),
         )
     return choose_driver(text)
+
+
+def register_driver(choice: DriverChoice) -> None:
+    """Registers the location of the driver with the runtime; nothing is loaded yet.
+
+    Raises:
+        RuntimeError: if a driver is in use already.
+    """
+    from torch_outboard import _C
+
+    if choice.table is not None:
+        _C.use_driver_table(choice.name, choice.table)
+    elif choice.library is not None:
+        _C.use_driver_library(choice.name, str(choice.library))
+    elif choice.problem is not None:
+        _C.use_no_driver(choice.name, choice.problem)
+    else:
+        _C.use_driver_finder(choice.name, _ask_driver_module)
+    state.choice = choice
+
+
+# The module may use the device while it is imported.
+_module_lock = threading.RLock()
+
+
+def _ask_driver_module() -> None:
+    """Imports the driver's module and registers its driver; called by the runtime at the first use.
+
+    If the module provides no driver, every use raises the reason.
+    """
+    choice = state.choice
+    if choice is None or not choice.must_ask:
+        return
+    with _module_lock:
+        if state.choice is not choice:
+            return
+        try:
+            answer = ask_module(choice)
+        except RuntimeError as error:
+            register_driver(dataclasses.replace(choice, problem=str(error)))
+            return
+        if isinstance(answer, int):
+            register_driver(dataclasses.replace(choice, table=answer))
+        else:
+            register_driver(dataclasses.replace(choice, library=answer))

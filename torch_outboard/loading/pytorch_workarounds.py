@@ -144,11 +144,35 @@ def _end_profile() -> None:
         torch._C._autograd._disable_profiler()
 
 
+def trace_lstm_by_parts() -> None:
+    """Decomposes `aten::lstm.input` in traces, as on devices without a kernel for it.
+
+    Reason: tracing reads the dispatcher's keys and does not decompose an operator with a kernel.
+    The placement of layers is not known until the traced program runs.
+    Where: torch/_ops.py, `OpOverload._get_dispatch`.
+    Can go: when a backend can say which composite operators traces decompose.
+    """
+    keys, lstm = torch._C.DispatchKey, torch.ops.aten.lstm.input
+
+    def as_without_kernel(*arguments: Any, **rest: Any) -> Any:
+        # Export registers functions for the keys of devices without kernels, such as this key.
+        other = lstm.py_kernels.get(keys.AutogradPrivateUse2)
+        return (other or lstm.decompose)(*arguments, **rest)
+
+    for key, kernel in (
+        (keys.AutogradPrivateUse1, as_without_kernel),
+        (keys.PrivateUse1, lstm.decompose),
+    ):
+        if key not in lstm.py_kernels:
+            lstm.py_impl(key)(kernel)
+
+
 def install() -> None:
     """Installs all workarounds, once."""
     share_storages_between_processes()
     name_the_device_in_dlpack()
     name_the_device_in_profiles()
     let_higher_order_operators_through_autocast()
+    trace_lstm_by_parts()
     end_profiles_at_exit()
     stop_autograd_threads_at_exit()

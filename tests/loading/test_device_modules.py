@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import in_threads, run_python
-from torch_outboard.loading.deferred_module import DeferredModule
+from torch_outboard.loading.device_modules import DeferredModule
 
 STATE = "read below"
 
@@ -38,7 +38,7 @@ def test_import_torch_leaves_the_device_module_out() -> None:
 
 
 def test_names_are_those_of_the_module() -> None:
-    import tests.loading.test_deferred_module as itself
+    import tests.loading.test_device_modules as itself
 
     module = DeferredModule(itself.__name__)
     module.STATE = "set before"  # type: ignore[attr-defined]
@@ -52,6 +52,6 @@ def test_names_are_those_of_the_module() -> None:
 
 def test_threads_may_read_at_once() -> None:
     for _ in range(50):
-        module = DeferredModule("tests.loading.test_deferred_module")
+        module = DeferredModule("tests.loading.test_device_modules")
         found = in_threads(lambda _, module=module: module.DeferredModule, 4)
         assert found == [DeferredModule] * 4
