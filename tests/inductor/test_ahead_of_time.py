@@ -11,7 +11,7 @@ from torch._higher_order_ops import associative_scan, scan, while_loop
 
 from tests.support import run_python
 from torch_outboard import _C
-from torch_outboard.inductor import ahead_of_time
+from torch_outboard.inductor import host_code
 
 needs_shared_memory = pytest.mark.skipif(
     not _C.shares_host_memory(0), reason="the host does not reach the device's memory"
@@ -158,4 +158,4 @@ def test_draws_that_a_package_lacks_are_refused(device) -> None:
 def test_memory_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_C, "shares_host_memory", lambda device: False)
     with pytest.raises(NotImplementedError, match="the host does not share the memory"):
-        ahead_of_time.check_memory({0})
+        host_code.check_memory({0})

@@ -191,8 +191,8 @@ FAULTS: tuple[Fault, ...] = (
         name="compiled-var-runs",
         kind="numerics",
         file="torch_outboard/inductor/kernel/moments.py",
-        old="+= run_two + delta * delta * {self.marked[2]} * ratio;",
-        new="+= run_two;",
+        old="+= {other_two} + delta * delta * {count} * ratio;",
+        new="+= {other_two};",
         effect=(
             "Compiled variances of long rows leave out what lies between the means of their parts."
         ),

@@ -3,6 +3,10 @@
 After differentiation, all devices in the graph are replaced by the CPU before Inductor compiles it.
 The code is called with CPU tensors over the device's memory; its results become device tensors.
 
+`torch._inductor.aoti_compile_and_package` compiles such graphs, too. The package contains the
+device's name, under which PyTorch finds the package's loader
+(csrc/cpu_kernels/compiled/packaged_models.cpp).
+
 AOTAutograd's cache refers to an entry of Inductor's cache. That entry, under a separate key, holds
 the code and the arguments of its HostGraph.
 """
@@ -11,15 +15,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch._inductor import codecache
 from torch._inductor.codecache import FxGraphCache
 from torch._inductor.codegen.cpp_utils import DTYPE_TO_CPP
-from torch._inductor.output_code import CompiledFxGraph, OutputCode
+from torch._inductor.output_code import CompiledAOTI, CompiledFxGraph, OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
@@ -99,7 +106,7 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
         )
         result = HostGraph(compiled, index, cpu_results)
         if not own:
-            _keep(result, calls, inputs)
+            _cache(result, calls, inputs)
         return result
 
     compile_graph.compiles_for_host = True
@@ -115,29 +122,6 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
         for part in value if isinstance(value, (tuple, list)) else [value]:
             if isinstance(part, torch.Tensor):
                 yield part
-
-
-def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether code for the CPU alone gives the device's results, in memory of the device.
-
-    The code may call functions and operators of the device for random numbers. The graph may have
-    subgraphs, such as the branches of `cond`.
-    """
-    if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
-        return False
-    if _results_of_cpu(graph):
-        return False
-    return all(
-        _node_suits(graph, node, calls=False) or _can_draw(node.target)
-        for node in graph.graph.nodes
-    )
-
-
-def _can_draw(target: Any) -> bool:
-    """Whether an operator draws and code for the CPU has a function or a twin for it."""
-    return isinstance(target, torch._ops.OpOverload) and (
-        target.namespace == "outboard_compiled" or (draws(target) and runs_on_device(target))
-    )
 
 
 def _suits_within(graph: torch.fx.GraphModule, calls: bool) -> bool:
@@ -279,7 +263,7 @@ def define_calls(names: Sequence[str]) -> None:
         on_device(getattr(getattr(getattr(torch.ops, namespace), operator), overload))
 
 
-class KeptHostGraph(CompiledFxGraph):
+class CachedHostGraph(CompiledFxGraph):
     """The cached code of a graph, with the arguments of its HostGraph.
 
     Attributes:
@@ -327,7 +311,7 @@ def _has_own_tensors(graph: torch.fx.GraphModule) -> bool:
     return any(map(is_ours, (*graph.parameters(), *graph.buffers(), *constants)))
 
 
-def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
+def _cache(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
     code = result.compiled
     if getattr(code, "_fx_graph_cache_key", None) is None:
         return
@@ -335,7 +319,7 @@ def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
     about = result.device, result.cpu_results, calls
     parts = repr((code._fx_graph_cache_key, about))
     key = f"f{hashlib.sha256(parts.encode()).hexdigest()[:51]}"  # the format of Inductor's keys
-    graph = KeptHostGraph(code, result.device, result.cpu_results, calls)
+    graph = CachedHostGraph(code, result.device, result.cpu_results, calls)
     try:
         with _disable_current_modes():
             FxGraphCache._save_graph(key, graph, inputs, True, None)
@@ -345,3 +329,85 @@ def _keep(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
     result._fx_graph_cache_key = key
     result._fx_graph_cache_debug_lines = []
     result.guards_expr = graph.guards_expr
+
+
+# ---- Packages
+
+# Device index in packages, which run on any device: the generator of the current device draws.
+_CURRENT_DEVICE = -1
+
+
+def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps Inductor's step that compiles a graph, for devices that share memory with the host."""
+
+    @functools.wraps(inner_compile)
+    def compile_graph(
+        graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
+    ) -> Any:
+        tensors = tensors_of(graph, inputs)
+        devices = {value.device for value in tensors if is_ours(value)}
+        if not devices:
+            return inner_compile(graph, inputs, *arguments, **rest)
+        if len(devices) > 1 or not _suits_package(graph, inputs):
+            raise NotImplementedError(
+                f"a graph that is compiled ahead of time for '{state.name}' becomes code for the "
+                "CPU, and this one mixes devices, draws random numbers by operators of an "
+                "extension or within a branch or loop, or has operators that the CPU lacks; use "
+                "torch.compile for it"
+            )
+        moved = [on_cpu(value) for value in inputs]
+        graph = move(graph, _CURRENT_DEVICE)
+        return _named(inner_compile(graph, moved, *arguments, **rest))
+
+    compile_graph.compiles_for_host = True
+    return compile_graph
+
+
+def _suits_package(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether code for the CPU alone gives the device's results, in memory of the device.
+
+    The process that loads a package has only PyTorch's operators and the kit's. The code may call
+    functions and operators of the device for random numbers. The graph may have subgraphs, such as
+    the branches of `cond`.
+    """
+    return (
+        all(name.startswith("aten.") for name in names_of_calls(graph))
+        and not any(x.device.type == "cpu" and x.dim() > 0 for x in tensors_of(graph, inputs))
+        and not _results_of_cpu(graph)
+        and all(
+            _node_suits(graph, node, calls=False) or _can_draw(node.target)
+            for node in graph.graph.nodes
+        )
+    )
+
+
+def _can_draw(target: Any) -> bool:
+    """Whether an operator draws and code for the CPU has a function or a twin for it."""
+    return isinstance(target, torch._ops.OpOverload) and (
+        target.namespace == "outboard_compiled" or (draws(target) and runs_on_device(target))
+    )
+
+
+def check_memory(devices: set[int]) -> None:
+    """Raises NotImplementedError if code for the CPU cannot access the memory of a device."""
+    for device in devices:
+        if not _C.shares_host_memory(device):
+            raise NotImplementedError(
+                f"'{state.name}:{device}' cannot be compiled for ahead of time: PyTorch's "
+                "AOTInductor writes code for the devices cpu, cuda, xpu and mps alone, and the "
+                "host does not share the memory of this one; use torch.compile"
+            )
+
+
+def _named(compiled: Any) -> Any:
+    """Writes the device's name into the metadata of a package."""
+    files = compiled.filename if isinstance(compiled, CompiledAOTI) else ()
+    for file in files if isinstance(files, list) else ():
+        if isinstance(file, str) and file.endswith("_metadata.json"):
+            path = Path(file)
+            metadata = json.loads(path.read_text())
+            metadata["AOTI_DEVICE_KEY"] = state.name
+            if hasattr(codecache, "get_device_information"):  # the loader compares it
+                metadata |= codecache.get_device_information(state.name)
+            path.write_text(json.dumps(metadata))
+    return compiled

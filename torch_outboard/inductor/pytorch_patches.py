@@ -161,10 +161,10 @@ def set_options_of_graphs() -> None:
     from torch._inductor.virtualized import V
 
     from torch_outboard import _C
-    from torch_outboard.inductor import ahead_of_time, host_code
+    from torch_outboard.inductor import host_code
     from torch_outboard.inductor.lowerings import expressions, operators
     from torch_outboard.inductor.lowerings.attention import InlineAttention
-    from torch_outboard.inductor.passes.common import InOrder
+    from torch_outboard.inductor.passes import InOrder
     from torch_outboard.inductor.passes.known_indices import repeat_by_views
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.target import placement_of_graphs
@@ -191,8 +191,8 @@ def set_options_of_graphs() -> None:
     ) -> Any:
         patches = dict(config_patches or {})
         if V.aot_compilation:
-            ahead_of_time.check_memory(devices)
-            rest = _for_host(module, ahead_of_time.compiling_packages, patches, rest)
+            host_code.check_memory(devices)
+            rest = _for_host(module, host_code.compiling_packages, patches, rest)
             return original(model_, example_inputs_, *arguments, **rest)
         placements = set(map(placement_of_graphs, devices))
         if placements == {"host"}:

@@ -45,15 +45,12 @@ class Indices(SIMDKernel[CSEVariable]):
     def choose_lanes(self) -> None:
         """Sets the range tree with lanes, and the number of lanes; see the module docstring."""
         self.lanes = self.target.lanes
-        trees = [tree for tree in self.range_trees if not tree.is_reduction]
-        inner: IterationRangesRoot | None = trees[-1] if trees else None
-        for tree in trees:
-            if tree.prefix == "x":
-                inner = tree
-        self.inner_tree = inner
-        reductions = [tree for tree in self.range_trees if tree.is_reduction]
-        known = V.graph.sizevars.statically_known_equals
-        self.lane_tree: IterationRangesRoot | None = inner
+        results = [tree for tree in self.range_trees if not tree.is_reduction]
+        last = results[-1] if results else None
+        inner = next((tree for tree in results if tree.prefix == "x"), last)
+        self.inner_tree: IterationRangesRoot | None = inner
+        self.lane_tree = inner
+        reductions = self.reduction_trees()
         schedule = self.features.node_schedule
         if any(map(sorts, schedule)):
             along_results = self.target.group == 1  # a line per lane; on a GPU one per work-group
@@ -61,14 +58,18 @@ class Indices(SIMDKernel[CSEVariable]):
             along_results = inner is not None and lanes_along_results(schedule)
         if reductions and self.features.is_reduction() and not along_results:
             self.lane_tree = reductions[-1]
-        if self.lanes == 1 or (self.lane_tree is not None and known(self.lane_tree.numel, 1)):
+        tree = self.lane_tree
+        if tree is not None and V.graph.sizevars.statically_known_equals(tree.numel, 1):
             self.lanes = 1
+        in_reduction = tree is not None and tree.is_reduction
         # Work-items of a work-group share the loop over a reduction.
-        self.grouped = (
-            self.target.group > 1 and self.lane_tree is not None and self.lane_tree.is_reduction
-        )
-        if self.lanes == 1 and not (self.lane_tree is not None and self.lane_tree.is_reduction):
+        self.grouped = self.target.group > 1 and in_reduction
+        if self.lanes == 1 and not in_reduction:
             self.lane_tree = None
+
+    def reduction_trees(self) -> list[IterationRangesRoot]:
+        """Range trees of a reduction, the inner one last."""
+        return [tree for tree in self.range_trees if tree.is_reduction]
 
     @property
     def lanes_active(self) -> bool:

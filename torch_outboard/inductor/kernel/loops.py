@@ -26,7 +26,7 @@ from torch._inductor import ir
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 from torch._inductor.codegen.simd_kernel_features import DisableReduction, EnableReduction
 
-from torch_outboard.inductor.opencl.value_types import LANES, MASK, at_lanes
+from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 
 # Elements: reductions longer than _LEAST are split; a part has at most _MOST.
 _LEAST, _MOST = 1 << 13, 1 << 17
@@ -83,7 +83,7 @@ class Loop:
             for line in accumulator.declarations():
                 for text in dict.fromkeys((at_lanes(line, 1), at_lanes(line, lanes))):
                     out.writeline(text if folded else line)
-        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
+        trees = kernel.reduction_trees()
         for tree in trees[:-1]:
             self._open(out, tree)
         self.write_turns(out, trees[-1], f"{self.indexing.getvalue()}\n{self.body.getvalue()}")
@@ -126,7 +126,7 @@ class Loop:
             for line in accumulator.declarations():
                 for copy in range(copies):
                     out.writeline(pattern.sub(rf"\1_{LANES}_copy{copy}", line))
-        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
+        trees = kernel.reduction_trees()
         for tree in trees:
             self._open(out, tree)
         write(self.indexing, self.body)
@@ -166,8 +166,7 @@ class Loop:
                 with out.indent():
                     out.splice(at_lanes(iota + text, lanes))
                 out.writeline("}")
-                only_loop = len([t for t in kernel.range_trees if t.is_reduction]) == 1
-                if only_loop:
+                if len(kernel.reduction_trees()) == 1:
                     self._fold_vectors(out, lanes)
             out.writeline(f"for (; {index} < {size}; {index} += {step}) {{")
             with out.indent():
@@ -235,14 +234,6 @@ class Loop:
                 out.writeline(f"{name}_ = {self.kernel.scratch(place, kind)}[0];")
 
 
-class MaskAccumulator(Accumulator):
-    """An accumulator of masks; true is 1 in scalars and -1 in vectors."""
-
-    def __init__(self, name: str, scalar: str, lanes: str, fold: Any, fold_vector: Any) -> None:
-        initial = scalar if scalar == lanes else f"ob_lane_mask{LANES}(1)"
-        super().__init__([(name, MASK, initial)], fold, fold_vector)
-
-
 @dataclass
 class Sort:
     """The sort of a loop.
@@ -277,7 +268,7 @@ class SortedLoop(Loop):
         assert sort is not None
         assert not self.accumulators
         assert not self.after._lines
-        (tree,) = [tree for tree in kernel.range_trees if tree.is_reduction]
+        (tree,) = kernel.reduction_trees()
         arrays = [f"{name}_{LANES}" for name in sort.arrays]
         barrier = "barrier(CLK_LOCAL_MEM_FENCE);"
         network = "sort_pairs" if len(sort.arrays) > 1 else "sort_keys"

@@ -9,6 +9,9 @@ the run into the result at its end. Runs are short, so an outlying first value c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from torch_outboard.inductor.kernel.loops import Accumulator
 from torch_outboard.inductor.opencl.value_types import LANES
 
@@ -16,12 +19,13 @@ _PARTS = ("mean", "m_two", "count")
 _RUN = 64
 
 
-def _chan(kind: str, a: tuple[str, ...], b: tuple[str, ...]) -> list[str]:
-    """Statements, in a block, that combine the result b into a."""
+def _chan(kind: str, a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """Statements, in a block, that combine the result b into a, for values of the type `kind`."""
     (mean, m_two, count), (other, other_two, other_count) = a, b
+    zero = f"(({kind})(0))"
     return [
         f"{{ const {kind} total = {count} + {other_count};",
-        f"const {kind} ratio = total == 0 ? 0 : {other_count} / total;",
+        f"const {kind} ratio = (total == {zero}) ? {zero} : {other_count} / total;",
         f"const {kind} delta = {other} - {mean};",
         f"{mean} += delta * ratio;",
         f"{m_two} += {other_two} + delta * delta * {count} * ratio;",
@@ -36,27 +40,15 @@ class Moments:
         self.name = name
         self.kind = kind
         self.names = [f"{name}_{part}" for part in _PARTS]
-        self.marked = tuple(f"{part}_{LANES}" for part in self.names)
+        self.marked = [f"{part}_{LANES}" for part in self.names]
 
     def accumulator(self) -> Accumulator:
-        def fold(scalars: list[str], others: list[str]) -> list[str]:
-            return _chan(self.kind, tuple(scalars), tuple(others))
-
+        fold = partial(_chan, self.kind)
         return Accumulator([(name, self.kind, "0") for name in self.names], fold)
 
-    def combine(self, other: str, other_two: str, other_count: str) -> list[str]:
+    def combine(self, *others: str) -> list[str]:
         """Statements, with marks of lanes, that combine another result into this one."""
-        mean, m_two, count = self.marked
-        t, zero = f"{self.kind}{LANES}", f"(({self.kind}{LANES})(0))"
-        total, ratio, delta = (f"{self.name}_{x}_{LANES}" for x in ("total", "ratio", "delta"))
-        return [
-            f"const {t} {total} = {count} + {other_count};",
-            f"const {t} {ratio} = ({total} == {zero}) ? {zero} : {other_count} / {total};",
-            f"const {t} {delta} = {other} - {mean};",
-            f"{mean} += {delta} * {ratio};",
-            f"{m_two} += {other_two} + {delta} * {delta} * {count} * {ratio};",
-            f"{count} = {total};",
-        ]
+        return _chan(f"{self.kind}{LANES}", self.marked, others)
 
 
 class Welford(Moments):
@@ -102,19 +94,15 @@ class ShiftedSums(Moments):
             f"const {t} apart = {total} / run;",
             f"const {t} run_mean = {self.shift}_{LANES} + apart;",
             f"const {t} run_two = {self.squares}_{LANES} - {total} * apart;",
-            f"const {t} all_of = {self.marked[2]} + run, delta = run_mean - {self.marked[0]};",
-            f"const {t} ratio = run / all_of;",
-            f"{self.marked[0]} += delta * ratio;",
-            f"{self.marked[1]} += run_two + delta * delta * {self.marked[2]} * ratio;",
-            f"{self.marked[2]} = all_of;",
-            f"{self.sum}_{LANES} = 0; {self.squares}_{LANES} = 0; {self.taken}_{LANES} = 0;",
+            *self.combine("run_mean", "run_two", "run"),
+            f"{total} = 0; {self.squares}_{LANES} = 0; {self.taken}_{LANES} = 0;",
         ]
 
     def _fold_vector(self, lanes: int) -> list[str]:
         """Folds the lanes of a vector, which all have the same count."""
         mean, m_two, count = (f"{name}_{lanes}" for name in self.names)
         t, fold = self.kind, f"ob_fold_sum_{self.kind}{lanes}"
-        scalars = tuple(f"{name}_" for name in self.names)
+        scalars = [f"{name}_" for name in self.names]
         return [
             f"{{ const {t} lanes_mean = {fold}({mean}) / {lanes};",
             f"const {t}{lanes} apart = {mean} - lanes_mean;",
@@ -127,7 +115,8 @@ class ShiftedSums(Moments):
     def accumulator(self) -> Accumulator:
         result = super().accumulator()
         result.fold_vector = self._fold_vector
-        zero = [(f"{name}", f"{self.kind}{LANES}", "0") for name in (self.shift, self.sum)]
-        result.inner = [*zero, (self.squares, f"{self.kind}{LANES}", "0"), (self.taken, "int", "0")]
+        of_run = (self.shift, self.sum, self.squares)
+        result.inner = [(name, f"{self.kind}{LANES}", "0") for name in of_run]
+        result.inner.append((self.taken, "int", "0"))
         result.finish = [f"if ({self.taken}_{LANES} > 0) {{", *self._close(), "}"]
         return result

@@ -20,7 +20,6 @@ from torch._inductor.virtualized import V
 from torch_outboard.inductor.kernel.loops import (
     Accumulator,
     Loop,
-    MaskAccumulator,
     Sort,
     SortedLoop,
 )
@@ -81,9 +80,8 @@ class Reductions(Memory):
         self.start_loop()
         self.loop_indexing.clear()
         self.cse.invalidate(self.outer_variables)
-        for tree in self.range_trees:
-            if tree.is_reduction:
-                tree.cache_clear()
+        for tree in self.reduction_trees():
+            tree.cache_clear()
 
     def store_reduction(self, name: str, index: Any, value: CSEVariable) -> None:
         inside, stores, compute = self.inside_reduction, self.stores, self.compute
@@ -142,12 +140,11 @@ class Reductions(Memory):
             kind = {"max": "any", "sum": "any", "min": "all", "prod": "all"}.get(kind, kind)
         name, t = self._new_name(), value_type(dtype)
         text = self._in_lanes(value, dtype)
-        initial = _initial(kind, dtype)
         acc = f"{name}_{LANES}"
         if kind == "any":
             update = f"({acc} | {text})"
         elif kind == "all":
-            update, initial = f"({acc} & {text})", "1"
+            update = f"({acc} & {text})"
         elif kind in ("max", "min"):
             # NaN wins. Its test reads only the new value, so it does not wait for the accumulator.
             new = self.cse.generate(self.compute, text, dtype=dtype)
@@ -168,21 +165,10 @@ class Reductions(Memory):
             return [f"{a} = {combine(f'fold_{kind}', t, a, b)};"]
 
         def fold_vector(lanes: int) -> list[str]:
-            if kind in ("any", "all"):
-                operator = "|" if kind == "any" else "&"
-                return [f"{name}_ = {name}_ {operator} ({kind}({name}_{lanes}) != 0);"]
-            whole = f"ob_fold_{kind}_{t}{lanes}({name}_{lanes})"
-            return [f"{name}_ = {combine(f'fold_{kind}', t, f'{name}_', whole)};"]
+            function = kind if kind in ("any", "all") else f"ob_fold_{kind}_{t}{lanes}"
+            return fold([f"{name}_"], [f"{function}({name}_{lanes})"])
 
-        lanes_initial = initial
-        if dtype == torch.bool and kind == "all":
-            lanes_initial = "-1"
-        if dtype == torch.bool:
-            self.accumulators.append(
-                MaskAccumulator(name, initial, lanes_initial, fold, fold_vector)
-            )
-        else:
-            self.accumulators.append(Accumulator([(name, t, initial)], fold, fold_vector))
+        self.accumulators.append(Accumulator([(name, t, _initial(kind, dtype))], fold, fold_vector))
         return self._result(name, dtype)
 
     def _reduce_place(
@@ -199,9 +185,9 @@ class Reductions(Memory):
         text = self._in_lanes(value, src_dtype)
         variable = self.cse.generate(self.compute, text, dtype=src_dtype)
         if place is None:
-            trees = [tree for tree in self.range_trees if tree.is_reduction]
-            flat = _whole(trees[0])
-            for tree in trees[1:]:
+            outer, *inner = self.reduction_trees()
+            flat = _whole(outer)
+            for tree in inner:
                 flat = flat * tree.numel + _whole(tree)
             place = broadcast(
                 self.vector_index(self.prepare_indexing(flat)), self.index_torch_dtype
@@ -265,7 +251,7 @@ class Reductions(Memory):
         combine_fn: Callable[[Values, Values], Values],
         values: Values,
     ) -> Values:
-        trees = [tree for tree in self.range_trees if tree.is_reduction]
+        trees = self.reduction_trees()
         if self._load_mask is not None or len(trees) > 1 or self.grouped:
             raise NotImplementedError("scans under a mask in compiled graphs")
         computed = [computed_dtype(dtype) for dtype in dtypes]
@@ -340,7 +326,7 @@ class Reductions(Memory):
         key = (dtypes, values, descending)
         if self.sort_of_loop is not None and self.sort_of_loop.key == key:
             return self.sort_of_loop.results
-        trees = [tree for tree in self.range_trees if tree.is_reduction]
+        trees = self.reduction_trees()
         if self.sort_of_loop is not None or self._load_mask is not None or len(trees) > 1:
             raise NotImplementedError("several sorts in a loop, or masked ones, in compiled graphs")
         dtype, place_dtype = dtypes
@@ -394,7 +380,8 @@ def _initial(kind: str, dtype: torch.dtype) -> str:
     if kind in _KINDS:
         return constant(_KINDS[kind], dtype)
     if kind in ("any", "all"):
-        return "0" if kind == "any" else "1"
+        # True is 1 in scalars and -1 in vectors.
+        return "0" if kind == "any" else f"ob_lane_mask{LANES}(1)"
     if dtype.is_floating_point:
         return constant(float("-inf") if kind == "max" else float("inf"), dtype)
     info = torch.iinfo(dtype)

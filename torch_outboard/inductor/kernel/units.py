@@ -238,7 +238,7 @@ class Units(Reductions):
     def group_size(self) -> int:
         """Work-items per work-group: a power of two, or the device's maximum."""
         most = self.target.group
-        loops = [tree.numel for tree in self.range_trees if tree.is_reduction]
+        loops = [tree.numel for tree in self.reduction_trees()]
         known = all(isinstance(size, sympy.Integer) for size in (*loops, self.units()))
         if not self.grouped or self.local_lines or not known:
             return most

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from torch_outboard.inductor.lowerings import flex_kernels
 from torch_outboard.inductor.lowerings.expressions import texts_in_use
-from torch_outboard.inductor.passes.common import hash_of_sources
+from torch_outboard.inductor.passes import hash_of_sources
 from torch_outboard.state import state
 
 _DENSE: dict[Any, Callable[..., Any]] = {

@@ -1,1 +1,70 @@
-"""Passes over graphs: random numbers, their order, elements that are read repeatedly."""
+"""Passes over graphs: random numbers, their order, elements that are read repeatedly.
+
+Here: sequences of passes, their cache keys, and calls that passes insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+
+_PACKAGE = "torch_outboard."
+# Folders with functions that write parts of compiled graphs.
+_SOURCES = ("inductor", "ops/functions", "ops/sources")
+
+
+class InOrder(CustomGraphPass):
+    """Runs passes in order.
+
+    Args:
+        passes: functions of a graph; the `uuid` of a CustomGraphPass is part of the cache key.
+    """
+
+    def __init__(self, *passes: Callable[[torch.fx.Graph], None]) -> None:
+        self.passes = passes
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        for each in self.passes:
+            each(graph)
+
+    def uuid(self) -> Any:
+        """The key of PyTorch's caches: the backend's sources, and each pass.
+
+        None, which disables caching, if a pass is an external function.
+        """
+        described: list[Any] = [hash_of_sources()]
+        for each in self.passes:
+            if isinstance(each, CustomGraphPass):
+                described.append(each.uuid())
+            else:
+                ours = each.__module__.startswith(_PACKAGE)
+                described.append(each.__qualname__ if ours else None)
+        return None if None in described else tuple(described)
+
+
+@cache
+def hash_of_sources() -> Any:
+    """Hash of all Python files that write compiled graphs; PyTorch's function caches only one."""
+    root = Path(__file__).parents[2]
+    files = (path for folder in _SOURCES for path in (root / folder).rglob("*.py"))
+    return get_hash_for_files(tuple(sorted(map(str, files))))
+
+
+Node = torch.fx.Node
+
+
+def add_call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
+    """Inserts a call at the graph's insertion point, with the metadata of the node `at`."""
+    node = graph.call_function(target, arguments, named)
+    values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
+    mode = torch._guards.detect_fake_mode(at.meta["val"])
+    assert mode is not None
+    with mode:
+        node.meta = {**at.meta, "val": target(*values, **named)}
+    node.meta.pop("tensor_meta", None)
+    return node

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from torch_outboard.inductor.passes.common import add_call
+from torch_outboard.inductor.passes import add_call
 from torch_outboard.state import state
 
 aten = torch.ops.aten

@@ -27,7 +27,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from torch_outboard import _C
 from torch_outboard.inductor import device_operators
-from torch_outboard.inductor.passes.common import add_call, hash_of_sources
+from torch_outboard.inductor.passes import add_call, hash_of_sources
 from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
 
