@@ -1,4 +1,4 @@
-"""Plain-text tables, which are not truncated in files and pipes."""
+"""Plain-text tables, which are not truncated in files and pipes, and sizes for people."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> str:
 def print_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
     """Prints a table; see `columns`."""
     print(columns(rows, right))
+
+
+def readable_bytes(count: float, unit: str = "B") -> str:
+    """A size with the largest fitting unit: 512 B, 1.5 KiB; `unit` is the name of a byte."""
+    for name in (unit, "KiB", "MiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {name}" if name == unit else f"{count:.1f} {name}"
+        count /= 1024
+    return f"{count:.1f} GiB"

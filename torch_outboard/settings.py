@@ -164,19 +164,15 @@ def words_about(names: Iterable[str], module: str | None = None) -> str:
     return f"{', '.join(parts)} {are} of torch_outboard or its drivers and ignored"
 
 
-def warn_of_unknown(driver: str) -> None:
-    """Warns of variables that look like settings and are not, except variables of a driver.
+def warn_of_unknown(driver: str, module: str | None = None) -> None:
+    """Warns of variables that look like settings and are not.
 
     Args:
         driver: the name of the driver in use.
+        module: the driver's module, for a warning of variables that begin with its name; without
+            it, these count as settings.
     """
-    if names := unknown(driver):
-        warnings.warn(words_about(names), stacklevel=2)
-
-
-def warn_of_unknown_of_driver(driver: str, module: str) -> None:
-    """Warns of variables that begin with the driver's name and are not its settings."""
-    prefix = _prefix(driver)
+    prefix = PREFIX if module is None else _prefix(driver)
     if not any(name.startswith(prefix) for name in os.environ):
         return
     if names := [name for name in unknown(driver, module) if name.startswith(prefix)]:

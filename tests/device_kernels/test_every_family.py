@@ -21,8 +21,9 @@ from tests.opinfo.checks import CPU, attempt
 from tests.opinfo.comparison import tree_difference
 from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
-from torch_outboard.commands.sample_arguments import attempts, overload_of
+from torch_outboard.commands.sample_arguments import attempts
 from torch_outboard.device import devices
+from torch_outboard.dispatch.dispatcher import overload_of
 from torch_outboard.ops import tables
 
 # Of these only shapes and dtypes are known.

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from torch_outboard import _C
+from torch_outboard.columns import readable_bytes
 from torch_outboard.ops import program_cache
 from torch_outboard.settings import (
     CACHE_FOLDER_VARIABLE,
@@ -124,9 +125,5 @@ def _count(number: int) -> str:
     return f"{number} file{'' if number == 1 else 's'}"
 
 
-def _bytes(number: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1024
-    return f"{number:.1f} GiB"
+def _bytes(count: int) -> str:
+    return readable_bytes(count, "bytes")

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torch_outboard.dispatch.dispatcher import overload_of
+
 # Shapes of tensors, most common first: matrices, batches of matrices, images, vectors and others.
 SHAPES = ((64, 64), (2, 64, 64), (2, 8, 16, 16), (64,), (2, 8, 64), (2, 4, 8, 8, 8))
 # Parameters that are indices into a tensor, and parameters that are masks.
@@ -19,19 +21,6 @@ _MASKS = frozenset({"mask", "condition"})
 # Parameters with a fixed number of dimensions.
 _VECTORS = frozenset({"vec", "vec1", "vec2"})
 _BATCHES = frozenset({"batch1", "batch2"})
-
-
-def overload_of(name: str) -> torch._ops.OpOverload:
-    """The callable of a full name: `"aten::add.Tensor"`, `"aten::relu"`.
-
-    Raises:
-        AttributeError: if PyTorch has no such operator.
-    """
-    operator, _, overload = name.partition(".")
-    namespace, _, base = operator.partition("::")
-    packet = getattr(getattr(torch.ops, namespace), base)
-    found: torch._ops.OpOverload = getattr(packet, overload or "default")
-    return found
 
 
 def attempts(

@@ -103,7 +103,7 @@ def _warn_of_unknown_settings() -> None:
     choice = state.choice
     if choice is None or choice.module is None or choice.name in SHIPPED_DRIVERS:
         return
-    settings.warn_of_unknown_of_driver(choice.name, choice.module)
+    settings.warn_of_unknown(choice.name, choice.module)
 
 
 def _lazy_call(function: Callable[[], object]) -> None:

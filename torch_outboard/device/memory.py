@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 
 from torch_outboard import _C
-from torch_outboard.columns import columns
+from torch_outboard.columns import columns, readable_bytes
 from torch_outboard.device.devices import DeviceLike, _lazy_init, device_index, is_initialized
 
 __all__ = [
@@ -223,21 +223,12 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     return _C.memory_fraction(device_index(device))
 
 
-def _readable_bytes(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if abs(value) < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
 # Key in the statistics, title, and formatter of values.
 _SUMMARY_ROWS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
-    ("allocated_bytes", "Allocated memory", _readable_bytes),
-    ("active_bytes", "Active memory", _readable_bytes),
-    ("reserved_bytes", "Reserved memory", _readable_bytes),
-    ("inactive_split_bytes", "Not releasable", _readable_bytes),
+    ("allocated_bytes", "Allocated memory", readable_bytes),
+    ("active_bytes", "Active memory", readable_bytes),
+    ("reserved_bytes", "Reserved memory", readable_bytes),
+    ("inactive_split_bytes", "Not releasable", readable_bytes),
     ("allocation", "Allocations", str),
     ("active", "Active allocations", str),
     ("segment", "Segments", str),

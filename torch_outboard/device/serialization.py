@@ -11,11 +11,8 @@ from typing import cast
 
 import torch
 
-from torch_outboard.drivers.discovery import installed_drivers
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, installed_drivers
 from torch_outboard.state import state
-
-# Drivers whose tags are recognized even if they are not installed.
-KNOWN_DRIVERS = frozenset({"host", "ocl", "riscv"})
 
 # After all of PyTorch's own packages, which end at 26: only unknown tags get here.
 _PRIORITY = 100
@@ -79,7 +76,7 @@ def _load_from_other_driver(
 
 
 def _is_driver(name: str) -> bool:
-    return name in KNOWN_DRIVERS or name in installed_drivers()
+    return name in SHIPPED_DRIVERS or name in installed_drivers()
 
 
 def register() -> None:

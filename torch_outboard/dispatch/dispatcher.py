@@ -70,6 +70,19 @@ def overload_names() -> list[str]:
     return sorted(torch._C._dispatch_get_all_op_names())
 
 
+def overload_of(name: str) -> torch._ops.OpOverload:
+    """The callable of a full name: `"aten::add.Tensor"`, `"aten::relu"`.
+
+    Raises:
+        AttributeError: if PyTorch has no such operator.
+    """
+    operator, _, overload = name.partition(".")
+    namespace, _, base = operator.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), base)
+    found: torch._ops.OpOverload = getattr(packet, overload or "default")
+    return found
+
+
 def overloads_of(operator: str) -> list[str]:
     """The overloads of an operator: `"aten::relu"` has `"aten::relu"` and `"aten::relu.out"`."""
     namespace, _, name = operator.partition("::")

@@ -30,6 +30,8 @@ from torch_outboard.inductor.kernel.parameters import (
     FAULT,
     KernelDefinition,
     Parameter,
+    Shared,
+    shared_parameter,
     text_of_kernel,
 )
 from torch_outboard.inductor.target import Target, target_of
@@ -99,7 +101,7 @@ class _Run:
         self.before: list[Any] = []
         self.after: list[Any] = []
         self.since: list[Any] = []  # lines after the last call
-        self.passed: dict[tuple[str, str, str], Parameter] = {}
+        self.passed: Shared = {}
 
     def takes_call(self, line: KernelCallLine) -> bool:
         """Adds a call if the device's limit of parameter bytes allows; returns whether it did."""
@@ -109,13 +111,7 @@ class _Run:
         arguments = iter(map(str, line.call_args))
         for parameter in self.kernels.definitions[line.kernel_name].parameters:
             argument = next(arguments) if parameter.argument else ""
-            key = parameter.letter, parameter.kind, argument
-            if key not in passed and parameter.letter == FAULT.letter:
-                passed[key] = FAULT
-            elif key not in passed:
-                start = "ptr" if parameter.is_pointer else "value"
-                passed[key] = Parameter(f"{start}{len(passed)}", *key)
-            names.append(passed[key].name)
+            names.append(shared_parameter(passed, parameter, argument).name)
         if sum(p.bytes(self.target) for p in passed.values()) > self.target.parameter_bytes:
             return False
         for between in self.since:

@@ -168,11 +168,10 @@ def _make_importable(name: str) -> None:
 def _apply_settings() -> None:
     from torch_outboard import settings
 
-    _warn_of_unknown_settings()
-    if problem := settings.first_problem(state.name):
-        state.wrong_setting = problem
-        return
     try:
+        settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
+        if problem := settings.first_problem(state.name):
+            raise ValueError(problem)
         if any(variable.startswith(_FALLBACK_PREFIX) for variable in os.environ):
             from torch_outboard.dispatch import fallback
 
@@ -181,16 +180,10 @@ def _apply_settings() -> None:
             from torch_outboard.dispatch import placement
 
             placement.configure_from_environment()
-    except ValueError as error:
-        state.wrong_setting = str(error)
-
-
-def _warn_of_unknown_settings() -> None:
-    from torch_outboard import settings
-
-    try:
-        settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
-    except Warning as error:  # warnings may be errors, but `import torch` must not fail
+    except (
+        ValueError,
+        Warning,
+    ) as error:  # warnings may be errors, but `import torch` must not fail
         state.wrong_setting = str(error)
 
 

@@ -31,7 +31,8 @@ from tests.opinfo.arguments.written import WRITTEN
 from tests.opinfo.checks import spread
 from tests.opinfo.comparison import tensors_in
 from tests.opinfo.transplant import Transplant
-from torch_outboard.commands.sample_arguments import attempts, overload_of
+from torch_outboard.commands.sample_arguments import attempts
+from torch_outboard.dispatch.dispatcher import overload_of
 
 CPU = torch.device("cpu")
 REACHED = Path(__file__).with_name("reached.tsv")

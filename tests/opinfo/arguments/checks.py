@@ -28,7 +28,7 @@ from tests.opinfo.checks import (
 from tests.opinfo.comparison import first_line, tensors_in, tree_difference
 from tests.opinfo.order_statistics import RULES, judge, ties_of
 from tests.opinfo.transplant import Transplant
-from torch_outboard.commands.sample_arguments import overload_of
+from torch_outboard.dispatch.dispatcher import overload_of
 
 # Their meta functions compute powers of 10 with as many digits, and do not end.
 NO_META = frozenset({"round"})

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.opinfo.arguments.calls import ArgumentsCall
-from torch_outboard.commands.sample_arguments import overload_of
+from torch_outboard.dispatch.dispatcher import overload_of
 
 HUGE = (2**31, 2**33, 2**62)
 SCALARS = (True, 0, -1, 2, 2.5, 2j, nan, inf, *HUGE)

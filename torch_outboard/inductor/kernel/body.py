@@ -84,15 +84,22 @@ class OpenCLCSE(CSE[CSEVariable, str]):
             variable.use_count += 1
             return variable
         vector = is_vector(text)
+        variable = self.undeclared(vector, bounds, dtype, shape)
+        self.put(key, variable)
+        if V.kernel.current_node:
+            V.kernel.current_node.codegen_originating_info(buffer, only_once=True)
+        buffer.writeline(f"const {kind}{LANES if vector else ''} {variable} = {text};")
+        return variable
+
+    def undeclared(
+        self, vector: bool, bounds: ValueRanges[Any], dtype: torch.dtype, shape: Any = None
+    ) -> CSEVariable:
+        """A new variable, which the caller declares."""
         name = f"{self.name_prefix}{next(self.iter_buffer_ids)}{'_' + LANES if vector else ''}"
         variable = V.kernel.create_cse_var(name, bounds, dtype, shape)
         self.varname_map[name] = variable
-        self.put(key, variable)
         if not V.kernel.inside_reduction:
             V.kernel.outer_variables.add(variable)
-        if V.kernel.current_node:
-            V.kernel.current_node.codegen_originating_info(buffer, only_once=True)
-        buffer.writeline(f"const {kind}{LANES if vector else ''} {name} = {text};")
         return variable
 
 
@@ -164,18 +171,14 @@ class OpenCLKernel(Units):
         self.checked = checked  # checks in the branch do not hold outside
         vector = is_vector(result)
         lanes = LANES if vector else ""
-        name = f"{self.cse.name_prefix}{next(self.cse.iter_buffer_ids)}{'_' + LANES * vector}"
+        variable = self.cse.undeclared(vector, _UNKNOWN, dtype)
         otherwise = operand(other, dtype, vector)
-        self.compute.writeline(f"{value_type(dtype)}{lanes} {name} = {otherwise};")
+        self.compute.writeline(f"{value_type(dtype)}{lanes} {variable} = {otherwise};")
         self.compute.writeline(f"if ({mask}) {{")
         with self.compute.indent():
             self.compute.splice(inside)
-            self.compute.writeline(f"{name} = {result};")
+            self.compute.writeline(f"{variable} = {result};")
         self.compute.writeline("}")
-        variable = self.create_cse_var(name, ValueRanges.unknown(), dtype, None)
-        self.cse.varname_map[name] = variable
-        if not self.inside_reduction:
-            self.outer_variables.add(variable)
         return variable
 
     def codegen_body(self) -> None:

@@ -21,7 +21,13 @@ from torch._inductor.utils import sympy_subs
 from torch._inductor.virtualized import V
 
 from torch_outboard.inductor.kernel.body import OpenCLKernel, call_kernel
-from torch_outboard.inductor.kernel.parameters import FAULT, Parameter, text_of_kernel
+from torch_outboard.inductor.kernel.parameters import (
+    FAULT,
+    Parameter,
+    Shared,
+    shared_parameter,
+    text_of_kernel,
+)
 from torch_outboard.inductor.kernel.units import launch_properties, numel_name
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.target import Target
@@ -88,7 +94,7 @@ class ComboKernel:
 
     target: Target
     pieces: list[Piece] = field(default_factory=list)
-    names: dict[tuple[str, str, str], Parameter] = field(default_factory=dict)
+    names: Shared = field(default_factory=dict)
 
     # ---- Parameters
 
@@ -96,9 +102,7 @@ class ComboKernel:
         """Adds a piece if its parameters fit and its units have the same kind; returns whether."""
         names = dict(self.names)
         for parameter in (*piece.parameters, *piece.others):
-            key = (parameter.letter, parameter.kind, parameter.argument)
-            start = "ptr" if parameter.is_pointer else "value"
-            names.setdefault(key, Parameter(f"{start}{len(names)}", *key))
+            shared_parameter(names, parameter, parameter.argument)
         room = self.target.parameter_bytes - FAULT.bytes(self.target)
         if self.pieces and (
             sum(p.bytes(self.target) for p in names.values()) > room

@@ -52,6 +52,16 @@ class Parameter:
 
 
 FAULT = Parameter("ob_fault", "F", "int", "")
+# Parameters of a kernel that several others share, by letter, type and argument.
+Shared = dict[tuple[str, str, str], Parameter]
+
+
+def shared_parameter(shared: Shared, parameter: Parameter, argument: str) -> Parameter:
+    """The parameter of a shared kernel for one of a part of it; added if it is new."""
+    key = parameter.letter, parameter.kind, argument
+    start = "ptr" if parameter.is_pointer else "value"
+    new = FAULT if parameter.letter == FAULT.letter else Parameter(f"{start}{len(shared)}", *key)
+    return shared.setdefault(key, new)
 
 
 def is_number_of_host(name: str) -> bool:

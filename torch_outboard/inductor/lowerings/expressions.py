@@ -14,6 +14,7 @@ from torch._inductor import ir, lowering
 from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 
+from torch_outboard.dispatch.dispatcher import overload_of
 from torch_outboard.dispatch.user_kernels import Expression, Registration, registrations
 from torch_outboard.inductor.opencl.value_types import computed_dtype
 from torch_outboard.state import state
@@ -27,7 +28,7 @@ def define_lowerings() -> None:
     for name, known in registrations.items():
         if name.split("::")[0] in _BUILT_IN or not any(one.expression for one in known):
             continue
-        operator = _overload(name)
+        operator = overload_of(name)
         before = lowering.lowerings.get(operator)
         taken = before is not None and operator not in lowering.fallbacks
         if taken or not _is_function_of_tensors(operator):
@@ -43,14 +44,6 @@ def texts_in_use() -> tuple[str, ...]:
         for name, known in sorted(registrations.items())
         for one in known
     )
-
-
-def _overload(name: str) -> torch._ops.OpOverload:
-    namespace, _, rest = name.partition("::")
-    packet, _, overload = rest.partition(".")
-    operator = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
-    assert isinstance(operator, torch._ops.OpOverload)
-    return operator
 
 
 def _is_function_of_tensors(operator: torch._ops.OpOverload) -> bool:

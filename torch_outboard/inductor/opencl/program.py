@@ -182,8 +182,6 @@ def functions_called_by(text: str) -> str:
         if name in SCANS:
             fold_list.append(scan_text(name, kind, lanes))
             continue
-        if name in ("round", "iota") and name not in table:
-            continue
         if name.startswith("each_"):
             blocks.setdefault((kind, 1), []).append(name[5:])
             wide.append(_each(name[5:], kind, lanes))
