@@ -10,7 +10,7 @@ import torch
 
 import torch_outboard
 from torch_outboard import fallback, placement
-from torch_outboard.inspection.explanation import LAYOUTS, explain
+from torch_outboard.commands.explain import LAYOUTS, explain
 
 
 def tables(name, x, modes=()):
