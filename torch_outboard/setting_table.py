@@ -56,8 +56,8 @@ TABLE = (
     Setting(
         "OUTBOARD_BLOCKING",
         "flag",
-        "`1`: every launch of a device kernel waits, so that the call itself raises what a kernel "
-        "finds wrong",
+        "`1`: every launch of a device kernel waits for the kernel, so that the call itself raises "
+        "its errors",
         "`0`",
     ),
     Setting(
@@ -70,8 +70,8 @@ TABLE = (
     Setting(
         "OUTBOARD_WORK_IN_FLIGHT",
         "whole",
-        "how many driver calls a queue may hold that are not done, before giving it more waits; "
-        "`0`: no bound",
+        "largest number of unfinished driver calls per queue; at the limit, the next call waits; "
+        "`0`: no limit",
         "1024",
         high=10**15,
     ),
@@ -100,30 +100,30 @@ TABLE = (
     Setting(
         "OUTBOARD_CACHE_DIR",
         "text",
-        "folder of compiled kernels; if it is set and empty, nothing is kept, and "
-        "PoCL compiles in a temporary folder that goes at exit",
+        "folder of compiled kernels; if it is set and empty, kernels are not cached on disk, and "
+        "PoCL compiles in a temporary folder, deleted at exit",
         "`torch_outboard/programs` in the user's cache folder",
     ),
     Setting(
         "OUTBOARD_CACHE_LIMIT",
         "whole",
-        "bytes that compiled kernels may have there, of which the longest unused ones go; `0`: no "
-        "limit",
+        "limit of that folder in bytes, at which the least recently used kernels are deleted; "
+        "`0`: no limit",
         "2 GiB",
         high=2**63 - 1,
     ),
     Setting(
         "OUTBOARD_CACHE_SHARED",
         "flag",
-        "`1`: that folder and its files may belong to others or be writable by them, who can then "
-        "run code in your programs",
-        "`0`: such are refused",
+        "`1`: that folder and its files may be owned or writable by other users, who can then run "
+        "code in your programs",
+        "`0`: such a folder is refused",
     ),
     Setting(
         "OUTBOARD_COMMUNICATION",
         "choice",
-        "who communicates for `torch.distributed`: the driver where it can, the driver (or an "
-        "error), Gloo",
+        "implementation of `torch.distributed`: `auto` is the driver if it can communicate, else "
+        "Gloo; `driver` raises an error if it cannot",
         "`auto`",
         choices=("auto", "driver", "gloo"),
     ),
@@ -285,7 +285,7 @@ TABLE = (
     Setting(
         "OUTBOARD_OCL_COPIES",
         "whole",
-        "how often each device is presented",
+        "number of devices that the driver reports for each OpenCL device",
         "1",
         low=1,
         high=16,
@@ -295,7 +295,7 @@ TABLE = (
     Setting(
         "OUTBOARD_OCL_MASK",
         "list",
-        "what devices shall seem to lack",
+        "features that devices do not report",
         "nothing",
         choices=("float16", "float64", "subgroups", "matrix_units"),
         driver="ocl",
@@ -313,7 +313,7 @@ TABLE = (
     Setting(
         "OUTBOARD_FAULTS",
         "text",
-        "faults to put between kit and driver, as `torch_outboard/drivers/faults/wrapper.c` lists "
+        "faults injected between kit and driver; `torch_outboard/drivers/faults/wrapper.c` lists "
         "them",
         "none",
         for_tests=True,

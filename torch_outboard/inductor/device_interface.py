@@ -84,17 +84,9 @@ class OutboardInterface(DeviceInterface):
         return True
 
     @staticmethod
-    def is_dtype_supported(dtype: torch.dtype, including_emulation: bool = False) -> bool:
-        return True
-
-    @staticmethod
     def is_gpu() -> bool:
         """PyTorch calls it from 2.15 on; see pytorch_patches.be_a_gpu."""
         return True
-
-    @staticmethod
-    def is_triton_capable(device: Any = None) -> bool:
-        return False
 
 
 class DeviceGuard:
