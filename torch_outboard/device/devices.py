@@ -348,7 +348,7 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether operators compute in bfloat16; emulation means the host's kernels."""
-    return including_emulation or torch.bfloat16 in get_device_capability()["kernel_dtypes"]
+    return including_emulation or torch.bfloat16 in get_device_capability().facts["kernel_dtypes"]
 
 
 def is_tf32_supported() -> bool:
