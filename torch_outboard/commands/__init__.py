@@ -11,8 +11,9 @@ from typing import Any
 from torch_outboard.commands.devices import device_problem, index_problem
 from torch_outboard.state import state
 
-# Help by command. The module of the same name in this folder has `add_arguments(parser)` and
-# `run(options)`, which returns the exit status; it is imported only for its command.
+# Help by command. The module of the same name in this folder has `run(options)`, which returns the
+# exit status, and, for a command with options, `add_arguments(parser)`; it is imported only for its
+# command.
 COMMANDS = {
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
@@ -36,7 +37,8 @@ class _CommandParser(argparse.ArgumentParser):
             module = importlib.import_module(f"torch_outboard.commands.{name}")
         except ImportError as error:  # of the native part, for which `state` has a better message
             self.exit(1, f"{state.extension_error or error}\n")
-        module.add_arguments(self)
+        if hasattr(module, "add_arguments"):
+            module.add_arguments(self)
         self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)
 

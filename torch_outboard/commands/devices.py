@@ -11,10 +11,6 @@ from torch_outboard.columns import print_columns
 from torch_outboard.state import check_active, state
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds no arguments."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Prints the table; 1 if no device can be used."""
     problem = device_problem()

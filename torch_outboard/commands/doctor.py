@@ -21,10 +21,6 @@ from torch_outboard.settings import VALIDATE_VARIABLE
 from torch_outboard.state import state
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds no arguments."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Prints versions, drivers, devices, capabilities, and the reason if one cannot be used.
 

@@ -93,5 +93,4 @@ def __dir__() -> list[str]:
 
 
 # The types that `tensor.type()` and `tensor.storage_type()` name.
-globals().update(legacy_types.make_storage_types(state.name))
-globals().update(legacy_types.make_tensor_types(state.name))
+globals().update(legacy_types.make_types(state.name))

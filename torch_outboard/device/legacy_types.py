@@ -14,19 +14,6 @@ from typing import Any
 import torch
 from torch.storage import _dtype_to_storage_type_map, _LegacyStorage
 
-_DTYPES = {
-    "BFloat16Tensor": torch.bfloat16,
-    "BoolTensor": torch.bool,
-    "ByteTensor": torch.uint8,
-    "CharTensor": torch.int8,
-    "DoubleTensor": torch.float64,
-    "FloatTensor": torch.float32,
-    "HalfTensor": torch.float16,
-    "IntTensor": torch.int32,
-    "LongTensor": torch.int64,
-    "ShortTensor": torch.int16,
-}
-
 
 class _LegacyType(type):
     """The metaclass of legacy tensor types. Their instances are tensors."""
@@ -91,9 +78,16 @@ def _another_type(cls: _LegacyType, given: str) -> str:
     )
 
 
-def make_tensor_types(name: str) -> dict[str, type]:
-    """The legacy tensor types of the device `name`, by their names in the device module."""
-    return {kind: _make_tensor_type(kind, dtype, name) for kind, dtype in _DTYPES.items()}
+def make_types(name: str) -> dict[str, type]:
+    """The legacy types of the device `name`, by their names in the device module."""
+    found: dict[str, type] = {}
+    for dtype, storage in _dtype_to_storage_type_map().items():
+        if not storage.startswith("Q"):  # quantized
+            found[storage] = _make_storage_type(storage, dtype, f"torch.{name}")
+            if not dtype.is_complex:
+                tensor = storage.replace("Storage", "Tensor")
+                found[tensor] = _make_tensor_type(tensor, dtype, name)
+    return found
 
 
 def _make_tensor_type(kind: str, dtype: torch.dtype, name: str) -> type:
@@ -103,19 +97,10 @@ def _make_tensor_type(kind: str, dtype: torch.dtype, name: str) -> type:
     return _LegacyType(f"{module}.{kind}", (), namespace)
 
 
-def make_storage_types(name: str) -> dict[str, type]:
-    """The legacy storage types of the device `name`, by their names in the device module."""
-    return {
-        class_name: _make_storage_type(class_name, dtype, f"torch.{name}")
-        for dtype, class_name in _dtype_to_storage_type_map().items()
-        if not class_name.startswith("Q")  # quantized
-    }
-
-
-def _make_storage_type(class_name: str, dtype: torch.dtype, module: str) -> type:
+def _make_storage_type(kind: str, dtype: torch.dtype, module: str) -> type:
     def fill(namespace: dict[str, object]) -> None:
         # PyTorch reads the device off the last part of the module's name.
         namespace["__module__"] = module
         namespace["dtype"] = namespace["_dtype"] = dtype
 
-    return types.new_class(class_name, (_LegacyStorage,), exec_body=fill)
+    return types.new_class(kind, (_LegacyStorage,), exec_body=fill)

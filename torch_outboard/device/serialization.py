@@ -11,6 +11,7 @@ from typing import cast
 
 import torch
 
+from torch_outboard import _C
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, installed_drivers
 from torch_outboard.state import state
 
@@ -32,15 +33,11 @@ def set_tensor_metadata(tensor: torch.Tensor, metadata: Mapping[str, str]) -> No
     Raises:
         ValueError: if the tensor is on another device, or a key is invalid.
     """
-    from torch_outboard import _C
-
     _C.set_tensor_metadata(tensor, dict(metadata))
 
 
 def tensor_metadata(tensor: torch.Tensor) -> dict[str, str]:
     """The strings attached by `set_tensor_metadata`; empty if there are none."""
-    from torch_outboard import _C
-
     return _C.tensor_metadata(tensor)
 
 
@@ -51,8 +48,6 @@ def _no_tag(storage: object) -> None:
 def _expect_metadata(storage: object, location: str) -> None:
     """Prepares for strings attached to a storage of the device that is about to be loaded."""
     if location.partition(":")[0] == state.name:
-        from torch_outboard import _C
-
         _C.take_metadata_slot()
 
 

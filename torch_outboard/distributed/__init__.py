@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torch_outboard import _C
+
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend
 
@@ -22,8 +24,6 @@ def register(device: str) -> bool:
     if not torch.distributed.is_available():
         return False
     from torch.distributed import Backend, is_gloo_available
-
-    from torch_outboard import _C
 
     if not is_gloo_available() or not hasattr(_C, "ProcessGroup"):
         return False
@@ -60,8 +60,6 @@ def _create(options: Any, backend_options: Any = None) -> Backend:
     """Makes a group's backend from torch.distributed's options of the group."""
     from torch._C._distributed_c10d import PrefixStore
     from torch.distributed import ProcessGroupGloo
-
-    from torch_outboard import _C
 
     # After a restart by an elastic agent its store still has the addresses of the old workers.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

@@ -15,6 +15,7 @@ from torch import _ops
 from torch.autograd import profiler_util
 from torch.multiprocessing import reductions
 
+from torch_outboard import _C
 from torch_outboard.state import state
 
 
@@ -122,8 +123,6 @@ def stop_autograd_threads_at_exit() -> None:
 
 
 def _stop_autograd_threads() -> None:
-    from torch_outboard import _C
-
     if _C.driver_initialized():
         _C.stop_autograd_threads()
 

@@ -27,6 +27,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from torch_outboard import _C
 from torch_outboard.inductor import device_operators
+from torch_outboard.inductor.device_interface import OutboardInterface
 from torch_outboard.inductor.passes import add_call, hash_of_sources
 from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
@@ -131,12 +132,10 @@ class UseOwnNumbers(CustomGraphPass):
 
     def uuid(self) -> Any:
         """The key of PyTorch's caches: the backend's sources, device and placement."""
-        properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
-        target = target_of(device)
         return (
             hash_of_sources(),
-            f"{state.name} {properties.name} {properties.driver_version} {target}",
+            f"{OutboardInterface.get_compute_capability(device)} {target_of(device)}",
             self.writes.__name__,
             placement_of_graphs(_C.current_device()),
         )
