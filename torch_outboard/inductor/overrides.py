@@ -92,7 +92,9 @@ def call(name: str, texts: list[str], dtype: torch.dtype, vector: bool) -> str:
     return f"ob_{name}_{value_type(dtype)}{lanes}({', '.join(texts)})"
 
 
-def _function(name: str, floating: bool = False) -> Callable[..., str]:
+def _function(name: str) -> Callable[..., str]:
+    floating = functions()[name].integer is None
+
     def method(*values: Any) -> str:
         dtype = promoted(values)
         if floating and not dtype.is_floating_point:
@@ -331,14 +333,6 @@ class OpenCLOverrides(OpOverrides):
     mod = staticmethod(_division("fmod"))
     fmod = staticmethod(_division("fmod"))
     remainder = staticmethod(_division("remainder"))
-    maximum = staticmethod(_function("maximum"))
-    minimum = staticmethod(_function("minimum"))
-    abs = staticmethod(_function("abs"))
-    neg = staticmethod(_function("neg"))
-    sign = staticmethod(_function("sign"))
-    square = staticmethod(_function("square"))
-    relu = staticmethod(_function("relu"))
-    pow = staticmethod(_function("pow"))
 
     @staticmethod
     def fma(x: Any, y: Any, z: Any) -> str:
@@ -361,12 +355,6 @@ class OpenCLOverrides(OpOverrides):
     def int_truediv(a: Any, b: Any) -> str:
         (x, y), _ = operands((a, b), torch.float32)
         return f"({x} / {y})"
-
-    reciprocal = staticmethod(_function("reciprocal", floating=True))
-    floor = staticmethod(_function("floor"))
-    ceil = staticmethod(_function("ceil"))
-    trunc = staticmethod(_function("trunc"))
-    round = staticmethod(_function("round"))
 
     @staticmethod
     def identity(x: Any) -> str:
@@ -437,11 +425,11 @@ def _choose(condition: Any, a: Any, b: Any, dtype: torch.dtype) -> str:
 
 
 def _add_functions() -> None:
-    """Adds the operations of Inductor that are functions of the table on floating-point values."""
+    """Adds the operations of Inductor that are functions of the table."""
     for name, function in functions().items():
         known = name in vars(OpenCLOverrides) or not hasattr(OpOverrides, name)
         if function.real is not None and not known:
-            setattr(OpenCLOverrides, name, staticmethod(_function(name, floating=True)))
+            setattr(OpenCLOverrides, name, staticmethod(_function(name)))
 
 
 _add_functions()
