@@ -19,7 +19,7 @@
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_table.h"
 #include "runtime/export.h"
-#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/device_assert.h"
 
 namespace outboard {
 

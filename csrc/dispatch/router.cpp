@@ -16,7 +16,6 @@
 #include "dispatch/registration.h"
 #include "dispatch/report.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"

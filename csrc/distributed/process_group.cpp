@@ -14,7 +14,6 @@
 #include "runtime/process.h"
 #include "runtime/driver/driver_failure.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
 
 namespace outboard::distributed {
 namespace {

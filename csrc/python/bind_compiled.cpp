@@ -20,12 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_kernels/call/change_device.h"
 #include "cpu_kernels/call/cpu_call.h"
-#include "cpu_kernels/compiled/calls_on_device.h"
-#include "cpu_kernels/compiled/packaged_models.h"
+#include "cpu_kernels/compiled_code.h"
 #include "python/bindings.h"
-#include "random/graphs/graph_draws.h"
+#include "random/graph_draws.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/programs/launch.h"

@@ -6,9 +6,9 @@
 #include "autograd/autograd.h"
 #include "dispatch/placement.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/fork.h"
+#include "runtime/process.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/recording/recorded_copy.h"
+#include "runtime/recording/recorded_call.h"
 
 namespace outboard {
 namespace {

@@ -12,7 +12,6 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/recording/recorded_call.h"
-#include "runtime/memory/cpu_kernel_memory.h"
 #include "runtime/streams/wait.h"
 #include "tensors/dense.h"
 

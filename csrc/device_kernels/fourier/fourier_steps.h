@@ -15,7 +15,7 @@
 #include "device_kernels/work_shape.h"
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 

@@ -10,7 +10,6 @@
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "transfer/device_copy.h"
 
 namespace outboard {
 namespace {

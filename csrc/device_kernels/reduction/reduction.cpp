@@ -38,7 +38,6 @@
 #include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/program.h"
-#include "tensors/empty.h"
 
 namespace outboard {
 namespace {

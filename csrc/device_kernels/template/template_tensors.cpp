@@ -11,7 +11,7 @@
 #include "device_kernels/template/template.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "tensors/empty.h"
+#include "tensors/dense.h"
 #include "transfer/copy.h"
 #include "transfer/fill.h"
 

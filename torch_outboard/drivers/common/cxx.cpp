@@ -103,7 +103,8 @@ std::vector<std::string> list_setting(const char* variable,
   std::string names;
   for (const std::string& choice : choices) names += (names.empty() ? "" : ", ") + choice;
   for (const std::string& item : items) {
-    if (choices.empty() || std::find(choices.begin(), choices.end(), item) != choices.end()) continue;
+    if (choices.empty() || std::find(choices.begin(), choices.end(), item) != choices.end())
+      continue;
     fail(OB_INVALID_ARGUMENT, "%s: \"%.100s\" is none of %s.", variable, item.c_str(),
          names.c_str());
   }
