@@ -70,14 +70,14 @@ DefinedAssert::DefinedAssert(const Definition& definition, const std::string& ov
   if (kind.empty()) return;
   TORCH_CHECK_VALUE(kind == "IndexError" || kind == "RuntimeError", "it reports ", kind,
                     "; it can report IndexError or RuntimeError");
-  if (kind == "RuntimeError") kind_ = KernelFault::Kind::kRuntimeError;
+  if (kind == "RuntimeError") kind_ = DeviceAssert::Kind::kRuntimeError;
   message_ = c10::str(message.empty() ? "index out of range" : message, " in ", overload);
 }
 
-KernelFault& DefinedAssert::on(c10::DeviceIndex device) const {
+DeviceAssert& DefinedAssert::on(c10::DeviceIndex device) const {
   const DefinedAssert& used = t_outer_assert != nullptr ? *t_outer_assert : *this;
   return *used.flags_.find(device,
-                           [&] { return &KernelFault::make(device, used.kind_, used.message_); });
+                           [&] { return &DeviceAssert::make(device, used.kind_, used.message_); });
 }
 
 AssertScope::AssertScope(const DefinedAssert& asserted) noexcept : outer_(t_outer_assert) {

@@ -69,14 +69,14 @@ class DefinedAssert {
 
   bool reports() const noexcept { return !message_.empty(); }
   // The assert flag on a device; inside an AssertScope the flag of its operator.
-  KernelFault& on(c10::DeviceIndex device) const;
+  DeviceAssert& on(c10::DeviceIndex device) const;
 
  private:
   friend class AssertScope;
 
-  KernelFault::Kind kind_ = KernelFault::Kind::kIndexError;
+  DeviceAssert::Kind kind_ = DeviceAssert::Kind::kIndexError;
   std::string message_;
-  mutable KernelTable<c10::DeviceIndex, KernelFault*> flags_;
+  mutable KernelTable<c10::DeviceIndex, DeviceAssert*> flags_;
 };
 
 // Launches of this thread use the assert of a decomposition, if it has one: the error names the
