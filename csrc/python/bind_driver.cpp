@@ -21,12 +21,6 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-// A copy, which Python may keep.
-struct DeviceProperties {
-  explicit DeviceProperties(const ob_device_properties& properties) : fields(properties) {}
-  ob_device_properties fields;
-};
-
 const char* kind_name(ob_device_kind kind) {
   switch (kind) {
     case OB_DEVICE_CPU:
@@ -44,48 +38,38 @@ const char* host_access_name(ob_host_access access) {
   return access == OB_HOST_ACCESS_COHERENT ? "coherent" : "none";
 }
 
-template <class Field>
-auto field(Field ob_device_properties::* member) {
-  return [member](const DeviceProperties& self) { return self.fields.*member; };
-}
-
 void bind_properties(py::module_& m) {
-  py::class_<DeviceProperties>(m, "_DeviceProperties",
-                               "What the driver says about a device; sizes are in bytes.")
-      .def_property_readonly("name", [](const DeviceProperties& p) { return p.fields.name; })
-      .def_property_readonly("vendor", [](const DeviceProperties& p) { return p.fields.vendor; })
-      .def_property_readonly("driver_version",
-                             [](const DeviceProperties& p) { return p.fields.driver_version; })
-      .def_property_readonly("kind",
-                             [](const DeviceProperties& p) { return kind_name(p.fields.kind); })
+  using Properties = ob_device_properties;
+  py::class_<Properties>(m, "_DeviceProperties",
+                         "What the driver says about a device; sizes are in bytes.",
+                         py::module_local())
+      .def_property_readonly("name", [](const Properties& p) { return p.name; })
+      .def_property_readonly("vendor", [](const Properties& p) { return p.vendor; })
+      .def_property_readonly("driver_version", [](const Properties& p) { return p.driver_version; })
+      .def_property_readonly("kind", [](const Properties& p) { return kind_name(p.kind); })
       .def_property_readonly("addressing",
-                             [](const DeviceProperties& p) {
-                               return p.fields.addressing == OB_ADDRESSING_HANDLE ? "handle"
-                                                                                  : "pointer";
+                             [](const Properties& p) {
+                               return p.addressing == OB_ADDRESSING_HANDLE ? "handle" : "pointer";
                              })
-      .def_property_readonly(
-          "host_access",
-          [](const DeviceProperties& p) { return host_access_name(p.fields.host_access); })
-      .def_property_readonly("dtypes", field(&ob_device_properties::dtypes))
-      .def_property_readonly("features", field(&ob_device_properties::features))
-      .def_property_readonly("total_memory", field(&ob_device_properties::total_memory))
-      .def_property_readonly("max_allocation", field(&ob_device_properties::max_allocation))
-      .def_property_readonly("alignment", field(&ob_device_properties::alignment))
-      .def_property_readonly("multi_processor_count", field(&ob_device_properties::compute_units))
-      .def_property_readonly("preferred_vector_width",
-                             field(&ob_device_properties::preferred_vector_width))
-      .def_property_readonly("max_work_group_size",
-                             field(&ob_device_properties::max_work_group_size))
-      .def_property_readonly("local_memory", field(&ob_device_properties::local_memory))
-      .def_property_readonly("subgroup_size", field(&ob_device_properties::subgroup_size))
-      .def_property_readonly("least_priority", field(&ob_device_properties::least_priority))
-      .def_property_readonly("greatest_priority", field(&ob_device_properties::greatest_priority))
-      .def("__repr__", [](const DeviceProperties& p) {
-        return c10::str("_DeviceProperties(name='", p.fields.name, "', vendor='", p.fields.vendor,
-                        "', kind='", kind_name(p.fields.kind),
-                        "', total_memory=", p.fields.total_memory >> 20,
-                        "MB, multi_processor_count=", p.fields.compute_units, ", host_access='",
-                        host_access_name(p.fields.host_access), "')");
+      .def_property_readonly("host_access",
+                             [](const Properties& p) { return host_access_name(p.host_access); })
+      .def_readonly("dtypes", &Properties::dtypes)
+      .def_readonly("features", &Properties::features)
+      .def_readonly("total_memory", &Properties::total_memory)
+      .def_readonly("max_allocation", &Properties::max_allocation)
+      .def_readonly("alignment", &Properties::alignment)
+      .def_readonly("multi_processor_count", &Properties::compute_units)
+      .def_readonly("preferred_vector_width", &Properties::preferred_vector_width)
+      .def_readonly("max_work_group_size", &Properties::max_work_group_size)
+      .def_readonly("local_memory", &Properties::local_memory)
+      .def_readonly("subgroup_size", &Properties::subgroup_size)
+      .def_readonly("least_priority", &Properties::least_priority)
+      .def_readonly("greatest_priority", &Properties::greatest_priority)
+      .def("__repr__", [](const Properties& p) {
+        return c10::str("_DeviceProperties(name='", p.name, "', vendor='", p.vendor, "', kind='",
+                        kind_name(p.kind), "', total_memory=", p.total_memory >> 20,
+                        "MB, multi_processor_count=", p.compute_units, ", host_access='",
+                        host_access_name(p.host_access), "')");
       });
 }
 
@@ -161,9 +145,8 @@ void bind_choice(py::module_& m) {
 void bind_devices(py::module_& m) {
   m.def("device_count", &device_count, NoGil());
   m.def("check_device_index", &check_device_index, NoGil());
-  m.def(
-      "device_properties",
-      [](c10::DeviceIndex device) { return DeviceProperties(device_properties(device)); }, NoGil());
+  // A copy.
+  m.def("device_properties", &device_properties, py::return_value_policy::copy, NoGil());
   // The values that the driver knows, by name.
   m.def("device_state", [](c10::DeviceIndex device) {
     ob_device_state state = {};

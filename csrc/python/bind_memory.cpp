@@ -2,6 +2,8 @@
 #include <torch/csrc/profiler/combined_traceback.h>
 
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "python/bindings.h"
 #include "runtime/memory/caching/caching_allocator.h"
@@ -88,26 +90,22 @@ py::dict pinned_memory_stats() {
   return result;
 }
 
+// A member function of the caching allocator as a function of its arguments.
+template <class Result, class... Arguments>
+auto on_allocator(Result (CachingAllocator::*member)(Arguments...)) {
+  return [member](Arguments... arguments) -> Result {
+    return (caching_allocator()->*member)(std::move(arguments)...);
+  };
+}
+
 void bind_pools(py::module_& m) {
-  m.def(
-      "create_memory_pool", []() { return caching_allocator()->create_pool(); },
-      "The id of a new private pool of memory.");
-  m.def(
-      "begin_allocate_to_pool",
-      [](c10::DeviceIndex device, Pool pool) {
-        caching_allocator()->begin_allocate_to_pool(device, pool);
-      },
-      NoGil(), "Allocations of this thread on the device come from the pool from now on.");
-  m.def(
-      "end_allocate_to_pool",
-      [](c10::DeviceIndex device, Pool pool) {
-        caching_allocator()->end_allocate_to_pool(device, pool);
-      },
-      NoGil());
-  m.def(
-      "release_memory_pool",
-      [](c10::DeviceIndex device, Pool pool) { caching_allocator()->release_pool(device, pool); },
-      NoGil(), "Undoes one begin_allocate_to_pool: the cache frees pools without users.");
+  m.def("create_memory_pool", on_allocator(&CachingAllocator::create_pool),
+        "The id of a new private pool of memory.");
+  m.def("begin_allocate_to_pool", on_allocator(&CachingAllocator::begin_allocate_to_pool), NoGil(),
+        "Allocations of this thread on the device come from the pool from now on.");
+  m.def("end_allocate_to_pool", on_allocator(&CachingAllocator::end_allocate_to_pool), NoGil());
+  m.def("release_memory_pool", on_allocator(&CachingAllocator::release_pool), NoGil(),
+        "Undoes one begin_allocate_to_pool: the cache frees pools without users.");
 }
 
 void bind_pinned(py::module_& m) {
@@ -257,20 +255,10 @@ void bind_history(py::module_& m) {
 
 void bind_memory(py::module_& m) {
   m.def("memory_snapshot", &memory_snapshot, py::arg("pool") = Pool(0, 0));
-  m.def(
-      "set_memory_fraction",
-      [](double fraction, c10::DeviceIndex device) {
-        caching_allocator()->set_memory_fraction(fraction, device);
-      },
-      NoGil());
-  m.def(
-      "memory_fraction",
-      [](c10::DeviceIndex device) { return caching_allocator()->memory_fraction(device); },
-      NoGil());
-  m.def(
-      "memory_info",
-      [](c10::DeviceIndex device) { return caching_allocator()->getMemoryInfo(device); }, NoGil(),
-      "Free and total bytes of a device.");
+  m.def("set_memory_fraction", on_allocator(&CachingAllocator::set_memory_fraction), NoGil());
+  m.def("memory_fraction", on_allocator(&CachingAllocator::memory_fraction), NoGil());
+  m.def("memory_info", on_allocator(&CachingAllocator::getMemoryInfo), NoGil(),
+        "Free and total bytes of a device.");
   bind_pools(m);
   bind_pinned(m);
   bind_history(m);

@@ -5,8 +5,8 @@
 
 namespace outboard {
 
-// Whether this process is a forked child of one that had initialized the driver: the child must
-// not call it. One atomic load.
+// Whether this process is a forked child of one that had initialized the driver: the child must not
+// call it. One atomic load.
 OUTBOARD_API bool in_bad_fork() noexcept;
 // Raises RuntimeError in such a child, with the alternative. Takes no lock.
 OUTBOARD_API void check_fork();
