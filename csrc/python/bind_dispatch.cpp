@@ -1,6 +1,7 @@
 // Dispatch: policies, reports and placement of the router, its kernels, and traces of dispatch.
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <array>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
