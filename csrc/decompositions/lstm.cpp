@@ -38,8 +38,7 @@
 namespace outboard {
 
 // ---- aten::mkldnn_rnn_layer and its backward by device kernels, for LSTM: one product for all
-// inputs, and a launch per time step. Autograd and second
-// derivatives are PyTorch's own for these operators.
+// inputs, and a launch per time step. Derivatives of all orders are PyTorch's for these operators.
 //
 // A workspace of bytes is oneDNN's. A workspace in the dtype of the values has the layout of
 // torch_outboard/kernels/layers/recurrent_steps.cl. The backward runs where its forward ran.
