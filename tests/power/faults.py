@@ -350,7 +350,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="reduce-on-other-ranks",
         kind="distributed",
-        file="csrc/distributed/reducing.cpp",
+        file="csrc/distributed/collectives/reducing.cpp",
         old="if (root) reduction.finish(host, carried[0]);",
         new="reduction.finish(host, carried[0]);",
         effect="reduce changes the tensors of the ranks that are not its destination.",
