@@ -3,23 +3,44 @@
 #include <ATen/ops/clamp_min_native.h>
 #include <ATen/ops/clamp_native.h>
 #include <ATen/ops/eq_native.h>
+#include <ATen/ops/fill_native.h>
 #include <ATen/ops/ge_native.h>
 #include <ATen/ops/gt_native.h>
 #include <ATen/ops/le_native.h>
 #include <ATen/ops/lt_native.h>
+#include <ATen/ops/masked_fill_native.h>
 #include <ATen/ops/ne_native.h>
 #include <ATen/ops/relu_native.h>
+#include <ATen/ops/where_native.h>
+
+#include <cstring>
 
 #include "cpu_kernels/typed/structured.h"
+#include "tensors/host_view.h"
 
 namespace outboard::cpu_kernels {
 
+#define OUTBOARD_COMPARISON(op) \
+  OUTBOARD_PREDICATE(op##_Tensor_out, #op ".Tensor", #op "_.Tensor", #op ".Tensor_out")
+OUTBOARD_COMPARISON(eq)
+OUTBOARD_COMPARISON(ne)
+OUTBOARD_COMPARISON(lt)
+OUTBOARD_COMPARISON(le)
+OUTBOARD_COMPARISON(gt)
+OUTBOARD_COMPARISON(ge)
+
+OUTBOARD_POINTWISE(clamp_out, "clamp", "clamp_", "clamp.out")
+OUTBOARD_POINTWISE(clamp_min_out, "clamp_min", "clamp_min_", "clamp_min.out")
+OUTBOARD_POINTWISE(clamp_max_out, "clamp_max", "clamp_max_", "clamp_max.out")
+OUTBOARD_POINTWISE(clamp_Tensor_out, "clamp.Tensor", "clamp_.Tensor", "clamp.Tensor_out")
+
+// Without access to the stubs of CPU kernels, the router serves the overloads below.
+#ifdef OUTBOARD_CPU_STUBS
 namespace {
 
 // Overloads with a number: the operator on tensors, with a CPU scalar in the tensor's dtype.
 template <class Impl>
 struct ScalarPredicate {
-#ifdef OUTBOARD_CPU_STUBS
   template <OverloadName name>
   static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
     const Arguments arguments(self);
@@ -38,13 +59,6 @@ struct ScalarPredicate {
     return TypedOverload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(
         self, other);
   }
-#else
-  template <OverloadName name>
-  static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
-    return TypedOverload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(
-        self, other);
-  }
-#endif
 };
 
 // relu is clamp_min by zero, as on CPU.
@@ -76,48 +90,6 @@ at::Tensor& relu_(at::Tensor& self) {
   }
   return TypedOverload<name>::template routed<at::Tensor&, at::Tensor&>(self);
 }
-
-}  // namespace
-
-#define OUTBOARD_COMPARISON(op)                                                         \
-  OUTBOARD_PREDICATE(op##_Tensor_out, #op ".Tensor", #op "_.Tensor", #op ".Tensor_out") \
-  OUTBOARD_CPU_ROW(                                                                     \
-      #op ".Scalar",                                                                    \
-      ScalarPredicate<at::native::structured_##op##_Tensor_out>::functional<#op ".Scalar">)
-
-OUTBOARD_COMPARISON(eq)
-OUTBOARD_COMPARISON(ne)
-OUTBOARD_COMPARISON(lt)
-OUTBOARD_COMPARISON(le)
-OUTBOARD_COMPARISON(gt)
-OUTBOARD_COMPARISON(ge)
-
-#ifdef OUTBOARD_CPU_STUBS
-OUTBOARD_CPU_ROW("relu", relu<"relu">)
-OUTBOARD_CPU_ROW("relu_", relu_<"relu_">)
-#endif
-
-OUTBOARD_POINTWISE(clamp_out, "clamp", "clamp_", "clamp.out")
-OUTBOARD_POINTWISE(clamp_min_out, "clamp_min", "clamp_min_", "clamp_min.out")
-OUTBOARD_POINTWISE(clamp_max_out, "clamp_max", "clamp_max_", "clamp_max.out")
-OUTBOARD_POINTWISE(clamp_Tensor_out, "clamp.Tensor", "clamp_.Tensor", "clamp.Tensor_out")
-
-}  // namespace outboard::cpu_kernels
-
-#ifdef OUTBOARD_CPU_STUBS
-
-#include <ATen/ops/fill_native.h>
-#include <ATen/ops/masked_fill_native.h>
-#include <ATen/ops/where_native.h>
-
-#include <cstring>
-
-#include "cpu_kernels/typed/typed_kernel.h"
-#include "cpu_kernels/call/cpu_call.h"
-
-namespace outboard::cpu_kernels {
-
-namespace {
 
 // Below this many bytes one thread clears memory faster than several.
 constexpr size_t kClearedAtOnce = size_t{128} << 10;
@@ -169,12 +141,24 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
 
 }  // namespace
 
+#define OUTBOARD_SCALAR_COMPARISON(op) \
+  OUTBOARD_CPU_ROW(                    \
+      #op ".Scalar",                   \
+      ScalarPredicate<at::native::structured_##op##_Tensor_out>::functional<#op ".Scalar">)
+OUTBOARD_SCALAR_COMPARISON(eq)
+OUTBOARD_SCALAR_COMPARISON(ne)
+OUTBOARD_SCALAR_COMPARISON(lt)
+OUTBOARD_SCALAR_COMPARISON(le)
+OUTBOARD_SCALAR_COMPARISON(gt)
+OUTBOARD_SCALAR_COMPARISON(ge)
+
+OUTBOARD_CPU_ROW("relu", relu<"relu">)
+OUTBOARD_CPU_ROW("relu_", relu_<"relu_">)
 OUTBOARD_NATIVE_OVERLOAD("masked_fill_.Scalar", at::native::masked_fill__cpu,
                          at::Tensor&(at::Tensor&, const at::Tensor&, const at::Scalar&))
 OUTBOARD_CPU_ROW("fill_.Scalar", fill_)
 OUTBOARD_CPU_ROW("zero_", zero_)
 OUTBOARD_CPU_ROW("where.self", where)
+#endif  // OUTBOARD_CPU_STUBS
 
 }  // namespace outboard::cpu_kernels
-
-#endif  // OUTBOARD_CPU_STUBS
