@@ -208,7 +208,7 @@ bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     if (!make_results(call, *stack) || !plan(call, read_after_, launches_.size())) return false;
     enqueue(call);
   }
-  if (assert_.reports()) expect_fault(current_stream_state(device), assert_.on(device));
+  if (assert_.reports()) expect_assert(current_stream_state(device), assert_.on(device));
   for (size_t k = 0; k < call.results.size(); ++k) {
     const at::Tensor& computed = call.tensors[operand_count_ + k];
     if (call.results[k].defined() && !call.results[k].is_same(computed)) {
