@@ -23,10 +23,10 @@ bool is_name_character(char c) {
 // without a feature that they were compiled with: kernels then take three times as long. The
 // compiler's name of a processor may lack a feature because the compiler is older and does not know
 // its AVX-512. Or the feature is irrelevant: Cannon Lake, Rocket Lake and Ice Lake's clients have
-// no clwb, which the functions for AVX-512 were compiled with. Zen and Alder Lake lack ermsb, and
-// the first two generations of Zen lack invpcid, which the functions for AVX2 were compiled with.
-// The same holds for virtual machines with such names. So an attribute sets the target of each
-// function of a source.
+// no clwb, which the functions for AVX-512 were compiled with. The names of Zen and Alder Lake
+// imply no ermsb, and those of the first two generations of Zen no invpcid, which the functions for
+// AVX2 were compiled with. Virtual machines have such names, too. So an attribute sets the target
+// of each function of a source.
 //
 // In the first case the attribute does not reach PoCL's headers, so calls with vectors of 64 bytes
 // do not compile: processor.cpp avoids this case for the packaged PoCL.
