@@ -1,3 +1,5 @@
+// Embeddings: rows of a weight at indices, and with NORM the renormalization of such rows.
+
 #ifdef NORM
 
 // Scales rows at `indices` with a norm above `limit` down to it.

@@ -1,3 +1,6 @@
+// Bags of embeddings, and two of their gradients; embedding_backward.cl has that of sums and means.
+// Needs rows.cl before it, except for maxima.
+
 #if HAS_maximum_indices
 
 // The gradient of maxima of bags: one work-item per column.

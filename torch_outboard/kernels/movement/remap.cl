@@ -1,3 +1,5 @@
+// Elements moved by rules, and the gradient of padding.
+
 #if HAS_grad_output
 
 // The gradient of padding by reflection (MODE 1) or replication (MODE 2): each input element sums

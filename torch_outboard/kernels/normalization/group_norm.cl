@@ -1,3 +1,5 @@
+// Group normalization and its gradients. Needs rows.cl before it.
+
 #if !HAS_grad_out
 
 // Group normalization, scaled and shifted per channel. A work-group computes the `blocks` channels

@@ -1,3 +1,5 @@
+// Layer normalization and its gradients. Needs rows.cl before it.
+
 #if !HAS_grad_out
 
 // Layer normalization of rows of n elements, scaled and shifted elementwise.

@@ -1,3 +1,5 @@
+// Bernoulli draws, and dropout. Needs philox.cl before it.
+
 #if HAS_mask
 
 // Dropout: elements kept with a probability and scaled, and a mask of the kept ones.

@@ -1,3 +1,5 @@
+// Random integers, and permutations. Needs philox.cl before it.
+
 #if HAS_permutation
 
 // The numbers below n in the order of their draws, equal draws in their own order: a bitonic sort

@@ -1,3 +1,5 @@
+// Values by rejection sampling. Needs philox.cl and rejection.cl before it.
+
 #if HAS_factors
 
 // Shares of gamma variables in the sums of their rows.
