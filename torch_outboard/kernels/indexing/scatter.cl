@@ -142,9 +142,9 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
 
 #endif
 
-// Long lines on a GPU. A work-group processes a line, OB_EACH
-// elements per work-item at a time. Of elements with possibly equal indices the first is stored,
-// then the others retry, so the order is that of the line.
+// Long lines on a GPU. A work-group processes a line, OB_EACH elements per work-item at a time. Of
+// elements with possibly equal indices the first is stored, then the others retry, so the order is
+// that of the line.
 //
 // GROUPED: 1: one group per line; 2: groups share the indices of a line.
 

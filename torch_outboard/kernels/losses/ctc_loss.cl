@@ -1,6 +1,6 @@
-// Connectionist temporal classification: losses, and functions shared with gradients. Labels of a
-// sample alternate with blanks: indices 0, 2, 4 ... of a path are blanks, index 2 s + 1 is label s.
-// Probabilities are logarithms (time, sample, class).
+// Connectionist temporal classification: losses and gradients. Labels of a sample alternate with
+// blanks: indices 0, 2, 4 ... of a path are blanks, index 2 s + 1 is label s. Probabilities are
+// logarithms (time, sample, class).
 
 // `plan`: the largest number of labels, then per sample the start of its labels, its times and its
 // labels.
@@ -85,8 +85,6 @@ __kernel void ctc_losses(OB_PARAMETERS) {
 }
 
 #else
-
-// The gradient of ctc_loss.cl.
 
 // For each label the next equal one of the sample, or -1, and a flag for the first one. Blank
 // labels count as blanks.

@@ -40,7 +40,7 @@ __kernel void group_norm(OB_PARAMETERS) {
 
 #else
 
-// The gradients of it, of (batch, channels, n).
+// The gradients, of (batch, channels, n).
 
 // Per sample and channel: the sum of the gradient, and of gradient * normalized input.
 __kernel void group_norm_sums(OB_PARAMETERS) {

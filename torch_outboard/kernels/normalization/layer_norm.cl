@@ -37,7 +37,7 @@ __kernel void layer_norm(OB_PARAMETERS) {
 
 #else
 
-// The gradients of it. A work-group writes the input gradient of a chunk of rows and
+// The gradients. A work-group writes the input gradient of a chunk of rows and
 // partial sums of the other gradients, which the second kernel sums. GPU work-groups compute either
 // a row, or adjacent columns of a chunk with sums in registers.
 

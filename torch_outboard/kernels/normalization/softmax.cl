@@ -1,3 +1,6 @@
+// Softmax, its logarithm, and their gradients. ROWS: over the last dimension, which needs rows.cl
+// before it.
+
 // exp_value(V) and exp_vector(T): exp within 2 ulp. CPU compilers' exp() of float vectors takes
 // several times as long. Subnormal results become 0.
 
