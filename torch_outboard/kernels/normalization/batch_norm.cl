@@ -1,6 +1,6 @@
 // Batch normalization of (blocks, channels, n) with statistics of the batch (TRAINING) or given
-// ones, and its gradients. A work-group computes a channel, or one of the `parts` of a channel: GPUs
-// run more work-groups than most tensors have channels. Needs rows.cl before it.
+// ones, and its gradients. A work-group computes a channel, or one of the `parts` of a channel:
+// GPUs run more work-groups than most tensors have channels. Needs rows.cl before it.
 
 #define START (block * channels + channel) * n
 #if HAS_averages || HAS_totals

@@ -117,51 +117,33 @@ def _ternary() -> list[Definition]:
     lerps = ((LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
     return [
         pointwise(
-            "addcmul addcmul_ addcmul.out",
-            "self tensor1 tensor2",
-            "add(self, mul(mul(value, tensor1), tensor2))",
-            NUMBERS,
-            scalars="value",
-            strict=True,
+            "addcmul addcmul_ addcmul.out", "self tensor1 tensor2",
+            "add(self, mul(mul(value, tensor1), tensor2))", NUMBERS, scalars="value", strict=True,
         ),
         pointwise(
-            "addcdiv addcdiv_ addcdiv.out",
-            "self tensor1 tensor2",
-            "add(self, truediv(mul(value, tensor1), tensor2))",
-            (*FLOATS, *COMPLEX),
+            "addcdiv addcdiv_ addcdiv.out", "self tensor1 tensor2",
+            "add(self, truediv(mul(value, tensor1), tensor2))", (*FLOATS, *COMPLEX),
             scalars="value",
         ),
         *(
             pointwise(
-                "lerp.Scalar lerp_.Scalar lerp.Scalar_out",
-                "self end",
-                expression,
-                dtypes,
-                scalars="weight",
-                types="same",
+                "lerp.Scalar lerp_.Scalar lerp.Scalar_out", "self end", expression, dtypes,
+                scalars="weight", types="same",
             )
             for expression, dtypes in lerps
         ),
         *(
             pointwise(
-                "lerp.Tensor lerp_.Tensor lerp.Tensor_out",
-                "self end weight",
-                expression,
-                dtypes,
-                types="same",
-                same_output=True,
+                "lerp.Tensor lerp_.Tensor lerp.Tensor_out", "self end weight", expression, dtypes,
+                types="same", same_output=True,
             )
             for expression, dtypes in lerps
         ),
         pointwise(
-            "where.self where.self_out",
-            "condition self other",
-            "where(condition, self, other)",
-            EVERY,
-            masks=["condition"],
-            same_output=True,
+            "where.self where.self_out", "condition self other",
+            "where(condition, self, other)", EVERY, masks=["condition"], same_output=True,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _clamps() -> list[Definition]:
@@ -182,23 +164,14 @@ def _clamps() -> list[Definition]:
     ):
         result += [
             pointwise(
-                FORMS.replace("{}", name),
-                "self",
-                expression,
-                REALS,
-                scalars=bounds,
-                promoting=list(bounds.values()),
-                requires=requires,
-                same_output=True,
+                FORMS.replace("{}", name), "self", expression, REALS, scalars=bounds,
+                promoting=list(bounds.values()), requires=requires, same_output=True,
             ),
             pointwise(
-                f"{name}.Tensor {name}_.Tensor {name}.Tensor_out",
-                {"self": "self", **bounds},
-                expression,
-                REALS,
-                requires=requires,
+                f"{name}.Tensor {name}_.Tensor {name}.Tensor_out", {"self": "self", **bounds},
+                expression, REALS, requires=requires,
             ),
-        ]
+        ]  # fmt: skip
     return result
 
 
@@ -318,25 +291,13 @@ def filling() -> list[Definition]:
     """Operators that fill tensors with a number, everywhere or where a mask is True."""
     return [
         pointwise(
-            "fill_.Scalar",
-            "",
-            "value",
-            EVERY,
-            scalars="value",
-            types="self",
-            may_overlap=True,
+            "fill_.Scalar", "", "value", EVERY, scalars="value", types="self", may_overlap=True,
             any_output=True,
         ),
         pointwise("zero_", "", "C(0)", EVERY, types="self", may_overlap=True, any_output=True),
         pointwise(
-            "masked_fill_.Scalar",
-            "self mask",
-            "where(mask, value, self)",
-            EVERY,
-            scalars="value",
-            types="self",
-            masks=["mask"],
-            any_output=True,
+            "masked_fill_.Scalar", "self mask", "where(mask, value, self)", EVERY,
+            scalars="value", types="self", masks=["mask"], any_output=True,
         ),
         decomposition(
             "masked_fill_.Tensor",
@@ -344,7 +305,7 @@ def filling() -> list[Definition]:
             condition=lambda value: value.dim() == 0,
             requires={"mask": of_dtype(torch.bool)},
         ),
-    ]
+    ]  # fmt: skip
 
 
 # ---- Operators over lists of tensors

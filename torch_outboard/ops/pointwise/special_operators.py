@@ -51,14 +51,8 @@ def _polygamma() -> list[Definition]:
         *calls(forms, "digamma", "self", FLOATS, requires={"n": 0}, types="float"),
         *calls(forms, "trigamma", "self", FLOATS, requires={"n": 1}, scalar=True, types="float"),
         pointwise(
-            forms,
-            "self",
-            "polygamma(n, self)",
-            FLOATS,
-            scalars="n",
-            requires={"n": at_least(2)},
-            scalar=True,
-            types="float",
+            forms, "self", "polygamma(n, self)", FLOATS, scalars="n", requires={"n": at_least(2)},
+            scalar=True, types="float",
         ),
         decomposition(
             "mvlgamma",
@@ -67,16 +61,11 @@ def _polygamma() -> list[Definition]:
             condition=lambda self, p: (self.dim() >= 2) & (p >= 1),
         ),
         pointwise(
-            "mvlgamma mvlgamma_ mvlgamma.out",
-            "self",
-            "mvlgamma(self, p)",
-            FLOATS,
-            scalars="p",
-            requires={"p": at_least(1), "self": not_of_dtype(torch.bool)},
-            scalar=True,
+            "mvlgamma mvlgamma_ mvlgamma.out", "self", "mvlgamma(self, p)", FLOATS, scalars="p",
+            requires={"p": at_least(1), "self": not_of_dtype(torch.bool)}, scalar=True,
             types="float",
         ),
-    ]
+    ]  # fmt: skip
 
 
 _FREXP = """
@@ -107,12 +96,8 @@ def definitions() -> list[Definition]:
     """Every definition."""
     return [
         pointwise(
-            "round.decimals round_.decimals round.decimals_out",
-            "self",
-            "round_decimals(self, decimals)",
-            FLOATS,
-            scalars="decimals",
-            scalar=True,
+            "round.decimals round_.decimals round.decimals_out", "self",
+            "round_decimals(self, decimals)", FLOATS, scalars="decimals", scalar=True,
             same_output=True,
         ),
         _frexp,
@@ -122,4 +107,4 @@ def definitions() -> list[Definition]:
         *calls("special_{} special_{}.out", _OF_X, "x", WIDE, types="float"),
         *_binary(),
         *_polygamma(),
-    ]
+    ]  # fmt: skip
