@@ -8,6 +8,8 @@
 //   x_load(i)            element i as a value; x_store(i, v) writes one
 //   x_load_vector(i)     W elements from i on, as T; x_store_vector(i, v)  (with vectors)
 //   x_layout             sizes and strides, if declared strided; others are dense and row-major
+//   OB_VLOAD(p)          W values at an address; OB_VSTORE(v, p) stores them
+//   OB_SUM(v), OB_MAX(v) the sum and the maximum of the elements of such a vector
 //
 // V is the type of values (float2 for complex ones), S that of their real parts, T a vector of W
 // values, M the mask type of such vectors, R float, or double if values are double; ob_index is int

@@ -27,10 +27,10 @@ from torch_outboard.ops.symbolic import (
 )
 from torch_outboard.ops.template import Plan, template
 
-# ---- Between an input and a target of the same shape
+# Values of `reduction`.
+_NONE, _MEAN, _SUM = 0, 1, 2
 
-# Values of `reduction`; 0 is no reduction.
-_MEAN, _SUM = 1, 2
+# ---- Between an input and a target of the same shape
 
 
 class _Loss(NamedTuple):
@@ -143,8 +143,6 @@ def _take_loss_arguments(
 
 # ---- Of class scores
 
-# Values of `reduction`.
-_NONE, _MEAN, _SUM = 0, 1, 2
 _TARGET = {"target": (torch.int64,)}
 _NO_CLASS = "a target is no class"
 _define_nll = partial(
