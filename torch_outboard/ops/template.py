@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 
@@ -40,9 +40,10 @@ from torch_outboard.ops.symbolic import (
     maximum,
     minimum,
     symbol,
+    wrap,
 )
 
-__all__ = ["ANY", "Body", "Dtype", "Plan", "template"]
+__all__ = ["ANY", "Body", "Dtype", "Lines", "Plan", "lines_of", "template"]
 
 # Parameters: a plan, and arguments of the operator by their names in the schema.
 Body: TypeAlias = Callable[..., None]
@@ -443,3 +444,19 @@ class Plan:
 def _is_true(flag: Bool) -> bool:
     node = symbol(flag).node
     return node.operation == "number" and node.constant == 1
+
+
+class Lines(NamedTuple):
+    """The lines of a tensor along a dimension."""
+
+    dim: SymInt
+    n: SymInt  # elements per line
+    inner: SymInt  # distance between neighbours, in elements
+    total: SymInt
+
+
+def lines_of(tensor: SymTensor, dim: SymInt) -> Lines:
+    """The lines of a tensor along a dimension, which may be negative."""
+    d = wrap(dim, tensor.dim())
+    n = tensor.size(d)
+    return Lines(d, n, tensor.shape[d + 1 :].prod(), tensor.numel() // maximum(n, 1))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, given, where, wrap
-from torch_outboard.ops.template import Plan, template
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, given, where
+from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
 
 def definitions() -> list[Definition]:
@@ -27,28 +25,16 @@ def definitions() -> list[Definition]:
     ]
 
 
-class _Lines(NamedTuple):
-    """The lines of a tensor along the dimension of softmax."""
-
-    n: SymInt  # elements per line
-    inner: SymInt  # distance between neighbours, in elements
-
-
-def _lines_of(x: SymTensor, dim: SymInt) -> _Lines:
-    d = wrap(dim, x.dim())
-    return _Lines(x.size(d), x.shape[d + 1 :].prod())
-
-
 def _kernels(last: bool) -> str:
     return "rows softmax" if last else "softmax"
 
 
-def _require_inner(plan: Plan, lines: _Lines, last: bool) -> None:
+def _require_inner(plan: Plan, lines: Lines, last: bool) -> None:
     """Requires lines of adjacent elements with `last`, else lines of distant elements."""
     plan.require(lines.inner == 1 if last else lines.inner != 1)
 
 
-def _launch(plan: Plan, x: SymTensor, lines: _Lines, last: bool) -> None:
+def _launch(plan: Plan, x: SymTensor, lines: Lines, last: bool) -> None:
     n, inner = lines.n, lines.inner
     plan.parameters(n=n, inner=inner)
     if last:
@@ -75,7 +61,7 @@ def _softmax(log: bool, last: bool) -> Definition:
         requires={"half_to_float": False},
     )
     def softmax(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-        lines = _lines_of(self, dim)
+        lines = lines_of(self, dim)
         _require_inner(plan, lines, last)
         plan.result("out")
         plan.constants(LOG=log, FORWARD=True)
@@ -99,7 +85,7 @@ def _softmax_backward(log: bool, last: bool) -> Definition:
     def softmax_backward(
         plan: Plan, grad_output: SymTensor, output: SymTensor, dim: SymInt
     ) -> None:
-        lines = _lines_of(grad_output, dim)
+        lines = lines_of(grad_output, dim)
         _require_inner(plan, lines, last)
         plan.require(output.shape == grad_output.shape)
         plan.result("grad")

@@ -21,30 +21,15 @@ from torch_outboard.ops.symbolic import (
     maximum,
     minimum,
     where,
-    wrap,
 )
-from torch_outboard.ops.template import Plan, template
+from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
 RUN = 16  # OB_RUN in sort.cl: elements per run on a CPU
 EACH = 8  # OB_EACH in sort.cl: elements per work-item on a GPU, where a work-group sorts a run
 LONGEST = 2**31 - 1  # elements per line: kernels store indices as int32
 
 
-class _Lines(NamedTuple):
-    """The lines of a tensor along a dimension."""
-
-    dim: SymInt
-    n: SymInt  # elements per line
-    total: SymInt
-
-
-def _lines_of(self: SymTensor, dim: SymInt) -> _Lines:
-    d = wrap(dim, self.dim())
-    n = self.size(d)
-    return _Lines(d, n, self.numel() // maximum(n, 1))
-
-
-def _reduced_shape(self: SymTensor, lines: _Lines, keepdim: SymBool) -> SymInts:
+def _reduced_shape(self: SymTensor, lines: Lines, keepdim: SymBool) -> SymInts:
     """The shape of a result with one element per line."""
     return where(keepdim, self.shape.replace(lines.dim, 1), self.shape.drop(lines.dim))
 
@@ -57,7 +42,7 @@ class _Runs(NamedTuple):
     items: SymInt  # work-items of each pass
 
 
-def _runs_of(plan: Plan, lines: _Lines) -> _Runs:
+def _runs_of(plan: Plan, lines: Lines) -> _Runs:
     cpu, lanes = plan.on_processor, plan.group_lanes
     runs = ceil_div(lines.n, where(cpu, RUN, EACH * lanes))
     # A work-group sorts one run, or several lines that are not longer than a run together.
@@ -68,7 +53,7 @@ def _runs_of(plan: Plan, lines: _Lines) -> _Runs:
 
 
 def _merge_sort(
-    plan: Plan, self: SymTensor, lines: _Lines, runs: _Runs, descending: Bool, direct: Bool
+    plan: Plan, self: SymTensor, lines: Lines, runs: _Runs, descending: Bool, direct: Bool
 ) -> None:
     """Leaves the sorted elements in temporaries, or in the results if `direct`."""
     sorted_numel = where(direct, 1, self.numel())
@@ -98,7 +83,7 @@ def _merge_sort(
 )
 def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
     """Stable sort along a dimension."""
-    lines = _lines_of(self, dim)
+    lines = lines_of(self, dim)
     plan.require(lines.n <= LONGEST)
     values, indices = plan.result("values"), plan.result("indices")
     plan.parameters(
@@ -113,7 +98,7 @@ def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
 @template("mode mode.values", "order sort", dtypes=ORDERED, strided=("self",))
 def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
     """The most frequent value along a dimension."""
-    lines = _lines_of(self, dim)
+    lines = lines_of(self, dim)
     plan.require(self.dim() > 0, (lines.n > 0) & (lines.n <= LONGEST))
     shape = _reduced_shape(self, lines, keepdim)
     plan.result("values", shape)
@@ -128,7 +113,7 @@ def _topk_limit(plan: Plan, n: SymInt, k: SymInt) -> SymInt:
     return where(plan.on_processor & (n >= 4 * k), 512, 64)
 
 
-def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
+def _topk_blocks(plan: Plan, lines: Lines, k: SymInt) -> SymInt:
     """Blocks per line: each much longer than k, and no more than the device needs to be busy."""
     items = where(plan.on_processor, 64, 4096)
     longest = lines.n // maximum(1024, 16 * k)
@@ -144,7 +129,7 @@ def _topk_blocks(plan: Plan, lines: _Lines, k: SymInt) -> SymInt:
 )
 def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) -> None:
     """The k largest or smallest elements along a dimension."""
-    lines = _lines_of(self, dim)
+    lines = lines_of(self, dim)
     plan.require(self.dim() > 0, (k > 0) & (k <= _topk_limit(plan, lines.n, k)), lines.n <= LONGEST)
     blocks = _topk_blocks(plan, lines, k)
     values, indices = plan.result("values"), plan.result("indices")
@@ -174,7 +159,7 @@ _KTH, _MEDIAN, _NANMEDIAN = 0, 1, 2
 def _select_rank(
     plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool, mode: int, k: SymInt | None = None
 ) -> None:
-    lines = _lines_of(self, dim)
+    lines = lines_of(self, dim)
     plan.require(
         self.dim() > 0,
         (-self.dim() <= dim) & (dim < self.dim()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,8 +10,8 @@ from torch import Tensor
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INDICES, ORDERED, WIDE, Definition
 from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
-from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where, wrap
-from torch_outboard.ops.template import Plan, template
+from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where
+from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
 # Values of SCAN in scans.cl.
 _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
@@ -45,29 +44,13 @@ def _scans(in_blocks: bool) -> list[Definition]:
 # ---- How a tensor is scanned
 
 
-class _Rows(NamedTuple):
-    """The rows of a tensor along the scanned dimension."""
-
-    dim: SymInt
-    n: SymInt  # elements of a row
-    inner: SymInt  # distance between neighbours, in elements
-    total: SymInt
-
-
-def _rows_of(self: SymTensor, dim: SymInt) -> _Rows:
-    dim = wrap(dim, self.dim())
-    n = self.size(dim)
-    inner = self.shape[dim + 1 :].prod()
-    return _Rows(dim, n, inner, where(n > 0, self.numel() // n, 0))
-
-
-def _require_form(plan: Plan, rows: _Rows, in_blocks: bool) -> None:
+def _require_form(plan: Plan, rows: Lines, in_blocks: bool) -> None:
     """Requires blocks, or else many short rows, which are scanned by a work-item each."""
     short = (rows.inner >= 64) | ((rows.n <= 64) & (rows.total >= 64))
     plan.require(~short if in_blocks else short)
 
 
-def _launch(plan: Plan, rows: _Rows, number: int, in_blocks: bool) -> None:
+def _launch(plan: Plan, rows: Lines, number: int, in_blocks: bool) -> None:
     n = rows.n
     block = where(n > 4096, maximum(4096, ceil_div(n, 64)), maximum(n, 1))
     blocks = ceil_div(n, block)
@@ -98,7 +81,7 @@ def _total(
         requires={"dtype": requirement},
     )
     def total(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-        rows = _rows_of(self, dim)
+        rows = lines_of(self, dim)
         _require_form(plan, rows, in_blocks)
         plan.result("out")
         _launch(plan, rows, number, in_blocks)
@@ -109,7 +92,7 @@ def _total(
 def _logcumsumexp(in_blocks: bool) -> Definition:
     @template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=FLOATS, compute="out")
     def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-        rows = _rows_of(self, dim)
+        rows = lines_of(self, dim)
         _require_form(plan, rows, in_blocks)
         plan.result("out")
         _launch(plan, rows, _LOGARITHM, in_blocks)
@@ -119,7 +102,7 @@ def _logcumsumexp(in_blocks: bool) -> Definition:
 
 @template("_logcumsumexp _logcumsumexp.out", "complex_logcumsumexp", dtypes=COMPLEX)
 def _complex_logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-    rows = _rows_of(self, dim)
+    rows = lines_of(self, dim)
     plan.result("out")
     plan.parameters(n=rows.n, inner=rows.inner)
     plan.launch("scan_columns", rows.total)
@@ -138,7 +121,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
     def extremes(
         plan: Plan, self: SymTensor, values: SymTensor, indices: SymTensor, dim: SymInt
     ) -> None:
-        rows = _rows_of(self, dim)
+        rows = lines_of(self, dim)
         plan.require((values.shape == self.shape) & (indices.shape == self.shape))
         _require_form(plan, rows, in_blocks)
         _launch(plan, rows, number, in_blocks)
