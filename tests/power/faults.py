@@ -226,7 +226,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="expression-cache-key",
         kind="cache key",
-        file="torch_outboard/inductor/lowerings/operators.py",
+        file="torch_outboard/inductor/lowerings/expressions.py",
         old="{name} {one.expression} {sorted",
         new="{name} {sorted",
         effect="PyTorch's cache gives the code of an earlier expression of the same operator.",

@@ -315,7 +315,7 @@ class OpenCLOverrides(OpOverrides):
     def inline_asm_elementwise(
         *inputs: Any, asm: str, constraints: str | None = None, **rest: Any
     ) -> str:
-        """A user's expression, which lowerings/operators.py writes as this operation."""
+        """A user's expression, which lowerings/expressions.py writes as this operation."""
         return inline_expression(asm, constraints, inputs)
 
     def indirect_indexing(

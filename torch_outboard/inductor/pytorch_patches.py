@@ -162,7 +162,7 @@ def set_options_of_graphs() -> None:
 
     from torch_outboard import _C
     from torch_outboard.inductor import host_code
-    from torch_outboard.inductor.lowerings import operators
+    from torch_outboard.inductor.lowerings import expressions, operators
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.passes import InOrder
     from torch_outboard.inductor.passes.known_indices import repeat_by_views
@@ -217,6 +217,7 @@ def set_options_of_graphs() -> None:
             )
             patches.setdefault("joint_custom_pre_pass", first)
         operators.define_lowerings()
+        expressions.define_lowerings()
         keep_python(patches)
         _keep_order_of_draws(patches)
         if captured:

@@ -14,7 +14,7 @@ import torch
 from torch_outboard import _C
 from torch_outboard.dispatch import dispatcher
 from torch_outboard.dispatch.registrations import notice
-from torch_outboard.inspection.kernels import definitions
+from torch_outboard.inspection.operator_list import definitions
 
 # Overloads whose schemas differ between the supported versions of PyTorch. A line has the first and
 # the last minor version of PyTorch 2 with a schema, and the schema. Overloads that are not in the

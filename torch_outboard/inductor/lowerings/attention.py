@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torch_outboard.inductor.lowerings import flex_kernels
-from torch_outboard.inductor.lowerings.operators import texts_in_use
+from torch_outboard.inductor.lowerings.expressions import texts_in_use
 from torch_outboard.inductor.passes import hash_of_sources
 from torch_outboard.state import state
 
