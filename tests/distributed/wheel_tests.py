@@ -94,7 +94,7 @@ class Worker:
         self._processes.clear()
 
 
-def judged(answer: Answer) -> Answer:
+def without_excluded(answer: Answer) -> Answer:
     """On the device: what is excluded does not count, and what need not be excluded does."""
     exclusion = exclusion_of(answer.entry)
     if exclusion is None:
@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ran: list[Answer] = []
     device = "device", options.driver, options.access, options.timeout
     workers = [Worker(*device) for _ in range(options.jobs)]
-    for answer in map(judged, ask_all(workers, tests, Worker.run)):
+    for answer in map(without_excluded, ask_all(workers, tests, Worker.run)):
         journal.add(answer)
         ran.append(answer)
         if answer.status in NOT_RIGHT:

@@ -16,7 +16,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from tests.opinfo.checks import CPU, in_float64, nature, prepare
 from tests.opinfo.comparison import as_exact_as, significant_strides, tensors_in, value_difference
 from tests.opinfo.exclusions import exclusions_for
-from tests.opinfo.order_statistics import judge, ties_of
+from tests.opinfo.order_statistics import tie_check, ties_of
 
 # Compiled kernels of these round once, at their end.
 _HALVES = {torch.float16: 0.05, torch.bfloat16: 0.05}
@@ -83,7 +83,7 @@ class Run:
             return f"strides {got.stride()} instead of {want.stride()}"
         if values == "undefined" or (difference := value_difference(want, got)) is None:
             return None
-        again = judge(ties_of(self.op, self.sample), backward=not forward)
+        again = tie_check(ties_of(self.op, self.sample), backward=not forward)
         if again is not None and again(number, want, got) is None:
             return None
         if (tolerance := _HALVES.get(want.dtype)) is not None:

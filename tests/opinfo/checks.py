@@ -27,7 +27,7 @@ from tests.opinfo.comparison import (
     tree_difference,
     value_difference,
 )
-from tests.opinfo.order_statistics import judge, ties_of
+from tests.opinfo.order_statistics import tie_check, ties_of
 from tests.opinfo.outputs import OUTS, gaps_of, strided_out
 from tests.opinfo.transplant import Transplant
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # it imports Dynamo
     from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 CPU = torch.device("cpu")
-# In which results are computed that judge roundings.
+# Dtypes of the reference results that bound roundings.
 EXACT = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
@@ -353,7 +353,7 @@ def check_forward(
         exactly(op, sample),
         values=pair.known.values,
         sums=pair.known.sums,
-        again=judge(ties_of(op, sample)),
+        again=tie_check(ties_of(op, sample)),
     )
     result.add("forward", number, difference)
     want = aliasing(pair.expected, pair.on_cpu.tensors)
@@ -457,7 +457,7 @@ def check_one_out(
         values=known.values,
         sums=known.sums,
         strides=False,
-        again=judge(ties_of(op, sample)),
+        again=tie_check(ties_of(op, sample)),
     ):
         return difference
     for want, got, want_start, got_start in zip(*outs, *starts, strict=True):
@@ -558,6 +558,6 @@ def check_backward(
         values=values,
         sums=known.sums,
         strides=False,
-        again=judge(ties_of(op, sample), backward=True),
+        again=tie_check(ties_of(op, sample), backward=True),
     )
     result.add("backward", number, difference)

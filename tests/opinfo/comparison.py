@@ -156,9 +156,9 @@ def tree_difference(
     """The first difference between two results of any structure, or None.
 
     Args:
-        exact: makes the same results in float64, to judge values that are not close by.
+        exact: makes the same results in float64, for values that are not close.
         sums: as in `as_exact_as`.
-        again: judges result number so and so once more, whose values differ.
+        again: compares a result, given by its number, once more if its values differ.
     """
     expected_leaves, expected_spec = tree_flatten(expected)
     actual_leaves, actual_spec = tree_flatten(actual)

@@ -1,4 +1,4 @@
-"""Judges places among equal values: which of them is chosen, or comes first, is arbitrary on CPU.
+"""Compares indices of equal values: which of them is chosen, or comes first, is arbitrary on CPU.
 
 What `sort`, `topk`, `mode` and others return as places is compared by what lies there, and
 gradients by what arrives at equal values together.
@@ -102,8 +102,8 @@ def ties_of(op: OpInfo, sample: SampleInput) -> Ties | None:
     return Ties(rule, to_plain_cpu(sample.input), given.arguments["dim"], keepdim)
 
 
-def judge(ties: Ties | None, backward: bool = False) -> Callable[..., str | None] | None:
-    """Judges result `number` again, whose values are not those of CPU (`tree_difference`)."""
+def tie_check(ties: Ties | None, backward: bool = False) -> Callable[..., str | None] | None:
+    """Compares result `number` once more if its values differ from CPU's (`tree_difference`)."""
     if ties is None:
         return None
 

@@ -222,8 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"scoreboard: {FOLDER / stem}.md")
     else:
         print(f"{FOLDER / stem}.md stays as it was: it is about other sources")
-    judged = ran if options.entry else answers
-    return int(any(a.status in NOT_RIGHT for a in judged))
+    counted = ran if options.entry else answers
+    return int(any(a.status in NOT_RIGHT for a in counted))
 
 
 if __name__ == "__main__":

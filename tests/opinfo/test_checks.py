@@ -22,7 +22,7 @@ from tests.opinfo.checks import (
 )
 from tests.opinfo.comparison import aliasing, as_exact_as, tensor_difference, tree_difference
 from tests.opinfo.exclusions import Exclusion
-from tests.opinfo.order_statistics import judge, ties_of
+from tests.opinfo.order_statistics import tie_check, ties_of
 from tests.opinfo.outputs import strided_out
 from tests.opinfo.sweep import Journal
 from tests.opinfo.transplant import Transplant
@@ -89,7 +89,7 @@ def test_random_values_are_held_to_their_range() -> None:
     assert tensor_difference(expected, wrong, CPU, values="random sums") is not None
 
 
-def test_roundings_are_judged_by_float64() -> None:
+def test_roundings_are_compared_with_float64() -> None:
     exact = torch.tensor([1.0, 1e-3, float("inf")], dtype=torch.float64)
     expected = exact.float() + torch.tensor([0, 1.2e-5, 0])
     near = exact.float() + torch.tensor([0, -2e-5, 0])
@@ -97,7 +97,7 @@ def test_roundings_are_judged_by_float64() -> None:
     assert tree_difference(expected, near, CPU, lambda: exact) is None
     for wrong in (near + 1e-4, near.clone().fill_(1), torch.full((3,), float("nan"))):
         assert tree_difference(expected, wrong, CPU, lambda: exact) is not None
-    # Only sums are judged by their largest element.
+    # Only sums are compared with their largest element.
     exact = torch.tensor([1000.0, 1], dtype=torch.float64)
     near = exact.float() + torch.tensor([0, 1e-4])
     assert as_exact_as(exact.float(), near, exact, sums=True)
@@ -129,29 +129,29 @@ def test_an_exclusion_hides_the_failure_that_it_names() -> None:
     assert not exclusion.hides("out", "RuntimeError: something else")
 
 
-def test_places_of_equal_values_are_judged_by_what_lies_there() -> None:
+def test_indices_of_equal_values_are_compared_by_value() -> None:
     def ties(
         entry: str, x: torch.Tensor, *args: Any, backward: bool = False, **options: Any
     ) -> Any:
-        return judge(ties_of(entry_of(None, entry), sample_of(x, *args, **options)), backward)
+        return tie_check(ties_of(entry_of(None, entry), sample_of(x, *args, **options)), backward)
 
     x = torch.tensor([1.0, 0, 1, 0])
-    judged = ties("sort", x)
+    differs = ties("sort", x)
     values, places = torch.sort(x, stable=True)
-    assert judged(0, values, values) is None
-    assert judged(1, places, torch.tensor([3, 1, 0, 2])) is None
+    assert differs(0, values, values) is None
+    assert differs(1, places, torch.tensor([3, 1, 0, 2])) is None
     for wrong in ([1, 1, 0, 2], [0, 1, 3, 2], [1, 3, 0, 4], [1, 3, 0, -1]):
-        assert judged(1, places, torch.tensor(wrong)) is not None, wrong
+        assert differs(1, places, torch.tensor(wrong)) is not None, wrong
     assert ties("sort", x, stable=True) is None
     keep = ties("kthvalue", torch.stack([x, x]), 1, 1)
     assert keep(1, torch.tensor([1, 1]), torch.tensor([3, 1])) is None
     assert keep(1, torch.tensor([1, 1]), torch.tensor([3, 2])) is not None
     assert ties("mode", torch.tensor(2.0))(1, torch.tensor(0), torch.tensor(0)) is None
     # Gradients of equal values together.
-    judged = ties("sort", x, backward=True)
+    differs = ties("sort", x, backward=True)
     expected = torch.tensor([3.0, 1, 4, 2])
-    assert judged(0, expected, torch.tensor([4.0, 2, 3, 1])) is None
-    assert judged(0, expected, torch.tensor([1.0, 3, 4, 2])) is not None
+    assert differs(0, expected, torch.tensor([4.0, 2, 3, 1])) is None
+    assert differs(0, expected, torch.tensor([1.0, 3, 4, 2])) is not None
 
 
 def test_where_cpu_raises_the_device_is_asked_and_arguments_are_compared() -> None:

@@ -173,7 +173,7 @@ def finite_part(name: str, ours: Any, cpu: Any, exact: Any) -> tuple[torch.Tenso
     return ours[finite], cpu[finite], exact[finite]
 
 
-class Judge:
+class Comparison:
     """Compares steps in floating point, and remembers by how much CPU was off before."""
 
     def __init__(self, bitwise: bool, relative: float) -> None:
@@ -200,7 +200,7 @@ def as_lists(names: set[frozenset[str]]) -> list[list[str]]:
     return sorted(sorted(group) for group in names)
 
 
-def compare_steps(ours: Step, cpu: Step, exact: Step, judge: Judge) -> None:
+def compare_steps(ours: Step, cpu: Step, exact: Step, comparison: Comparison) -> None:
     assert ours.values.keys() == cpu.values.keys() == exact.values.keys()
     for what in ("same_objects", "same_memory"):
         got, expected = (as_lists(getattr(step, what)) for step in (ours, cpu))
@@ -212,7 +212,7 @@ def compare_steps(ours: Step, cpu: Step, exact: Step, judge: Judge) -> None:
             assert (result.dtype, result.shape) == (value.dtype, value.shape), name
             assert not value.is_meta, f"{name} has no values"
         if is_rounded(value):
-            judge.compare(name, result, value, exact.values[name])
+            comparison.compare(name, result, value, exact.values[name])
         elif isinstance(value, torch.Tensor):
             assert torch.equal(result, value), f"{name}: {result} on the device, {value} on CPU"
         else:
@@ -237,10 +237,10 @@ def compare(
     assert len(ours) == len(cpu) == len(exact)
     assert len(ours) > 1, "a program has more than one step"
     assert any(step.devices - {torch.device("cpu")} for step in ours), "all results are on CPU"
-    judge = Judge(bitwise, relative)
+    comparison = Comparison(bitwise, relative)
     for number, steps in enumerate(zip(ours, cpu, exact, strict=True)):
         try:
-            compare_steps(*steps, judge)
+            compare_steps(*steps, comparison)
         except AssertionError as error:
             raise AssertionError(f"step {number}: {error}") from error
     changes = {name for name, value in cpu[-1].values.items() if is_rounded(value)}

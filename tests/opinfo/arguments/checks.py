@@ -26,7 +26,7 @@ from tests.opinfo.checks import (
     error_difference,
 )
 from tests.opinfo.comparison import first_line, tensors_in, tree_difference
-from tests.opinfo.order_statistics import RULES, judge, ties_of
+from tests.opinfo.order_statistics import RULES, tie_check, ties_of
 from tests.opinfo.transplant import Transplant
 from torch_outboard.dispatch.dispatcher import overload_of
 
@@ -204,7 +204,7 @@ def results_difference(
         dim = variation.call.arguments["dim"]
         return tree_difference(in_order(expected, dim), in_order(actual.value, dim), device)
     options: dict[str, Any] = {"values": values, "strides": strides}
-    again = judge(ties_in(variation.call))
+    again = tie_check(ties_in(variation.call))
     difference = tree_difference(
         expected,
         actual.value,
@@ -218,7 +218,7 @@ def results_difference(
     for name, value in on_cpu.arguments.items():
         if tensors_in(value):
             other = on_device.arguments[name]
-            # What was compared as the result has been judged.
+            # Results were compared above.
             if any(t is u for t in tensors_in(value) for u in tensors_in(expected)):
                 continue
             if difference := tree_difference(value, other, device, **options):
@@ -244,7 +244,7 @@ def depends_on_order(variation: Variation) -> bool:
 
 
 def ties_in(call: ArgumentsCall) -> Any:
-    """For `judge`: results that hold places among equal values."""
+    """For `tie_check`: results that hold places among equal values."""
     name = base_name(call.overload)
     if name not in RULES:
         return None

@@ -122,7 +122,7 @@ def test_cpu_kernels_that_break_end_only_their_own_call(monkeypatch: Any) -> Non
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_a_layout_that_cpu_refuses_is_judged_by_the_recorded_call(
+def test_a_layout_that_cpu_refuses_is_compared_with_the_recorded_call(
     right: bool, monkeypatch: Any
 ) -> None:
     call = call_of("aten::add.Tensor", torch.rand(2, 3), torch.rand(2, 3))
