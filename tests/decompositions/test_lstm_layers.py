@@ -20,7 +20,9 @@ LAYER = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 @pytest.fixture(autouse=True)
 def on_the_host(shares_memory: bool) -> Iterator[None]:
     if not shares_memory:
-        pytest.skip("the host does not reach the device's memory, so layers are composed of cells")
+        pytest.skip(
+            "the host does not reach the device's memory, so layers are decomposed into cells"
+        )
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
     with placement.use("host"):
@@ -72,7 +74,7 @@ def test_second_derivatives(device: torch.device) -> None:
     assert_close(second(moved, sequence.to(device)), second(layer, sequence))
 
 
-def test_dropout_draws_as_between_composed_layers(device: torch.device) -> None:
+def test_dropout_draws_as_between_decomposed_layers(device: torch.device) -> None:
     torch.manual_seed(0)
     layer = torch.nn.LSTM(6, 8, num_layers=3, dropout=0.5, bidirectional=True).to(device)
     sequence = torch.randn(5, 4, 6, device=device)
@@ -80,12 +82,12 @@ def test_dropout_draws_as_between_composed_layers(device: torch.device) -> None:
     fused = layer(sequence)[0]
     torch.manual_seed(1)
     with torch.backends.mkldnn.flags(enabled=False):
-        composed = layer(sequence)[0]
-    assert fused.grad_fn.name() == composed.grad_fn.name()  # the concatenation
-    assert_close(fused, composed)
+        decomposed = layer(sequence)[0]
+    assert fused.grad_fn.name() == decomposed.grad_fn.name()  # the concatenation
+    assert_close(fused, decomposed)
 
 
-def is_composed(layer: torch.nn.LSTM, sequence: torch.Tensor) -> bool:
+def is_decomposed(layer: torch.nn.LSTM, sequence: torch.Tensor) -> bool:
     with fallback.report() as report:
         layer(sequence)
     return LAYER[0] not in placements_of(report)
@@ -94,17 +96,17 @@ def is_composed(layer: torch.nn.LSTM, sequence: torch.Tensor) -> bool:
 def test_what_is_left_to_cells(device: torch.device) -> None:
     sequence = torch.randn(5, 4, 6, device=device)
     layer = torch.nn.LSTM(6, 8).to(device)
-    assert not is_composed(layer, sequence)
-    assert is_composed(torch.nn.LSTM(6, 8, proj_size=3).to(device), sequence)
-    assert is_composed(copy.deepcopy(layer).double(), sequence.double())
-    assert is_composed(layer, sequence[:, :0])
+    assert not is_decomposed(layer, sequence)
+    assert is_decomposed(torch.nn.LSTM(6, 8, proj_size=3).to(device), sequence)
+    assert is_decomposed(copy.deepcopy(layer).double(), sequence.double())
+    assert is_decomposed(layer, sequence[:, :0])
     with torch.autocast(device.type, torch.bfloat16):
-        assert is_composed(layer, sequence)
+        assert is_decomposed(layer, sequence)
     with torch.backends.mkldnn.flags(enabled=False):
-        assert is_composed(layer, sequence)
+        assert is_decomposed(layer, sequence)
     fallback.deny("mkldnn_rnn_layer")
     try:
-        assert is_composed(layer, sequence)
+        assert is_decomposed(layer, sequence)
     finally:
         fallback.unlist("mkldnn_rnn_layer")
 

@@ -23,7 +23,7 @@ INT64_MOST = 2**63 - 1
 
 @pytest.fixture(scope="module")
 def library() -> Iterator[torch.library.Library]:
-    with torch.library._scoped_library("outboard_composed", "DEF") as made:
+    with torch.library._scoped_library("outboard_decomposed", "DEF") as made:
         made.define("bump_(Tensor(a!) x, bool wrong) -> Tensor(a!)")
         made.define("bump_copy(Tensor x, bool wrong) -> Tensor")
         made.define("bump.out(Tensor x, bool wrong, *, Tensor(a!) out) -> Tensor(a!)")
@@ -37,7 +37,7 @@ def library() -> Iterator[torch.library.Library]:
         yield made
 
 
-OPS = torch.ops.outboard_composed
+OPS = torch.ops.outboard_decomposed
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def row(device, library) -> Iterator[Callable[..., None]]:
     added = []
 
     def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
-        qualified = f"outboard_composed::{name}"
+        qualified = f"outboard_decomposed::{name}"
         _C.load_device_kernels()
         token = _C.add_definition(qualified, decomposition(qualified, body, **properties), None, -1)
         added.append((qualified, token))
@@ -114,7 +114,7 @@ def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
     with fallback.report() as report:
         assert OPS.bump_copy(x, True).tolist() == [10, 11, 12]
     placements = {entry.op: entry.placement for entry in report.rows}
-    assert placements["outboard_composed::bump_copy"] != "device"
+    assert placements["outboard_decomposed::bump_copy"] != "device"
 
 
 def test_conditions_and_requirements_decline(device, row):
@@ -236,7 +236,7 @@ def test_traces_and_torch_compile_do_not_see_a_body(device, row):
     x = torch.zeros(3, 2, device=device)
     traced = torch.jit.trace(lambda x: OPS.bump_copy(x, False), x)
     kinds = [node.kind() for node in traced.graph.nodes() if "prim" not in node.kind()]
-    assert kinds == ["outboard_composed::bump_copy"]
+    assert kinds == ["outboard_decomposed::bump_copy"]
 
     watching = []
 

@@ -96,7 +96,7 @@ def test_nonzero_of_many_blocks(device):
 
 @pytest.fixture(autouse=True)
 def kernels(device):
-    """Until a kernel has run, `embedding` is composed of other operators."""
+    """Until a kernel has run, `embedding` decomposes into other operators."""
     torch.ones(1, device=device).add_(1)
 
 

@@ -1,4 +1,4 @@
-"""LSTM and GRU cells as one kernel each, against CPU's layers and against the composed cells.
+"""LSTM and GRU cells as one kernel each, against CPU's layers and against the decomposed cells.
 
 Layers of LSTM as launches for steps in time.
 """
@@ -47,7 +47,7 @@ def check(device, layer, sequence):
 )
 def test_training(device, kind, hidden, bias, dtype):
     layer = kind(6, hidden, num_layers=2, bias=bias, dtype=dtype)
-    # Else layers of LSTM are not composed.
+    # Otherwise LSTM layers are not decomposed.
     with fallback.report() as report, torch.backends.mkldnn.flags(enabled=False):
         check(device, layer, torch.randn(5, 4, 6, dtype=dtype))
     taken = {row.op: row.placement for row in report.rows}
@@ -55,25 +55,25 @@ def test_training(device, kind, hidden, bias, dtype):
 
 
 @pytest.mark.parametrize(
-    ("kind", "composed"), [(torch.nn.LSTM, True), (torch.nn.GRU, True), (torch.nn.LSTM, False)]
+    ("kind", "decomposed"), [(torch.nn.LSTM, True), (torch.nn.GRU, True), (torch.nn.LSTM, False)]
 )
 def test_a_forward_at_one_placement_and_its_backward_at_the_other(
-    device, shares_memory, kind, composed
+    device, shares_memory, kind, decomposed
 ):
-    """Workspaces of cells fit those of composed ones; those of layers differ."""
-    if not composed and not (shares_memory and torch.backends.mkldnn.is_available()):
+    """Workspaces of cells fit those of decomposed ones; those of layers differ."""
+    if not decomposed and not (shares_memory and torch.backends.mkldnn.is_available()):
         pytest.skip("the host cannot run layers")
-    dtype = torch.bfloat16 if composed else torch.float32
+    dtype = torch.bfloat16 if decomposed else torch.float32
     layer = kind(6, 20, dtype=dtype).to(device)
     sequence = torch.randn(3, 4, 6, dtype=dtype).to(device).requires_grad_()
     found = []
-    with torch.backends.mkldnn.flags(enabled=not composed):
+    with torch.backends.mkldnn.flags(enabled=not decomposed):
         for forward, backward in (("device", "device"), ("device", "host"), ("host", "device")):
             with placement.use(forward):
                 total = layer(sequence)[0].float().square().sum()
             with placement.use(backward):
                 found.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
-    near = {"rtol": 0.05, "atol": 0.02} if composed else {"rtol": 1e-4, "atol": 1e-5}
+    near = {"rtol": 0.05, "atol": 0.02} if decomposed else {"rtol": 1e-4, "atol": 1e-5}
     for gradients in found[1:]:
         assert_close(gradients, found[0], **near)
 
