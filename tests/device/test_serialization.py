@@ -91,10 +91,10 @@ def test_map_location_to_another_device(device, second):
     assert torch.load(saved(x), map_location={f"{device.type}:0": other}).get_device() == 1
     y = x.to(other)
     assert torch.load(saved(y)).device == torch.device(other)
-    assert torch.load(foreign_checkpoint(x, "ocl:1")).device == second
+    assert torch.load(external_checkpoint(x, "ocl:1")).device == second
 
 
-def foreign_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
+def external_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
     """A checkpoint in the old format, which has no checksums, with another tag."""
     buffer = saved(x.cpu(), _use_new_zipfile_serialization=False)
     content = buffer.getvalue()
@@ -109,16 +109,16 @@ def foreign_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
 def test_checkpoint_of_another_driver(device, weights_only):
     x = sample(torch.float32, torch.device("cpu"))
     for tag in ("ocl:0", "ocl"):
-        loaded = torch.load(foreign_checkpoint(x, tag), weights_only=weights_only)
+        loaded = torch.load(external_checkpoint(x, tag), weights_only=weights_only)
         assert loaded.device == device
         torch.testing.assert_close(loaded.cpu(), x)
-        on_cpu = torch.load(foreign_checkpoint(x, tag), map_location="cpu", weights_only=True)
+        on_cpu = torch.load(external_checkpoint(x, tag), map_location="cpu", weights_only=True)
         assert on_cpu.device.type == "cpu"
     # One with more devices, and a device that is unknown.
     with pytest.raises(RuntimeError, match=r"'ocl:40'.*map_location"):
-        torch.load(foreign_checkpoint(x, "ocl:40"))
+        torch.load(external_checkpoint(x, "ocl:40"))
     with pytest.raises(RuntimeError, match="warp:0"):
-        torch.load(foreign_checkpoint(x, "warp:0"))
+        torch.load(external_checkpoint(x, "warp:0"))
 
 
 def test_loads_in_another_process(device, tmp_path):

@@ -33,7 +33,7 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cc") is None:
         pytest.skip("there is no compiler for the library of the attack")
     folder = tmp_path_factory.mktemp("poisoned")
-    source, library = folder / "foreign.c", folder / "foreign.so"
+    source, library = folder / "external.c", folder / "external.so"
     source.write_text(CONSTRUCTOR)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     assert run(POCL_CACHE_DIR=str(folder / "kcache"))["values"] == [3.0] * 4
@@ -57,12 +57,12 @@ def test_the_attack_works_on_whoever_trusts_the_folder(poisoned: Path, tmp_path:
 
 
 @pytest.mark.parametrize("kept", [None, ""])
-def test_a_foreign_library_in_the_users_cache_folder_is_not_loaded(
+def test_an_external_library_in_the_users_cache_folder_is_not_loaded(
     poisoned: Path, tmp_path: Path, kept: str | None
 ) -> None:
-    foreign = tmp_path / "cache" / "pocl" / "kcache"
-    shutil.copytree(poisoned, foreign)
-    open_to_all(foreign)
+    external = tmp_path / "cache" / "pocl" / "kcache"
+    shutil.copytree(poisoned, external)
+    open_to_all(external)
     answer = run(
         XDG_CACHE_HOME=str(tmp_path / "cache"),
         OUTBOARD_CACHE_DIR=kept,

@@ -202,7 +202,7 @@ def test_cpu_generator_is_left_alone(device):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_foreign_generators_are_refused(device):
+def test_generators_of_other_devices_are_refused(device):
     for draw in DRAWS:
         with pytest.raises(RuntimeError, match="generator"):
             draw(torch.ones(3, device=device), torch.Generator())
