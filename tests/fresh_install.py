@@ -2,7 +2,7 @@
 
     python -m tests.fresh_install dist
 
-Each goes into an environment of its own, in `build/packages`, that has the PyTorch of this one and
+Each goes into a separate environment, in `build/packages`, that has the PyTorch of this one and
 nothing else of it. The source distribution is compiled, so this takes as long as a build.
 """
 

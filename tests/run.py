@@ -1,7 +1,7 @@
 """Runs the tests as `make test` and `make test-full` do: stage by stage, one summary at the end.
 
 The same tests run in several settings of the host driver, and those of device kernels on `ocl`,
-also with a device that says it is a GPU. A stage is one such run, in a process of its own, because
+also with a device that says it is a GPU. A stage is one such run, in a separate process, because
 the driver and its settings are fixed when the device is first used.
 
 A few tests that fail run again, alone, and the end names them and says what came of it. The stage
@@ -108,7 +108,7 @@ def pytest_stage(
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
     report = f"--junitxml={RESULTS / configuration}.xml"
     again = ("-m", "pytest", "--configuration", configuration, "-q")
-    # One more than the processors: many tests wait for processes of their own, or for time.
+    # One more than the processors: many tests wait for separate processes, or for time.
     spread = ("-n", str(jobs() + 1), "--dist", "worksteal")  # neighbours share fixtures
     arguments = (*arguments, "-q", *spread, report, *tests)
     return Stage(configuration, arguments, again=again)

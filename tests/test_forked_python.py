@@ -28,7 +28,7 @@ PROGRAMS = (
 
 @pytest.fixture
 def surroundings(monkeypatch, tmp_path):
-    """The environment of the server, with a variable more, in a folder of its own."""
+    """The environment of the server, with a variable more, in a separate folder."""
     monkeypatch.chdir(tmp_path)
     driver = os.environ.get("OUTBOARD_DRIVER", "host")
     own = {"OUTBOARD_DRIVER": driver, "TEST_SAID": "this"}

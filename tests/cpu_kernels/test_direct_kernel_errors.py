@@ -50,7 +50,7 @@ def test_wrong_indices_are_raised(device: torch.device) -> None:
     with fallback.policy(copied="allow"):
         for probe in PROBES:
             if probe.follows:
-                continue  # PyTorch's own kernel, which follows them
+                continue  # PyTorch's kernel, which follows them
             for index in probe.wrong(WRONG[::6]):
                 if (found := disagreement(probe, index, device)) is not None:
                     wrong.append(found)

@@ -1,4 +1,4 @@
-"""Max pooling of contiguous images has a kernel of its own: it takes the elements that CPU does."""
+"""Max pooling of contiguous images has a separate kernel: it takes the elements that CPU does."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_sent_storage_stays_where_it_moved_to(device):
 
 
 def test_error_where_memory_cannot_be_shared(device, monkeypatch):
-    """A queue pickles in a thread of its own, and the receiver would wait for ever."""
+    """A queue pickles in a separate thread, and the receiver would wait for ever."""
     for name in ("adopts_host_memory", "shares_with_processes"):
         monkeypatch.setattr(_C, name, lambda *_: False)
     x = torch.ones(2, device=device)

@@ -1,4 +1,4 @@
-"""The `ocl` driver, or another one, with functions of a test's own in place of some."""
+"""The `ocl` driver, or another one, with functions of a test in place of some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of tests in processes of their own, by device kernels."""
+"""Programs of tests in separate processes, by device kernels."""
 
 from __future__ import annotations
 

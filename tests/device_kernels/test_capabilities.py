@@ -1,6 +1,6 @@
 """Devices that lack something: float64, memory that the host can touch, pointers.
 
-The settings belong to the driver `ocl`; each is tried in a process of its own.
+The settings belong to the driver `ocl`; each is tried in a separate process.
 """
 
 import pytest

@@ -13,7 +13,7 @@ from tests.distributed import ranks
 
 @pytest.fixture
 def run_ranks(request: pytest.FixtureRequest, tmp_path: Path) -> ranks.Run:
-    """`ranks.run_ranks` in a folder of its own, behind the module's PROGRAM if it has one."""
+    """`ranks.run_ranks` in a separate folder, behind the module's PROGRAM if it has one."""
     start = getattr(request.module, "PROGRAM", "")
 
     def run(program: str, **options: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Programs that run on several ranks, each in a process of its own."""
+"""Programs that run on several ranks, each in a separate process."""
 
 from __future__ import annotations
 

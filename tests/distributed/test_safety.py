@@ -1,4 +1,4 @@
-"""What finds ranks that do something else: PyTorch's own means, for groups of the device."""
+"""What finds ranks that do something else: PyTorch's means, for groups of the device."""
 
 from __future__ import annotations
 

@@ -17,18 +17,18 @@ from pathlib import Path
 import pytest
 from driver_support import (
     CONFIGURATIONS,
+    EXTERNAL_CONFIGURATIONS,
     HOST_CONFIGURATIONS,
     MISSING,
     OCL_CONFIGURATIONS,
-    OWN_CONFIGURATIONS,
     RISCV_CONFIGURATIONS,
     DriverUnderTest,
+    external_driver,
     is_riscv_tested,
     open_configuration,
     open_driver,
-    open_own,
-    own_driver,
-    problem_of_own,
+    open_external,
+    problem_of_external,
     reason_without_opencl,
 )
 
@@ -39,18 +39,18 @@ FOLDER = Path(__file__).parent
 
 def pytest_configure(config: pytest.Config) -> None:
     """A driver that cannot be opened ends the run at once."""
-    own = own_driver()
-    if own is None or hasattr(config, "workerinput"):
+    external = external_driver()
+    if external is None or hasattr(config, "workerinput"):
         return
-    if problem := problem_of_own(own):
-        raise pytest.UsageError(f"driver {own} cannot be tested: {problem}")
+    if problem := problem_of_external(external):
+        raise pytest.UsageError(f"driver {external} cannot be tested: {problem}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is no test of the driver that was named."""
     if is_riscv_tested():
         wanted = _is_of_riscv
-    elif own_driver() is not None:
+    elif external_driver() is not None:
         wanted = _is_of_any_driver
     else:
         return
@@ -63,7 +63,7 @@ def _is_of_any_driver(item: pytest.Item) -> bool:
     if "configured" not in getattr(item, "fixturenames", ()):
         return False
     host_only = item.get_closest_marker("host_only")
-    if host_only is not None and not host_only.kwargs.get("unless_own"):
+    if host_only is not None and not host_only.kwargs.get("unless_external"):
         return False
     return not any(item.get_closest_marker(name) for name in ("ocl_only", "shipped_only"))
 
@@ -86,14 +86,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Which optional functions the driver lacks, and how many tests were skipped for each."""
-    own = own_driver()
-    if own is None:
+    external = external_driver()
+    if external is None:
         return
     pattern = re.compile(MISSING.format(r"(\w+)"))
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     missing = Counter(found[1] for text in reasons if (found := pattern.search(text)))
     terminalreporter.section("driver")
-    terminalreporter.line(f"{own}: {len(terminalreporter.stats.get('passed', []))} tests passed")
+    terminalreporter.line(
+        f"{external}: {len(terminalreporter.stats.get('passed', []))} tests passed"
+    )
     for name, count in sorted(missing.items()):
         terminalreporter.line(f"without optional function {name}: {count} tests skipped")
 
@@ -106,10 +108,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "configured" not in metafunc.fixturenames:
         return
     names = list(CONFIGURATIONS)
-    if (own := own_driver()) is not None:
-        names = list(OWN_CONFIGURATIONS)
-        if not open_own(own).has("host_callback"):
-            names.remove("own-delayed")  # that is how fault injection delays work
+    if (external := external_driver()) is not None:
+        names = list(EXTERNAL_CONFIGURATIONS)
+        if not open_external(external).has("host_callback"):
+            names.remove("external-delayed")  # that is how fault injection delays work
     elif is_riscv_tested():
         names = list(RISCV_CONFIGURATIONS)
     elif host_only := metafunc.definition.get_closest_marker("host_only"):
@@ -136,7 +138,7 @@ def driver(
 ) -> Iterator[DriverUnderTest]:
     """The driver under test; afterwards nothing that a test made may be left."""
     controls = configured.faults
-    if settings := OWN_CONFIGURATIONS.get(request.node.callspec.params["configured"]):
+    if settings := EXTERNAL_CONFIGURATIONS.get(request.node.callspec.params["configured"]):
         assert controls is not None
         controls.configure(**settings)
     before = controls.live() if controls is not None else None

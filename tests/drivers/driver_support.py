@@ -64,9 +64,9 @@ CONFIGURATIONS = HOST_CONFIGURATIONS | OCL_CONFIGURATIONS
 
 # Settings of fault injection for an external driver. It is opened once, where it lies, since its
 # library may find other files by its own location.
-OWN_CONFIGURATIONS: dict[str, dict[str, int]] = {
-    "own": {"delay_us": 0},
-    "own-delayed": {"delay_us": 200},
+EXTERNAL_CONFIGURATIONS: dict[str, dict[str, int]] = {
+    "external": {"delay_us": 0},
+    "external-delayed": {"delay_us": 200},
 }
 
 
@@ -82,7 +82,7 @@ class DriverUnderTest(Client):
     A test that calls an optional function which the driver lacks is skipped.
     """
 
-    name: str  # "own" for one that is not of this package
+    name: str  # "external" for one that is not of this package
     memory: str  # what the environment asked for; "" for the driver's choice
     faults: faults.FaultInjection | None = None
 
@@ -102,7 +102,7 @@ class DriverUnderTest(Client):
     @property
     def shipped(self) -> bool:
         """Whether it is one of this package, which promises more than the contract."""
-        return self.name != "own"
+        return self.name != "external"
 
     @functools.cached_property
     def devices(self) -> int:
@@ -219,13 +219,13 @@ def is_riscv_tested() -> bool:
     return os.environ.get("OUTBOARD_DRIVER") == "riscv"
 
 
-def own_driver() -> str | None:
+def external_driver() -> str | None:
     """The name or path of a driver that is not of this package, if the tests are to run on one."""
     wanted = os.environ.get("OUTBOARD_DRIVER", "host")
     return None if wanted in SHIPPED_DRIVERS else wanted
 
 
-def own_table(wanted: str) -> contract.Driver:
+def external_table(wanted: str) -> contract.Driver:
     """The table of such a driver.
 
     Raises:
@@ -249,14 +249,14 @@ def own_table(wanted: str) -> contract.Driver:
         raise ValueError(str(error)) from error
 
 
-# Tried in a process of its own, since a library may crash or hang when it is loaded.
+# Tried in a separate process, since a library may crash or hang when it is loaded.
 _TRY = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from driver_support import own_table
+from driver_support import external_table
 from torch_outboard.drivers.client import Client
 try:
-    client = Client(own_table(sys.argv[1]))
+    client = Client(external_table(sys.argv[1]))
     if client.device_count() < 1:
         raise ValueError(f"it found no device: {client.last_error()}")
 except Exception as error:
@@ -265,7 +265,7 @@ except Exception as error:
 """
 
 
-def problem_of_own(wanted: str) -> str | None:
+def problem_of_external(wanted: str) -> str | None:
     """Why a driver that is not of this package cannot be tested; None if it can."""
     command = [sys.executable, "-c", _TRY, wanted, str(Path(__file__).parent)]
     environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -283,23 +283,23 @@ def problem_of_own(wanted: str) -> str | None:
 
 
 @functools.cache
-def open_own(wanted: str) -> DriverUnderTest:
+def open_external(wanted: str) -> DriverUnderTest:
     """A driver that is not of this package, wrapped by fault injection and validation."""
-    driver = own_table(wanted)
+    driver = external_table(wanted)
     controls = faults.FaultInjection(faults.library_path())
     with _environment(OUTBOARD_FAULTS="count"):
         driver = contract.wrap(driver, faults.library_path())
         client = DriverUnderTest(contract.wrap(driver, validation.library_path()))
-    client.name, client.memory, client.faults = "own", "", controls
+    client.name, client.memory, client.faults = "external", "", controls
     return client
 
 
 def open_configuration(name: str, folder: Path) -> DriverUnderTest:
-    """The driver in one of CONFIGURATIONS or OWN_CONFIGURATIONS."""
-    if name in OWN_CONFIGURATIONS:
-        own = own_driver()
-        assert own is not None
-        return open_own(own)
+    """The driver in one of CONFIGURATIONS or EXTERNAL_CONFIGURATIONS."""
+    if name in EXTERNAL_CONFIGURATIONS:
+        external = external_driver()
+        assert external is not None
+        return open_external(external)
     if name in OCL_CONFIGURATIONS:
         return open_driver(folder, ocl, validate=True, **OCL, **OCL_CONFIGURATIONS[name])
     if name in RISCV_CONFIGURATIONS:

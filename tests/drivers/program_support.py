@@ -90,7 +90,7 @@ def refuses_binaries(driver: DriverUnderTest, binary: bytes) -> None:
 def ocl_process(
     code: str, *arguments: str, **settings: str | None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs code that uses `ocl` in a process of its own; settings that are None are unset."""
+    """Runs code that uses `ocl` in a separate process; settings that are None are unset."""
     settings = {**OCL, "POCL_CACHE_DIR": None, "OUTBOARD_CACHE_DIR": None, **settings}
     given = {name: value for name, value in settings.items() if value is not None}
     unset = [name for name in settings if name not in given]
@@ -104,7 +104,7 @@ for name in {unset!r}:
     return try_python(prelude + code, *arguments, timeout=240)
 
 
-# One kernel in a process of its own, whose PoCL asks once for its folder and for the processor.
+# One kernel in a separate process, whose PoCL asks once for its folder and for the processor.
 _KERNEL_PROCESS = """
 import json, os, struct, sys
 from torch_outboard.drivers import contract, ocl
@@ -138,7 +138,7 @@ if "error" not in answer:
 def kernel_process(
     body: str = "x[get_global_id(0)] = 3;", code: str = "", **settings: str | None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a kernel with this body on `ocl` in a process of its own, after `code`."""
+    """Runs a kernel with this body on `ocl` in a separate process, after `code`."""
     return ocl_process(_KERNEL_PROCESS, body, code, **settings)
 
 

@@ -20,14 +20,14 @@ from torch_outboard.drivers.contract import CommunicationKind as Kind
 from torch_outboard.drivers.contract import DType, Reduction, Status
 
 # No other driver of this package communicates.
-pytestmark = pytest.mark.host_only(unless_own=True)
+pytestmark = pytest.mark.host_only(unless_external=True)
 
 # More than what goes at once, and not a multiple of it.
 MANY = 300_001
 
 
 class Rank:
-    """One end of a communicator with a queue of its own."""
+    """One end of a communicator with a separate queue."""
 
     def __init__(
         self, driver: DriverUnderTest, id: contract.CommunicatorId, rank: int, ranks: int

@@ -13,7 +13,7 @@ from torch_outboard.drivers import contract
 from torch_outboard.drivers.contract import Status
 
 # No other driver of this package exports memory.
-pytestmark = pytest.mark.host_only(unless_own=True)
+pytestmark = pytest.mark.host_only(unless_external=True)
 
 SIZE = 100_000
 

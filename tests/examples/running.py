@@ -79,7 +79,7 @@ def compiling() -> Iterator[None]:
 
 
 def source_file(name: str, text: str) -> Path:
-    """A source of a test, in a file of its own that changes only if the text does."""
+    """A source of a test, in a separate file that changes only if the text does."""
     path = EXTENSIONS / "sources" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:

@@ -1,4 +1,4 @@
-"""The example of a driver in a package of its own: it installs, keeps the contract and trains."""
+"""The example of a driver in a separate package: it installs, keeps the contract and trains."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def run_classes(order: str, configuration: str, checks: str, make: str) -> list[
     ("order", "configuration"), [("before", "shared"), ("late", "separate"), ("late", "ocl")]
 )
 def test_a_class_derived_from_the_cpu_generator(order, configuration):
-    """PyTorch's own example has such a class; its bits seed the kit's kernels."""
+    """PyTorch's example has such a class; its bits seed the kit's kernels."""
     first, seed = (["other"], "3") if order == "late" else ([], "67280421310721")
     repeats = [str([True] * 4), "False True"]
     printed = run_classes(order, configuration, TWISTER, "twister")

@@ -1,4 +1,4 @@
-"""Runs PyTorch's own tests of Inductor for the device, and for its backend for CPU.
+"""Runs PyTorch's tests of Inductor for the device, and for its backend for CPU.
 
     python -m tests.inductor.pytorch_tests --pytorch-tests DIR --driver ocl --resume
 
@@ -6,7 +6,7 @@ DIR is a source tree of the PyTorch that is installed; nothing of it is kept. Te
 for a device to be named later are bound to both, as test_mps_basic.py there does for "mps". Counted
 are those that pass for CPU; those that are not for CPU run, too, and are reported apart. Answers
 appear in `.test-results/inductor/`; a stopped run goes on with --resume, which keeps what was right
-with these sources, and with PyTorch's own backend. Exit status 1 means that less than SHARE of what
+with these sources, and with PyTorch's backend. Exit status 1 means that less than SHARE of what
 is counted passes on the device.
 """
 

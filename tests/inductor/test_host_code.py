@@ -1,4 +1,4 @@
-"""Graphs as Inductor's C++ code on memory that the host shares; tests in a process of their own."""
+"""Graphs as Inductor's C++ code on memory that the host shares; tests in a separate process."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_what_is_asked_of_known_devices_alone():
     """Without Triton graphs are refused, small devices are warned of; places, parts, devices."""
     assert scheduler.has_triton.outboard
     assert not utils.is_big_gpu(torch.device(torch_outboard.device_name()))
-    # From 2.15 on in a method of its own.
+    # From 2.15 on in a separate method.
     asks = getattr(OptimizerVariable, "_safe_to_set_capturable", OptimizerVariable._set_capturable)
     splits = InductorChoices.reduction_split_factor.__wrapped__
     for asked, words in (

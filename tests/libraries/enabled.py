@@ -1,4 +1,4 @@
-"""Programs in a process of their own: once on CPU, and once on the device after `enable()`."""
+"""Programs in a separate process: once on CPU, and once on the device after `enable()`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Library calls of a driver: the checks of this folder on devices of every kind.
 
-They need a driver with a library, so each runs in a process of its own; to run one by hand:
+They need a driver with a library, so each runs in a separate process; to run one by hand:
 
     python -m pytest tests/library -k ocl
 """

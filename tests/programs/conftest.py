@@ -61,7 +61,7 @@ SameAsOnCpu = Callable[..., list[Step]]
 def same_as_on_cpu(device: torch.device, program_placement: str) -> SameAsOnCpu:
     """Compares a program with CPU: `same_as_on_cpu(program)`.
 
-    The host's kernels are CPU's own, so their results are the same bits. A program says
+    The host's kernels are CPU's, so their results are the same bits. A program says
     `bitwise=False` where something of it adds in another order than CPU, and `relative` where it
     works in less than float32, or divides by differences.
     """

@@ -21,7 +21,7 @@ LARGE_SEGMENT = 20 << 20
 
 Block = dict[str, Any]
 
-# What programs of tests in processes of their own begin with. `busy` gives a stream a copy that
+# What programs of tests in separate processes begin with. `busy` gives a stream a copy that
 # starts half a second late, under fault injection.
 _IMPORTS = f"""
 import gc, itertools, os, random, sys, threading, time

@@ -1,6 +1,6 @@
 """A lost device says what to do, and works again after a reset.
 
-Fault injection loses devices. Each test has a process of its own: others could not use the device.
+Fault injection loses devices. Each test has a separate process: others could not use the device.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Forked processes: a child never hangs and never touches the parent's driver.
 
-Every test runs in processes of its own, because what counts is what happened before the fork.
+Every test runs in separate processes, because what counts is what happened before the fork.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ assert "allocate" not in faults.calls() or faults.calls()["allocate"] <= 1
 del whole
 everything_goes()
 
-# A private pool has a segment of its own.
+# A private pool has a separate segment.
 before = memory.calls["address_reserve"]
 pool = _C.create_memory_pool()
 _C.begin_allocate_to_pool(0, pool)

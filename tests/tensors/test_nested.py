@@ -66,7 +66,7 @@ def test_made_moved_saved_and_printed(device, layout):
         assert [row.unique().tolist() for row in made.cpu().unbind()] == [[5.0], [7.0]]
 
 
-# Those of strided ones have kernels for nested tensors; jagged ones decompose into operators on dense tensors.
+# Strided ones have kernels for nested tensors; jagged ones decompose into operators on dense ones.
 CALLS = {
     "add": lambda x: x + x,
     "gelu": functional.gelu,

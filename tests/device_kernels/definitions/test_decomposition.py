@@ -1,4 +1,4 @@
-"""Operators that are made of others, by definitions of a test's own."""
+"""Operators that are made of others, by definitions of a test."""
 
 from __future__ import annotations
 

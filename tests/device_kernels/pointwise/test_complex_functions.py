@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from tests.device_kernels.on_device import compare
 
 INVERSES = [torch.asin, torch.acos, torch.atan, torch.asinh, torch.acosh, torch.atanh]
-# CPU's own acos of complex128 has wrong signs of zeros.
+# CPU's acos of complex128 has wrong signs of zeros.
 SIGNED = [torch.asin, torch.atan, torch.asinh, torch.acosh, torch.atanh, torch.sqrt]
 EXPONENTIAL = [torch.exp, torch.exp2, torch.expm1, torch.log1p, torch.sqrt]
 

@@ -33,7 +33,7 @@ def test_functions_of_one_argument(device, name, dtype):
     compare(device, getattr(torch.special, name), grid(dtype), **near)
 
 
-# From mpmath, with 20 digits; CPU's own values are off by 1e-7 and more.
+# From mpmath, with 20 digits; CPU's values are off by 1e-7 and more.
 @pytest.mark.parametrize(
     ("name", "x", "value"),
     [

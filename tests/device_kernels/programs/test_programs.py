@@ -1,4 +1,4 @@
-"""Programs and launches of the runtime, through sources of the tests' own."""
+"""Programs and launches of the runtime, through sources of the tests."""
 
 from __future__ import annotations
 

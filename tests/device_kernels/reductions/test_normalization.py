@@ -73,7 +73,7 @@ def batch_norm_in_both_modes(x, weight, bias, mean, var):
 def test_batch_norm(device, sizes, layout):
     values = torch.randn(sizes).to(memory_format=layout).requires_grad_()
     statistics = torch.zeros(7), torch.ones(7)
-    # Groups of 12 add up in an order of their own.
+    # Groups of 12 add up in another order.
     ran = compare(
         device,
         batch_norm_in_both_modes,

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed import distributed_test
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
-BARRIER_SECONDS = 60  # ranks share few processors; PyTorch's own limit is 10
+BARRIER_SECONDS = 60  # ranks share few processors; PyTorch's limit is 10
 
 
 class OnCPU(TestDistBackend, DistributedTest._DistTestBase):
@@ -89,7 +89,7 @@ def run_test(side: type[OnCPU], name: str) -> dict[str, str]:
 
 
 def in_fork(side: type[OnCPU], name: str, timeout: float) -> dict[str, Any]:
-    """The same in a process of its own, of which nothing is left afterwards."""
+    """The same in a separate process, of which nothing is left afterwards."""
     start = time.monotonic()
     read, write = os.pipe()
     with tempfile.TemporaryFile("w+") as log:

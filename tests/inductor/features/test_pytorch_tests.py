@@ -1,4 +1,4 @@
-"""The runner of PyTorch's own tests, on a small tree that stands in for PyTorch's."""
+"""The runner of PyTorch's tests, on a small tree that stands in for PyTorch's."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_places_of_values(device: torch.device):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int64])
 def test_lines_and_dtypes(dtype: torch.dtype, device: torch.device):
-    """Of any strides, and in an order of their own."""
+    """Of any strides and any order."""
 
     def function(lines: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         order = y.argsort(-1)

@@ -334,7 +334,7 @@ def _entry_of(overload: str) -> str | None:
     if overload in listed or overload in WRITTEN:
         return listed.get(overload, BY_HAND)
     operator = base_name(overload)
-    if operator.startswith("foreach_"):  # they are in a database of their own
+    if operator.startswith("foreach_"):  # they are in a separate database
         return SCHEMA
     for name in (operator, operator.removesuffix("_backward")):
         for table in (listed, *others):

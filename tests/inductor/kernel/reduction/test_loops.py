@@ -37,7 +37,7 @@ def test_sums(elements: int, device: torch.device):
         return (x * 2 + 1).relu().sum(), x.amax(), x.var()
 
     code = checked_code(function, torch.randn(elements), device=device)
-    if target_of(device).group == 1:  # a GPU has parts by Inductor's own numbers
+    if target_of(device).group == 1:  # a GPU has parts by Inductor's numbers
         assert ("masked_load" in code) == (elements == 1_000_003)
 
 

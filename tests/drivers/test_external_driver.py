@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from driver_support import problem_of_own
+from driver_support import problem_of_external
 
 pytestmark = pytest.mark.by_turns(3)
 
@@ -66,7 +66,7 @@ def test_wrong_driver_fails(tmp_path: Path) -> None:
     files = [str(FOLDER / f"test_driver_{name}.py") for name in ("transfers", "queues", "devices")]
     result = run_tests(library, *files, "-k", " or ".join(WRONG))
     assert result.returncode == 1, result.stdout
-    assert set(re.findall(r"^FAILED .*::(\w+)\[own\]", result.stdout, re.M)) == set(WRONG)
+    assert set(re.findall(r"^FAILED .*::(\w+)\[external\]", result.stdout, re.M)) == set(WRONG)
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_driver_that_cannot_be_tested(
     tmp_path: Path, right: str, wrong: str, expected: str
 ) -> None:
     library = compile_driver(tmp_path, MINIMAL.replace(right, wrong))
-    assert expected in (problem_of_own(str(library)) or "it can")
+    assert expected in (problem_of_external(str(library)) or "it can")
 
 
 def test_driver_that_does_not_exist(tmp_path: Path) -> None:
