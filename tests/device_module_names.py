@@ -23,7 +23,7 @@ _LEFT_OUT = ("testing/_internal", "test", "_vendor")
 
 
 def names_read(torch_folder: Path) -> dict[str, set[str]]:
-    """The places, as "file:line", at which each name is read from a device module."""
+    """The locations, as "file:line", where each name is read from a device module."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(torch_folder.rglob("*.py")):
         file = path.relative_to(torch_folder).as_posix()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-# How kernels could cut them to places that exist: 32 bits of 64, signs, one off.
+# How kernels could cut them to valid indices: 32 bits of 64, signs, one off.
 WRONG = (
     2**31 - 1, 2**31, 2**31 + 2, -(2**31), -(2**31) - 1, -(2**31) + 1, 2**32 - 1, 2**32, 2**32 + 1,
     -(2**32), -(2**32) + 1, -(2**32) - 1, 2**33 + 2, 2**40 + 1, 2**62, 2**63 - 1, -(2**63),
@@ -28,7 +28,7 @@ class Probe:
 
     Args:
         index: right indices.
-        size: the number of places that they can name.
+        size: the number of valid indices.
         expression: of `i`, the index tensor on its device, and `new`, which makes operands there:
             `new(2, 3)` is the same tensor of float32 at every call, with guarded memory around it.
             Its value is everything that could have been written.

@@ -55,7 +55,7 @@ def test_starting() -> None:
 
 def test_several_at_once() -> None:
     workers = [LineProcess(["-c", ANSWERS], {}) for _ in range(2)]
-    words = [chr(ord("a") + place) for place in range(20)]
+    words = [chr(ord("a") + index) for index in range(20)]
     answers = ask_all(workers, words, lambda worker, word: worker.ask(word, 60))
     assert sorted(answers) == [word * 2 for word in words]
     # What asking raises ends the rest.

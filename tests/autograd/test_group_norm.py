@@ -31,10 +31,10 @@ def assert_alike(got: torch.Tensor, want: torch.Tensor) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_layout_of_gradients(device: torch.device, name: str, again: bool) -> None:
     made = []
-    for place in ("cpu", device):
-        x, weight = operands(name, place)
+    for location in ("cpu", device):
+        x, weight = operands(name, location)
         y = group_norm(x, 3, weight)
-        cotangent = torch.ones_like(y) * torch.arange(y.shape[-1], device=place)
+        cotangent = torch.ones_like(y) * torch.arange(y.shape[-1], device=location)
         made.append([y, *torch.autograd.grad(y, [x, weight], cotangent, create_graph=again)])
     for want, got in zip(*made, strict=True):
         assert_alike(got, want)
@@ -43,10 +43,10 @@ def test_layout_of_gradients(device: torch.device, name: str, again: bool) -> No
 def test_layout_of_the_operators_result(device: torch.device) -> None:
     """Without autograd: what compiled graphs call."""
     made = []
-    for place in ("cpu", device):
-        x, weight = (t.detach() for t in operands("channels_last", place))
+    for location in ("cpu", device):
+        x, weight = (t.detach() for t in operands("channels_last", location))
         _, mean, rstd = torch.native_group_norm(x, weight, None, 4, 6, 6, 3, 1e-5)
-        grad = torch.ones_like(x) * torch.arange(3, device=place)
+        grad = torch.ones_like(x) * torch.arange(3, device=location)
         backward = torch.ops.aten.native_group_norm_backward
         made.append(backward(grad, x, mean, rstd, weight, 4, 6, 6, 3, [True, True, True]))
     for want, got in zip(*made, strict=True):
@@ -81,8 +81,8 @@ def test_transforms(device: torch.device) -> None:
 def test_traced(device: torch.device) -> None:
     """By torch.compile's front end, whose dispatcher in Python comes before autograd."""
     made = []
-    for place in ("cpu", device):
-        x, weight = operands("channels_last", place)
+    for location in ("cpu", device):
+        x, weight = operands("channels_last", location)
         y = torch.compile(lambda x, w: group_norm(x, 3, w), backend="aot_eager")(x, weight)
         made.append([y, *torch.autograd.grad(y.square().sum(), [x, weight])])
     for want, got in zip(*made, strict=True):

@@ -30,8 +30,8 @@ def operands(order: str) -> list[torch.Tensor]:
 def check(operator: Any, backward: Any, device: torch.device, args: Any, gradients: Any) -> None:
     """`gradients`: makes arguments of `backward` from those of the call and its results."""
     outcomes = []
-    for place in (torch.device("meta"), device):
-        moved = [t.to(place) if isinstance(t, torch.Tensor) else t for t in args]
+    for location in (torch.device("meta"), device):
+        moved = [t.to(location) if isinstance(t, torch.Tensor) else t for t in args]
         results = operator(*moved)
         outcomes.append((results, backward(*gradients(moved, results))[:3]))
     assert tree_difference(*outcomes, device, values="undefined") is None
@@ -73,9 +73,9 @@ def test_flash(device: torch.device, order: str) -> None:
 @pytest.mark.parametrize("name", ["efficient", "flash"])
 def test_values_and_gradients(device: torch.device, name: str, dtype: torch.dtype) -> None:
     made = []
-    for place in ("cpu", device):
-        leaves = [t.to(place, dtype).requires_grad_() for t in operands("rows first")]
-        if place == "cpu":
+    for location in ("cpu", device):
+        leaves = [t.to(location, dtype).requires_grad_() for t in operands("rows first")]
+        if location == "cpu":
             output = scaled_dot_product_attention(*leaves, is_causal=True)
         elif name == "efficient":
             operator = aten._scaled_dot_product_efficient_attention
@@ -103,8 +103,8 @@ def test_no_sums_without_need(device: torch.device) -> None:
 def test_choice(device: torch.device) -> None:
     """Of the operator that scaled_dot_product_attention takes."""
 
-    def chosen(place: torch.device | str, **options: Any) -> int | str:
-        tensors = [torch.ones(2, 2, 4, 8, device=place) for _ in range(3)]
+    def chosen(location: torch.device | str, **options: Any) -> int | str:
+        tensors = [torch.ones(2, 2, 4, 8, device=location) for _ in range(3)]
         try:
             scaled_dot_product_attention(*tensors, **options)
         except RuntimeError as error:

@@ -121,8 +121,8 @@ def test_wrong_shapes_are_refused(device: torch.device) -> None:
         torch.lstm(x, states, weights, True, 1, 0.0, True, False, False)
 
     call(sequence, [state, state], parameters)
-    for place in range(4):
-        short = [p[:-8] if i == place else p for i, p in enumerate(parameters)]
+    for index in range(4):
+        short = [p[:-8] if i == index else p for i, p in enumerate(parameters)]
         with pytest.raises(RuntimeError):
             call(sequence, [state, state], short)
     for states in ([state[:, :3], state], [state, state[:, :3]], [state], [state[0], state[0]]):

@@ -70,9 +70,9 @@ def assert_raises_as_on_cpu(
 ) -> None:
     """Asserts that `function` raises the same exception on `device` as on CPU."""
     raised = []
-    for place in (CPU, device):
+    for location in (CPU, device):
         with pytest.raises(Exception) as caught:  # noqa: PT011, whatever CPU raises
-            function(*Transplant(place)(arguments))
+            function(*Transplant(location)(arguments))
         raised.append((caught.type, str(caught.value).splitlines()[0]))
     assert raised[0] == raised[1]
 
@@ -86,12 +86,12 @@ def difference(
         refused: CPU has to raise.
     """
 
-    def call(place: torch.device) -> Any:
-        value = function(*Transplant(place)(arguments))
+    def call(location: torch.device) -> Any:
+        value = function(*Transplant(location)(arguments))
         torch.accelerator.synchronize()  # raises what a device kernel found wrong
         return value
 
-    expected, actual = (attempt(partial(call, place)) for place in (CPU, device))
+    expected, actual = (attempt(partial(call, location)) for location in (CPU, device))
     if refused and expected.error is None:
         return "CPU takes it"
     if expected.error is not None or actual.error is not None:

@@ -84,8 +84,8 @@ def launches(name: str, device: torch.device, strided: bool, compared: bool) -> 
     for arguments in attempts(name, torch.float32, CPU, strided):
         filled = tree_map(values, arguments)
         outcomes = []
-        for place in (CPU, device):
-            positional, keywords = Transplant(place)(filled)
+        for location in (CPU, device):
+            positional, keywords = Transplant(location)(filled)
             with fallback.report() as report:
                 outcomes.append(attempt(partial(overload_of(name), *positional, **keywords)))
         expected, actual = outcomes

@@ -53,8 +53,8 @@ def test_alerts(device: torch.device, setting: str) -> None:
             assert all(row.placement == "device" for row in report.rows)
 
 
-def test_sums_at_places_are_deterministic(device: torch.device, setting: str) -> None:
+def test_sums_at_indices_are_deterministic(device: torch.device, setting: str) -> None:
     torch.use_deterministic_algorithms(True)
-    places = torch.tensor([1, 1], device=device)
-    result = torch.zeros(4, device=device).put_(places, torch.ones(2, device=device), True)
+    indices = torch.tensor([1, 1], device=device)
+    result = torch.zeros(4, device=device).put_(indices, torch.ones(2, device=device), True)
     torch.testing.assert_close(result.cpu(), torch.tensor([0.0, 2, 0, 0]))

@@ -29,7 +29,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         torch.masked_scatter, ones(3), ones(3, dtype=BOOL), ones(3, dtype=DOUBLE),
     ),
     "several values to fill with": (torch.masked_fill, ones(3), ones(3, dtype=BOOL), ones(3)),
-    "places of int32": (torch.Tensor.put_, ones(3), ones(1, dtype=torch.int32), ones(1)),
+    "indices of int32": (torch.Tensor.put_, ones(3), ones(1, dtype=torch.int32), ones(1)),
     "a step of the wrong sign": (
         lambda x: torch.arange(0, 0.5, -1, device=x.device, dtype=x.dtype), ones(1),
     ),
@@ -55,7 +55,7 @@ def test_refused(device: torch.device) -> None:
     assert_none({case: difference(device, *of, refused=True) for case, of in REFUSED.items()})
 
 
-# What is written in place overlaps what is read; `i` is an index tensor of every place.
+# What is written in place overlaps what is read; `i` is an index tensor of every index.
 OVERLAPPING_IN_PLACE: dict[str, Callable[[torch.Tensor], Any]] = {
     "index_fill_": lambda i: i.index_fill_(0, i, 0),
     "index_copy_": lambda i: i.index_copy_(0, i, i),

@@ -17,19 +17,19 @@ import torch_outboard
 DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-def work(place):
-    dtype = DTYPES[place % 4]
+def work(index):
+    dtype = DTYPES[index % 4]
     x = torch.arange(24).reshape(4, 6).to(dtype)
     got = x.to("ocl")
     for scale in range(1, 4):
-        got = torch.maximum(got * scale, got.t().contiguous().t() - place // 4)
-        x = torch.maximum(x * scale, x.t().contiguous().t() - place // 4)
+        got = torch.maximum(got * scale, got.t().contiguous().t() - index // 4)
+        x = torch.maximum(x * scale, x.t().contiguous().t() - index // 4)
     torch.testing.assert_close(got.sum(0).cpu(), x.sum(0))
-    results.append(place)
+    results.append(index)
 
 
 results = []
-threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
 for thread in threads:
     thread.start()
 while any(thread.is_alive() for thread in threads):

@@ -110,7 +110,7 @@ class Mathematics(Protocol):
     def __call__(self, name: str, kind: str, *arguments: Array) -> Array: ...
 
 
-def source(names: Sequence[str], opening: str, place: str, closing: str, width: int) -> str:
+def source(names: Sequence[str], opening: str, index: str, closing: str, width: int) -> str:
     """A text with run_<name>_<type> for each function; `opening` and `closing` go round a step."""
     vector = "" if width == 1 else str(width)
     text = ""
@@ -118,10 +118,10 @@ def source(names: Sequence[str], opening: str, place: str, closing: str, width: 
         for name in names:
             arguments = "xy"[: FUNCTIONS[name].arguments]
             if width == 1:
-                call = f"out[{place}] = {name}({', '.join(f'{a}[{place}]' for a in arguments)});"
+                call = f"out[{index}] = {name}({', '.join(f'{a}[{index}]' for a in arguments)});"
             else:
-                loads = (f"vload{vector}(0, {a} + {place})" for a in arguments)
-                call = f"vstore{vector}({name}({', '.join(loads)}), 0, out + {place});"
+                loads = (f"vload{vector}(0, {a} + {index})" for a in arguments)
+                call = f"vstore{vector}({name}({', '.join(loads)}), 0, out + {index});"
             inputs = "".join(f"const __global {kind} *{a}, " for a in arguments)
             text += opening.format(name=f"run_{name}_{kind}", inputs=inputs, type=kind)
             text += f" {call} {closing}\n"
@@ -161,10 +161,10 @@ class OpenCL:
         self._queue = self._client.queue_create(0)
         opening = "__kernel void {name}({inputs}__global {type} *out) {{"
         fp64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-        place = f"{width} * get_global_id(0)"
+        index = f"{width} * get_global_id(0)"
         self._width = width
         self._program = self._client.program_build(
-            0, fp64 + source(names, opening, place, "}", width)
+            0, fp64 + source(names, opening, index, "}", width)
         )
 
     def __call__(self, name: str, kind: str, *arguments: Array) -> Array:
@@ -295,9 +295,9 @@ def worst_of(mathematics: Mathematics, name: str, kind: str, count: int) -> Wors
     worst = Worst(-1.0)
     for arguments in samples(name, kind, count):
         got = mathematics(name, kind, *arguments)
-        error, place = largest_error(name, kind, arguments, got)
+        error, index = largest_error(name, kind, arguments, got)
         if error > worst.error:
-            worst = Worst(error, tuple(float(a[place]) for a in arguments), float(got[place]))
+            worst = Worst(error, tuple(float(a[index]) for a in arguments), float(got[index]))
     checked = exact_error(name, kind, worst.arguments, worst.got)
     return worst if checked is None else worst._replace(error=checked)
 

@@ -159,7 +159,7 @@ int add_to_tally(const char* name, const float* x, const float* got, int64_t n, 
 
 /*
  * The largest error of `name` in n results of arguments x (and y), which are floats if `single`;
- * *worst is its place. Returns -1 where there is no such function.
+ * *worst is its index. Returns -1 where there is no such function.
  */
 double largest_error(const char* name, int single, const double* x, const double* y,
                      const double* got, int64_t n, int64_t* worst) {

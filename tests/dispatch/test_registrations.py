@@ -346,7 +346,7 @@ def test_declined_calls_reach_the_next_kernel(device):
 # ---- Who registered what
 
 
-def test_places_of_kernels(device):
+def test_source_locations_of_kernels(device):
     with torch_outboard.kernel("aten::relu", dtypes=[torch.float32])(constant(1)) as relu:
         kernel = torch_outboard.registrations("relu")[0]
     assert relu.function is not None

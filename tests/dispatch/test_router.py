@@ -35,8 +35,8 @@ def test_devices_do_not_mix(device, other):
     for name, use in BINARY.items():
         for first, second in ((x, y), (y, x)):
             # The device's is named before CPU.
-            places = (x, y) if other == "cpu" else (first, second)
-            found = f"found at least two devices, {places[0].device} and {places[1].device}!"
+            locations = (x, y) if other == "cpu" else (first, second)
+            found = f"found at least two devices, {locations[0].device} and {locations[1].device}!"
             with pytest.raises(RuntimeError) as caught:
                 use(first, second)
             assert str(caught.value).startswith(f"{SAME_DEVICE}, but {found}"), name

@@ -84,18 +84,18 @@ def values(call: Call, rank: int, salt: int = 0) -> torch.Tensor:
     return (whole.abs() if call.dtype == torch.uint8 else whole).to(call.dtype)
 
 
-def make(call: Call, group: Any, place: torch.device) -> tuple[list[Any], list[torch.Tensor]]:
-    """Begins a call on `place`; returns the works to wait for and what holds the results."""
+def make(call: Call, group: Any, location: torch.device) -> tuple[list[Any], list[torch.Tensor]]:
+    """Begins a call on `location`; returns the works to wait for and what holds the results."""
     rank, size = dist.get_rank(), len(call.members)
 
     def tensor(value: torch.Tensor) -> torch.Tensor:
-        moved = value.to(place)
-        return moved.t().contiguous().t() if call.transposed and place.type != "cpu" else moved
+        moved = value.to(location)
+        return moved.t().contiguous().t() if call.transposed and location.type != "cpu" else moved
 
     mine = tensor(values(call, rank))
     is_root = rank == call.root
     like = [torch.zeros_like(mine) for _ in call.members]
-    part = torch.zeros(call.size[0] // size, call.size[1], dtype=call.dtype, device=place)
+    part = torch.zeros(call.size[0] // size, call.size[1], dtype=call.dtype, device=location)
     options: dict[str, Any] = {"group": group, "async_op": True}
     if call.kind == "all_reduce":
         return [dist.all_reduce(mine, call.reduction, **options)], [mine]
@@ -107,7 +107,7 @@ def make(call: Call, group: Any, place: torch.device) -> tuple[list[Any], list[t
     if call.kind == "all_gather":
         return [dist.all_gather(like, mine, **options)], like
     if call.kind == "all_gather_into_tensor":
-        out = torch.zeros(size * call.size[0], call.size[1], dtype=call.dtype, device=place)
+        out = torch.zeros(size * call.size[0], call.size[1], dtype=call.dtype, device=location)
         return [dist.all_gather_into_tensor(out, mine.contiguous(), **options)], [out]
     if call.kind == "gather":
         to = like if is_root else None

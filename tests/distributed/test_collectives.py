@@ -115,8 +115,8 @@ def test_groups_and_backends(run_ranks: Run) -> None:
         groups = [dist.new_group([0, 1]), dist.new_group([1, 2]), dist.new_group([0, 2])]
         for members, group in zip(((0, 1), (1, 2), (0, 2)), groups):
             if rank in members:
-                for place in (device, "cpu"):
-                    x = torch.full((4,), 10.0 ** rank, device=place)
+                for location in (device, "cpu"):
+                    x = torch.full((4,), 10.0 ** rank, device=location)
                     dist.all_reduce(x, group=group)
                     assert x.tolist() == [10.0 ** members[0] + 10.0 ** members[1]] * 4
         dist.barrier()
@@ -137,11 +137,11 @@ def test_all_reduce_of_sparse_tensors(run_ranks: Run) -> None:
     run_ranks(
         """
         begin()
-        def sparse(r, place):
+        def sparse(r, location):
             # The ranks have other numbers of elements, and share some.
             indices = torch.arange(r + 2).repeat(2)[None]
             values = torch.arange(2.0 * (r + 2) * 3).reshape(-1, 3) + r
-            return torch.sparse_coo_tensor(indices, values, (5, 3)).to(place)
+            return torch.sparse_coo_tensor(indices, values, (5, 3)).to(location)
         wanted = sum(sparse(r, "cpu").to_dense() for r in range(ranks))
         x = sparse(rank, device)
         assert x.is_sparse and x.device == device
@@ -170,8 +170,8 @@ def test_split_group_and_meshes_of_two_dimensions(run_ranks: Run) -> None:
         begin(backend=f"cpu:gloo,{device.type}:outboard", device_id=device)
         group = dist.split_group(split_ranks=[[0, 2], [1]])
         members = [0, 2] if rank != 1 else [1]
-        for place in (device, "cpu"):
-            x = torch.full((4,), 10.0 ** rank, device=place)
+        for location in (device, "cpu"):
+            x = torch.full((4,), 10.0 ** rank, device=location)
             dist.all_reduce(x, group=group)
             assert x.tolist() == [sum(10.0 ** r for r in members)] * 4
         again = dist.split_group(split_ranks=[[0, 1]])

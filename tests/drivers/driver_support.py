@@ -409,8 +409,8 @@ def assert_bytes(actual: bytes, expected: bytes) -> None:
     if actual == expected:
         return
     pairs = enumerate(zip(actual, expected, strict=False))
-    place = next((i for i, (a, b) in pairs if a != b), min(len(actual), len(expected)))
+    offset = next((i for i, (a, b) in pairs if a != b), min(len(actual), len(expected)))
     pytest.fail(
-        f"{len(actual)} bytes for {len(expected)}, different from byte {place} on: "
-        f"{actual[place : place + 8]!r} and not {expected[place : place + 8]!r}"
+        f"{len(actual)} bytes for {len(expected)}, different from byte {offset} on: "
+        f"{actual[offset : offset + 8]!r} and not {expected[offset : offset + 8]!r}"
     )

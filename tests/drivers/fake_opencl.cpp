@@ -161,12 +161,12 @@ cl_int wait_for_events(cl_uint, const cl_event* ids) {
   return failed ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : CL_SUCCESS;
 }
 
-// Places in the table as cl_khr_icd has them.
+// Slots of the table as in cl_khr_icd.
 void* const* table() {
   static std::vector<void*> entries = [] {
     std::vector<void*> t(150, nullptr);
-    const auto set = [&](size_t place, auto* function) {
-      t[place] = reinterpret_cast<void*>(function);
+    const auto set = [&](size_t slot, auto* function) {
+      t[slot] = reinterpret_cast<void*>(function);
     };
     set(1, &get_platform_info);
     set(2, &get_device_ids);

@@ -62,8 +62,8 @@ def test_layouts_enumerators_and_version(tmp_path: Path) -> None:
     for struct, mirror in STRUCTS.items():
         expected[f"sizeof({struct})"] = ctypes.sizeof(mirror)
         for name, _ in mirror._fields_:
-            place = f"offsetof({struct}, {RENAMED.get(name, name)})"
-            expected[place] = getattr(mirror, name).offset
+            offset = f"offsetof({struct}, {RENAMED.get(name, name)})"
+            expected[offset] = getattr(mirror, name).offset
     found = values_in_c(tmp_path, list(expected))
     assert dict(zip(expected, found, strict=True)) == expected
     theirs = set(re.findall(r"^\s*(OB_\w+) = ", HEADER, re.M)) | set(

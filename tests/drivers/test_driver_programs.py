@@ -25,12 +25,12 @@ __kernel void f(ADDRESS(int, a), ADDRESS(int, out), const numbers n, int4 four, 
 """
 EXCHANGE = """
 __kernel void exchange(__local int* buffer, ADDRESS(int, data), __local int* other) {
-  const size_t i = get_global_id(0), place = get_local_id(0), last = get_local_size(0) - 1;
-  buffer[place] = AT(int, data)[2 * i];
-  other[place] = AT(int, data)[2 * i + 1];
+  const size_t i = get_global_id(0), index = get_local_id(0), last = get_local_size(0) - 1;
+  buffer[index] = AT(int, data)[2 * i];
+  other[index] = AT(int, data)[2 * i + 1];
   barrier(CLK_LOCAL_MEM_FENCE);
-  AT(int, data)[2 * i] = other[last - place];
-  AT(int, data)[2 * i + 1] = buffer[last - place];
+  AT(int, data)[2 * i] = other[last - index];
+  AT(int, data)[2 * i + 1] = buffer[last - index];
 }
 """
 
@@ -56,15 +56,15 @@ def test_each_launch_has_its_own_arguments(
     launches = [(0, 64, 2, 513, 7), (0, 64, 2, 513, 7), (4, 64, 2, 513, 7), (4, 64, -1, 513, 7),
                 (4, 64, -1, 641, 7), (4, 64, -1, 641, 1 << 33), (8, 0, 5, 513, 0)]  # fmt: skip
     for a, b, factor, out, bias in launches:
-        places = [memory + 4 * place for place in (a, b, out)]
+        addresses = [memory + 4 * offset for offset in (a, b, out)]
         values = ctypes.c_int32(factor), ctypes.c_int64(bias)
-        arguments = places[0], places[1], values[0], places[2], values[1]
+        arguments = addresses[0], addresses[1], values[0], addresses[2], values[1]
         driver.launch(queue, kernel, [16], group, *arguments)
         expected = [a + i + factor * (b + i) + bias % (1 << 32) for i in range(16)]
-        assert read_ints(driver, queue, places[2], 16) == expected
+        assert read_ints(driver, queue, addresses[2], 16) == expected
         # Nothing is written beside that.
-        assert read_ints(driver, queue, places[2] - 4, 1) == [out - 1]
-        assert read_ints(driver, queue, places[2] + 64, 1) == [out + 16]
+        assert read_ints(driver, queue, addresses[2] - 4, 1) == [out - 1]
+        assert read_ints(driver, queue, addresses[2] + 64, 1) == [out + 16]
 
 
 def test_arguments_are_copied_and_work_is_in_order(
@@ -150,7 +150,7 @@ def test_local_memory(driver: DriverUnderTest, queue: int, largest: int) -> None
 
 def test_threads_with_queues_of_their_own(driver: DriverUnderTest, largest: int) -> None:
     devices = [number % driver.devices for number in range(3)]
-    places = [
+    operands = [
         (driver.make_queue(d), driver.make_memory(4096, d), kernel_of(driver, "spin", d))
         for d in devices
     ]
@@ -159,7 +159,7 @@ def test_threads_with_queues_of_their_own(driver: DriverUnderTest, largest: int)
         expected = (expected * 1664525 + 1013904223 + 2**31) % 2**32 - 2**31
 
     def work(number: int) -> None:
-        queue, memory, kernel = places[number]
+        queue, memory, kernel = operands[number]
         for _ in range(15):
             driver.fill(queue, memory, bytes(4), 4096)
             for rounds in (60, 40, 100):

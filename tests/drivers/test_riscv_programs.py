@@ -33,9 +33,9 @@ __kernel void append(__global int* data, int digit) {
 __constant float table[4] = {1, 10, 100, 1000};
 __kernel void look_up(__global float* out) { out[get_global_id(0)] = table[get_global_id(0) & 3]; }
 
-__kernel void write_to(ulong place) { *(volatile __global int*)place = 1; }
-__kernel void read_from(ulong place) { int value = *(volatile __global int*)place; (void)value; }
-__kernel void jump_to(ulong place) { __asm__ volatile("jalr %0" ::"r"(place)); }
+__kernel void write_to(ulong address) { *(volatile __global int*)address = 1; }
+__kernel void read_from(ulong address) { (void)*(volatile __global int*)address; }
+__kernel void jump_to(ulong address) { __asm__ volatile("jalr %0" ::"r"(address)); }
 __kernel void no_instruction(void) { __asm__ volatile(".word 0xffffffff"); }
 __kernel void never_ends(__global volatile int* x) { while (x[0] == 0) {} }
 """
@@ -76,7 +76,7 @@ def test_constants(driver: DriverUnderTest, queue: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "place", "words"),
+    ("kernel", "address", "words"),
     [
         ("write_to", 8, "wrote to address 0x8"),
         ("write_to", 1 << 55, "wrote to address 0x80000000000000"),
@@ -89,12 +89,12 @@ def test_a_guest_that_goes_wrong(
     driver: DriverUnderTest,
     queue: int,
     kernel: str,
-    place: int | None,
+    address: int | None,
     words: str,
 ) -> None:
-    """The error names kernel, address and place, is told once, and the device goes on."""
+    """The error names the kernel and the address, is raised once, and the device goes on."""
     event = driver.make_event()
-    arguments = () if place is None else (ctypes.c_uint64(place),)
+    arguments = () if address is None else (ctypes.c_uint64(address),)
     launch(driver, queue, kernel, [1], *arguments)
     driver.event_record(event, queue)
     driver.event_synchronize(event)
@@ -151,8 +151,8 @@ def test_damaged_binaries(driver: DriverUnderTest, binary: bytes) -> None:
         damaged = bytearray(binary)
         for _ in range(3):
             header = generator.random() < 0.5
-            place = generator.randrange(64 if header else len(binary))
-            damaged[place] = generator.randrange(256)
+            index = generator.randrange(64 if header else len(binary))
+            damaged[index] = generator.randrange(256)
         try:
             program = driver.program_load(0, bytes(damaged))
         except DriverError as error:

@@ -137,16 +137,16 @@ def check_entry(
         # CPU has no gradient in this dtype, or no operator.
         backward = False
         reasons = [check_sample(op, sample, device, backward, dynamic) for sample in samples]
-    for place, (sample, reason) in enumerate(zip(samples, reasons, strict=True)):
+    for index, (sample, reason) in enumerate(zip(samples, reasons, strict=True)):
         if reason in ("", NOT_RUNNABLE):
             continue
         if any(e.hides(check, reason) for e in exclusions for check in ("forward", "backward")):
             # What eager CPU gets wrong is not held against the device.
-            reasons[place] = NOT_RUNNABLE
+            reasons[index] = NOT_RUNNABLE
         elif nature(op, sample).values == "random":
             pass  # Inductor's backend for CPU draws other numbers than eager mode
         elif check_sample(op, sample, CPU, backward, dynamic):
-            reasons[place] = LIKE_CPU
+            reasons[index] = LIKE_CPU
     ran = [reason for reason in reasons if reason not in (NOT_RUNNABLE, LIKE_CPU)]
     wrong = [reason for reason in ran if reason]
     status = "wrong" if wrong else "right" if ran else LIKE_CPU

@@ -98,9 +98,9 @@ class Draws(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         kept = nn.functional.dropout(x, 0.3)
         noise = torch.randn_like(x)
-        places = torch.randint(7, (x.shape[0], 3), device=x.device)
+        indices = torch.randint(7, (x.shape[0], 3), device=x.device)
         chosen = torch.multinomial(x.softmax(-1), 2)
-        return kept + torch.rand_like(x), noise, places, chosen, torch.bernoulli(x.sigmoid())
+        return kept + torch.rand_like(x), noise, indices, chosen, torch.bernoulli(x.sigmoid())
 
 
 @pytest.mark.slow

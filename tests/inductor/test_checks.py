@@ -53,9 +53,9 @@ def test_differences(function: Callable[..., object], reason: str, device: torch
 
 
 def test_ties(device: torch.device):
-    def sort(places: list[int]) -> Callable[..., object]:
+    def sort(indices: list[int]) -> Callable[..., object]:
         def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            chosen = torch.tensor(places if compiling() else [0, 3, 1, 2], device=x.device)
+            chosen = torch.tensor(indices if compiling() else [0, 3, 1, 2], device=x.device)
             return x[chosen], chosen
 
         return function

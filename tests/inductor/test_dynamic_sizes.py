@@ -19,7 +19,7 @@ HALF = FloorDiv(CHANNELS, 2)
 INDICES = sympy.symbols("i:3", integer=True, nonnegative=True)
 
 
-def places(groups: list[sympy.Expr], lengths: list[list[sympy.Expr]]) -> list[tuple[int, ...]]:
+def positions(groups: list[sympy.Expr], lengths: list[list[sympy.Expr]]) -> list[tuple[int, ...]]:
     """Where each turn of a kernel's loops is in a node's, for five channels."""
     ranges = ranges_by_place(groups, lengths, lambda *sizes: [[i] for i in INDICES[: len(sizes)]])
     assert ranges is not None
@@ -43,10 +43,10 @@ def test_a_loop_over_groups_and_their_channels():
     groups, lengths = [two, HALF], [[2 * HALF], []]
     with pytest.raises(CantSplit):
         SIMDKernel._split_iteration_ranges(groups, lengths)
-    assert places(groups, lengths) == [(i,) for i in range(4)]
+    assert positions(groups, lengths) == [(i,) for i in range(4)]
     # The same with loops that divide others.
     three = sympy.Integer(3)
     groups, lengths = [two * three, HALF], [[two, sympy.S.One, 3 * HALF], []]
-    assert places(groups, lengths) == [(i, 0, k) for i in range(2) for k in range(6)]
+    assert positions(groups, lengths) == [(i, 0, k) for i in range(2) for k in range(6)]
     # Loops of other sizes.
     assert ranges_by_place([HALF], [[CHANNELS]], lambda *sizes: [[INDICES[0]]]) is None

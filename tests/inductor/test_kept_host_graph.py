@@ -54,10 +54,10 @@ states, kept = [torch.zeros(12, device=name) for _ in range(2)], torch.randn(4, 
 close = lambda a, b: torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 for step in range(3):
     results = []
-    for place, (function, net) in enumerate(((loss_of, eager), (compiled, ours))):
+    for index, (function, net) in enumerate(((loss_of, eager), (compiled, ours))):
         torch.manual_seed(step)
         net.zero_grad()
-        loss, view, hidden = function(net, x, states[place], kept)
+        loss, view, hidden = function(net, x, states[index], kept)
         (loss + hidden.sum()).backward()
         assert view.data_ptr() == kept[:, 1:].data_ptr() and view.stride() == (1, 6)
         assert hidden.stride() == (1, 12)

@@ -109,13 +109,15 @@ def test_indices_that_are_read(device: torch.device):
         )  # fmt: skip
 
     i, y, halves = torch.randint(-20, 20, (50,)) % 20, torch.randn(50, 5), torch.randn(3, 25).half()
-    i[:3] = torch.tensor([1, 4, 6])  # two of them at one place of five
+    i[:3] = torch.tensor([1, 4, 6])  # two of them at one index of five
     check(function, torch.randn(20, 5), i, y, halves, device=device, tolerance=2e-3)
 
 
 @pytest.mark.by_turns(2)
 @pytest.mark.parametrize("processors", [1, 64])
-def test_places_that_add_up(device: torch.device, monkeypatch: pytest.MonkeyPatch, processors: int):
+def test_indices_that_add_up(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, processors: int
+):
     """By one processor, or by many and atomic exchanges, where it takes more of them to pay."""
     target = target_of(device)
     if target.group > 1:
@@ -129,7 +131,7 @@ def test_places_that_add_up(device: torch.device, monkeypatch: pytest.MonkeyPatc
             for y in values
         ]
 
-    # 250 at each place, a number that all dtypes have.
+    # 250 at each index, a number that all dtypes have.
     i, ones = torch.arange(2750) * 7 % 11, torch.ones(2750, 20)
     dtypes = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
     given = (ones.to(dtype) for dtype in dtypes)
@@ -140,7 +142,7 @@ def test_places_that_add_up(device: torch.device, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.by_turns(3)
 def test_gradients_of_pools(device: torch.device):
-    """With padding they divide negative places, or add at places that cannot be too large."""
+    """With padding they divide negative indices, or add at indices that cannot be too large."""
 
     def function(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         *of_average, x = given

@@ -56,7 +56,7 @@ def test_another_gpu_stays_the_gpu_of_other_graphs(
 
 
 def test_what_is_asked_of_known_devices_alone():
-    """Without Triton graphs are refused, small devices are warned of; places, parts, devices."""
+    """Without Triton graphs are refused, small devices are warned of; indices, parts, devices."""
     assert scheduler.has_triton.outboard
     assert not utils.is_big_gpu(torch.device(torch_outboard.device_name()))
     # From 2.15 on in a separate method.

@@ -86,10 +86,10 @@ def function(x, w):
 torch.manual_seed(0)
 x, w = torch.randn(37, 301), torch.randn(301)
 actual = torch.compile(function)(x.to("ocl"), w.to("ocl"))
-for place, (got, want) in enumerate(zip(actual, function(x, w))):
+for index, (got, want) in enumerate(zip(actual, function(x, w))):
     bound = 1e-3 if want.dtype == torch.float16 else 1e-4  # a rounding of float16 is 5e-4
     bounds = {"rtol": bound, "atol": bound}
-    torch.testing.assert_close(got.cpu(), want, **bounds, msg=lambda m: f"{place}: {m}")
+    torch.testing.assert_close(got.cpu(), want, **bounds, msg=lambda m: f"{index}: {m}")
 print(len(gpu_driver.sources) > 0)
 """
 

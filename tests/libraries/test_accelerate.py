@@ -70,9 +70,9 @@ AUTOMATIC = """
 import accelerate
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
 x = torch.randn(2, 8)
-places = accelerate.infer_auto_device_map(model, max_memory=accelerate.utils.get_max_memory())
-assert set(places.values()) == ({"cpu"} if where == "cpu" else {0}), places
-model = accelerate.dispatch_model(model, places)
+locations = accelerate.infer_auto_device_map(model, max_memory=accelerate.utils.get_max_memory())
+assert set(locations.values()) == ({"cpu"} if where == "cpu" else {0}), locations
+model = accelerate.dispatch_model(model, locations)
 shown = next(model.parameters()).device.type, model(x.to(model[0].weight.device)).tolist()
 """
 
@@ -107,8 +107,8 @@ unet = diffusers.UNet2DModel(
     down_block_types=("DownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "UpBlock2D"),
 )
 diffusers.DDPMPipeline(unet, diffusers.DDIMScheduler(num_train_timesteps=50)).save_pretrained("p")
-place = "cpu" if where == "cpu" else settings[0]
-pipe = diffusers.DDPMPipeline.from_pretrained("p", device_map=place)
+location = "cpu" if where == "cpu" else settings[0]
+pipe = diffusers.DDPMPipeline.from_pretrained("p", device_map=location)
 pipe.set_progress_bar_config(disable=True)
 generator = torch.Generator().manual_seed(1)
 image = pipe(generator=generator, num_inference_steps=2, output_type="np").images[0]
@@ -116,8 +116,8 @@ shown = pipe.unet.device.type, image.tolist()
 """
 
 
-@pytest.mark.parametrize("place", ["name", "balanced"])
-def test_device_map_of_diffusers(device, tmp_path, place):
+@pytest.mark.parametrize("location", ["name", "balanced"])
+def test_device_map_of_diffusers(device, tmp_path, location):
     pytest.importorskip("diffusers")
-    name = device.type if place == "name" else place
+    name = device.type if location == "name" else location
     same_losses(PIPELINE, device, "accelerate", tmp_path, name)

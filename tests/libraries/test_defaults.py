@@ -91,11 +91,11 @@ shown = model.layers[0].kernel.value.device.type, found.history["loss"]
 import ignite.distributed as idist
 from ignite.engine import Events, create_supervised_trainer
 
-place = idist.device() if where != "cpu" else torch.device("cpu")
+location = idist.device() if where != "cpu" else torch.device("cpu")
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 3))
 model = idist.auto_model(model) if where != "cpu" else model
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-trainer = create_supervised_trainer(model, optimizer, torch.nn.functional.mse_loss, place)
+trainer = create_supervised_trainer(model, optimizer, torch.nn.functional.mse_loss, location)
 losses = []
 trainer.add_event_handler(
     Events.ITERATION_COMPLETED, lambda engine: losses.append(engine.state.output)
@@ -190,12 +190,12 @@ shown = [get_device(name).type for name in ("cpu", "auto", where)]
 LOADERS = """
 import torch_geometric
 from torch_geometric.loader import DataLoader, PrefetchLoader
-place = torch_geometric.device("auto" if where != "cpu" else "cpu")
+location = torch_geometric.device("auto" if where != "cpu" else "cpu")
 graphs = [
     torch_geometric.data.Data(x=torch.randn(n, 8), edge_index=torch.randint(0, n, (2, 3 * n)))
     for n in (5, 7, 4, 6)
 ]
-layer = torch_geometric.nn.GCNConv(8, 3).to(place)
+layer = torch_geometric.nn.GCNConv(8, 3).to(location)
 losses = []
 loader = DataLoader(graphs, batch_size=2, pin_memory=where != "cpu")
 for batch in PrefetchLoader(loader, None if where != "cpu" else "cpu"):
@@ -204,8 +204,8 @@ for batch in PrefetchLoader(loader, None if where != "cpu" else "cpu"):
     loss.backward()
     losses += [loss.item(), layer.lin.weight.grad.abs().sum().item()]
 for batch in loader:
-    losses.append(batch.to(place, non_blocking=True).x.sum().item())
-shown = place.type, losses
+    losses.append(batch.to(location, non_blocking=True).x.sum().item())
+shown = location.type, losses
 """
 
 

@@ -64,7 +64,7 @@ def enabled(device):
 def test_by_name(device, name, devices):
     theirs, _ = trained(accelerator="cpu")
     ours, _ = trained(accelerator=device.type if name == "name" else name, devices=devices)
-    assert {place for place, _ in ours.seen} == {device.type}
+    assert {location for location, _ in ours.seen} == {device.type}
     torch.testing.assert_close(ours.losses, theirs.losses, rtol=1e-4, atol=1e-4)
 
 
@@ -77,7 +77,7 @@ enable("lightning")
 from tests.libraries.test_lightning import trained
 
 module, trainer = trained(accelerator=sys.argv[2], devices=2, strategy="ddp")
-assert {place for place, _ in module.seen} == {sys.argv[2]}
+assert {location for location, _ in module.seen} == {sys.argv[2]}
 assert module.device.index in (trainer.local_rank, None)
 if trainer.global_rank == 0:
     print("SHOWN", [sum(p.abs().sum().item() for p in module.parameters()), *module.losses])
@@ -90,12 +90,12 @@ def test_two_devices(device, tmp_path):
         pytest.skip("there is one device")
     (tmp_path / "script.py").write_text(SCRIPT)
     found = {}
-    for place in (device.type, "cpu"):
-        command = [sys.executable, "script.py", str(ROOT), place]
+    for location in (device.type, "cpu"):
+        command = [sys.executable, "script.py", str(ROOT), location]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert result.returncode == 0, result.stderr
         (line,) = (line for line in result.stdout.splitlines() if line.startswith("SHOWN"))
-        found[place] = torch.tensor(eval(line.removeprefix("SHOWN")))
+        found[location] = torch.tensor(eval(line.removeprefix("SHOWN")))
     torch.testing.assert_close(found[device.type], found["cpu"], rtol=1e-4, atol=1e-4)
 
 
@@ -121,22 +121,22 @@ def test_precision(device, precision, dtype):
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
 def test_fabric(device, precision):
     losses = {}
-    for place in ("cpu", device.type):
+    for location in ("cpu", device.type):
         fabric = lightning.fabric.Fabric(
-            accelerator=place, devices=1, precision=precision if place != "cpu" else "32-true"
+            accelerator=location, devices=1, precision=precision if location != "cpu" else "32-true"
         )
         torch.manual_seed(0)
         module = torch.nn.Linear(8, 3)
         module, optimizer = fabric.setup(module, torch.optim.SGD(module.parameters(), lr=0.1))
         generator = torch.Generator().manual_seed(1)
-        losses[place] = []
+        losses[location] = []
         for _ in range(5):
             x = fabric.to_device(torch.randn(4, 8, generator=generator))
-            assert x.device.type == place
+            assert x.device.type == location
             loss = module(x).square().mean()
             fabric.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
-            losses[place].append(loss.item())
+            losses[location].append(loss.item())
     closeness = 1e-4 if precision == "32-true" else 5e-2
     torch.testing.assert_close(losses[device.type], losses["cpu"], rtol=closeness, atol=closeness)

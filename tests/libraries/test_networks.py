@@ -171,16 +171,16 @@ def test_optimizer_of_8_bits(device):
     """Its steps are compiled."""
     optimizers = pytest.importorskip("torchao.optim")
     losses = {}
-    for place in ("cpu", device):
-        model = small_model().to(place)
+    for location in ("cpu", device):
+        model = small_model().to(location)
         optimizer = optimizers.AdamW8bit(model.parameters(), lr=1e-3)
         generator = torch.Generator().manual_seed(1)
-        losses[place] = []
+        losses[location] = []
         for _ in range(5):
-            x = torch.randn(8, 64, generator=generator).to(place)
+            x = torch.randn(8, 64, generator=generator).to(location)
             loss = model(x).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses[place].append(loss.item())
+            losses[location].append(loss.item())
     torch.testing.assert_close(losses[device], losses["cpu"], rtol=1e-3, atol=1e-4)

@@ -16,9 +16,9 @@ def test_tensors(device, tmp_path):
     drawn = {str(dtype): torch.randn(3, 5).to(dtype) for dtype in DTYPES}
     path = tmp_path / "x.safetensors"
     safetensors.save_file({name: value.to(device) for name, value in drawn.items()}, path)
-    for place in ("cpu", device.index):
-        for name, loaded in safetensors.load_file(path, device=place).items():
-            assert loaded.device == torch.device("cpu" if place == "cpu" else device)
+    for location in ("cpu", device.index):
+        for name, loaded in safetensors.load_file(path, device=location).items():
+            assert loaded.device == torch.device("cpu" if location == "cpu" else device)
             assert torch.equal(loaded.cpu().view(torch.uint8), drawn[name].view(torch.uint8))
 
 

@@ -89,9 +89,9 @@ shown = model.device.type, scores.tolist()
 """
 
 
-@pytest.mark.parametrize("place", ["auto", "sequential"])
-def test_automatic_device_map(device, tmp_path, place):
-    same_losses(AUTOMATIC, device, "transformers", tmp_path, place)
+@pytest.mark.parametrize("location", ["auto", "sequential"])
+def test_automatic_device_map(device, tmp_path, location):
+    same_losses(AUTOMATIC, device, "transformers", tmp_path, location)
 
 
 def texts(count: int) -> list[dict[str, torch.Tensor]]:

@@ -155,7 +155,7 @@ void convolve(Work& work) {
                       : d.pass == OB_CONVOLUTION_BACKWARD_INPUT ? kInput
                                                                 : kWeight;
   const auto& sizes = work.tensors[written].sizes;
-  const auto place = [&](int64_t a, int64_t b, int64_t x, int64_t y, int64_t z) {
+  const auto offset = [&](int64_t a, int64_t b, int64_t x, int64_t y, int64_t z) {
     return (((a * sizes[1] + b) * sizes[2] + x) * sizes[3] + y) * sizes[4] + z;
   };
   std::vector<Sum> sums(sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4], Sum(0));
@@ -177,16 +177,16 @@ void convolve(Work& work) {
                     const auto image = [&] { return Sum(at<T>(work, kInput, n, m, u, v, w)); };
                     const auto filter = [&] { return Sum(at<T>(work, kWeight, o, c, i, j, k)); };
                     const auto result = [&] { return Sum(at<T>(work, kOutput, n, o, x, y, z)); };
-                    if (written == kOutput) sums[place(n, o, x, y, z)] += image() * filter();
-                    if (written == kInput) sums[place(n, m, u, v, w)] += result() * filter();
-                    if (written == kWeight) sums[place(o, c, i, j, k)] += result() * image();
+                    if (written == kOutput) sums[offset(n, o, x, y, z)] += image() * filter();
+                    if (written == kInput) sums[offset(n, m, u, v, w)] += result() * filter();
+                    if (written == kWeight) sums[offset(o, c, i, j, k)] += result() * image();
                   }
   for (int64_t a = 0; a < sizes[0]; ++a)
     for (int64_t b = 0; b < sizes[1]; ++b)
       for (int64_t x = 0; x < sizes[2]; ++x)
         for (int64_t y = 0; y < sizes[3]; ++y)
           for (int64_t z = 0; z < sizes[4]; ++z) {
-            Sum sum = sums[place(a, b, x, y, z)];
+            Sum sum = sums[offset(a, b, x, y, z)];
             if (work.present[kChannels]) sum += static_cast<Sum>(at<T>(work, kChannels, b));
             at<T>(work, written, a, b, x, y, z) = static_cast<T>(activate<T>(sum, d.activation));
           }

@@ -429,10 +429,10 @@ def check_one_out(
     known: Nature,
 ) -> str | None:
     outcomes, outs, starts, calls = [], [], [], []
-    for place in (CPU, device):
+    for location in (CPU, device):
         try:
-            call = prepare(op, sample, place)
-            out = tree_map(lambda leaf, place=place: make(leaf, place), like)
+            call = prepare(op, sample, location)
+            out = tree_map(lambda leaf, location=location: make(leaf, location), like)
         except Exception as error:
             return f"making the arguments: {first_line(error)}"
         starts.append([tensor.data_ptr() for tensor in tensors_in(out)])
@@ -477,10 +477,10 @@ def strided_difference(
 ) -> str | None:
     """What CPU does wrong with gaps, or what the device does to them."""
     for plain, want, got in zip(tensors_in(like), on_cpu, on_device, strict=True):
-        for place, out in (("CPU", want), ("the device", got)):
+        for location, out in (("CPU", want), ("the device", got)):
             gaps = gaps_of(out)
             if not torch.equal(gaps.isnan() | (gaps == 1), torch.ones_like(gaps, dtype=torch.bool)):
-                return f"{place} writes between or behind the elements"
+                return f"{location} writes between or behind the elements"
         # Of sums it may take another kernel for other strides, which rounds in another order.
         exact = plain.to(torch.complex128 if plain.is_complex() else torch.float64)
         if (

@@ -59,11 +59,11 @@ def check_sample(op: OpInfo, sample: SampleInput, device: torch.device) -> bool:
     leaves = [t for t in call.tensors if t.requires_grad]
     if not leaves or any(t.numel() > LARGEST for t in call.tensors):
         return False
-    places = {id(t): number for number, t in enumerate(leaves)}
+    numbers = {id(t): number for number, t in enumerate(leaves)}
 
     def function(*given: torch.Tensor) -> Any:
         def put(value: Any) -> Any:
-            return given[places[id(value)]] if id(value) in places else value
+            return given[numbers[id(value)]] if id(value) in numbers else value
 
         first, args, kwargs = tree_map(put, (call.input, tuple(call.args), dict(call.kwargs)))
         value = op.gradcheck_wrapper(op.op, first, *args, **kwargs)

@@ -196,12 +196,12 @@ def check_layouts(op: OpInfo, device: torch.device, backward: bool = True) -> En
         if any(t.layout == torch.strided and t.numel() > LARGEST for t in tensors):
             continue
         for layout, given in laid_out(sample):
-            places = [
-                results_and_gradients(op, given, place, layout, backward)
-                for place in (CPU, device, META)
+            by_location = [
+                results_and_gradients(op, given, location, layout, backward)
+                for location in (CPU, device, META)
             ]
-            result.samples += places[0][0].error is None
-            for check, outcomes in zip(CHECKS, zip(*places, strict=True), strict=True):
+            result.samples += by_location[0][0].error is None
+            for check, outcomes in zip(CHECKS, zip(*by_location, strict=True), strict=True):
                 on_cpu, on_device, on_meta = outcomes
                 if on_cpu.error is not None:
                     break  # what CPU refuses is no question of layouts

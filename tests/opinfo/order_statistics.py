@@ -1,6 +1,6 @@
 """Compares indices of equal values: which of them is chosen, or comes first, is arbitrary on CPU.
 
-What `sort`, `topk`, `mode` and others return as places is compared by what lies there, and
+What `sort`, `topk`, `mode` and others return as indices is compared by the values there, and
 gradients by what arrives at equal values together.
 """
 
@@ -32,12 +32,12 @@ class Rule:
     Args:
         parameters: after the input, as in Python, with `dim` and, where it has them, `stable` and
             `keepdim`.
-        places: which result holds places, or None.
-        distinct: no place comes twice along the dimension.
+        indices: which result holds indices, or None.
+        distinct: no index comes twice along the dimension.
     """
 
     parameters: str
-    places: int | None
+    indices: int | None
     distinct: bool = False
 
 
@@ -60,8 +60,8 @@ class Ties:
     dim: int
     keepdim: bool
 
-    def places_difference(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
-        """None if different places hold the same values."""
+    def index_difference(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
+        """None if different indices hold the same values."""
         x = self.input.reshape(1) if self.input.dim() == 0 else self.input
         want, got = (to_plain_cpu(t) for t in (expected, actual))
         if self.input.dim() == 0:
@@ -71,11 +71,11 @@ class Ties:
         if got.numel() == 0:
             return None
         if got.min() < 0 or got.max() >= x.size(self.dim):
-            return "values: places are out of range"
+            return "values: indices are out of range"
         if self.rule.distinct and (got.sort(self.dim)[0].diff(dim=self.dim) == 0).any():
-            return "values: a place comes twice"
+            return "values: an index comes twice"
         difference = value_difference(x.gather(self.dim, want), x.gather(self.dim, got))
-        return difference and f"values at the places: {difference.removeprefix('values: ')}"
+        return difference and f"values at the indices: {difference.removeprefix('values: ')}"
 
     def gradient_difference(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         """None if equal values got the same gradients, in whatever order."""
@@ -110,8 +110,8 @@ def tie_check(ties: Ties | None, backward: bool = False) -> Callable[..., str | 
     def again(number: int, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         if backward:
             return ties.gradient_difference(expected, actual)
-        if number == ties.rule.places:
-            return ties.places_difference(expected, actual)
+        if number == ties.rule.indices:
+            return ties.index_difference(expected, actual)
         return value_difference(expected, actual)
 
     return again

@@ -36,11 +36,11 @@ def strided_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
 def gaps_of(out: torch.Tensor) -> torch.Tensor:
     """What `strided_out` left between and behind the elements, on CPU."""
     everything = torch.empty(0, dtype=out.dtype, device=out.device).set_(out.untyped_storage())
-    places = torch.arange(everything.numel()).as_strided(
+    indices = torch.arange(everything.numel()).as_strided(
         out.size(), out.stride(), out.storage_offset()
     )
     kept = torch.ones(everything.numel(), dtype=torch.bool)
-    kept[places.reshape(-1)] = False
+    kept[indices.reshape(-1)] = False
     return everything.cpu()[kept]
 
 

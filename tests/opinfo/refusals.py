@@ -114,12 +114,12 @@ def check_dtypes(
 def dtype_difference(
     op: OpInfo, sample: SampleInput, dtype: torch.dtype, device: torch.device, backward: bool
 ) -> str | None:
-    """What is refused in one place and not in the other."""
+    """The difference between refusals of CPU and of the device."""
     outcomes = []
     cotangents: list[torch.Tensor] = []
-    for place in (CPU, device):
+    for location in (CPU, device):
         try:
-            call = prepare(op, sample, place, requires_grad=backward)
+            call = prepare(op, sample, location, requires_grad=backward)
         except Exception as error:
             return f"{dtype}: moving the arguments: {first_line(error)}"
 

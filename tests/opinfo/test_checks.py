@@ -137,11 +137,11 @@ def test_indices_of_equal_values_are_compared_by_value() -> None:
 
     x = torch.tensor([1.0, 0, 1, 0])
     differs = ties("sort", x)
-    values, places = torch.sort(x, stable=True)
+    values, indices = torch.sort(x, stable=True)
     assert differs(0, values, values) is None
-    assert differs(1, places, torch.tensor([3, 1, 0, 2])) is None
+    assert differs(1, indices, torch.tensor([3, 1, 0, 2])) is None
     for wrong in ([1, 1, 0, 2], [0, 1, 3, 2], [1, 3, 0, 4], [1, 3, 0, -1]):
-        assert differs(1, places, torch.tensor(wrong)) is not None, wrong
+        assert differs(1, indices, torch.tensor(wrong)) is not None, wrong
     assert ties("sort", x, stable=True) is None
     keep = ties("kthvalue", torch.stack([x, x]), 1, 1)
     assert keep(1, torch.tensor([1, 1]), torch.tensor([3, 1])) is None
@@ -196,7 +196,9 @@ def test_gaps_of_results_are_looked_at() -> None:
 def test_nothing_to_differentiate_is_no_success(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gradcheck, "check_sample", lambda op, sample, place: place.type == "cpu")
+    monkeypatch.setattr(
+        gradcheck, "check_sample", lambda op, sample, location: location.type == "cpu"
+    )
     entry = entry_of(torch.exp)
     entry.sample_inputs = lambda *_, **__: [sample_of(torch.ones(2))]
     with pytest.raises(AssertionError, match="nothing to differentiate"):

@@ -110,7 +110,7 @@ FAULTS: tuple[Fault, ...] = (
         old="i + 2 * OB_WIDTH OB_ARGUMENTS",
         new="i + OB_WIDTH OB_ARGUMENTS",
         effect=(
-            "argmax over a long contiguous row is off by one vector for a quarter of all places."
+            "argmax over a long contiguous row is off by one vector for a quarter of all indices."
         ),
     ),
     Fault(
@@ -176,7 +176,7 @@ FAULTS: tuple[Fault, ...] = (
         file="torch_outboard/ops/layers/attention.py",
         old="where(mask.size(dim) == 1, 0, mask.stride(dim))",
         new="mask.stride(dim)",
-        effect="Attention reads a mask of one head at wrong places for the other heads.",
+        effect="Attention reads a mask of one head at wrong offsets for the other heads.",
     ),
     # ---- Inductor ----
     Fault(

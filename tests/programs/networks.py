@@ -21,18 +21,18 @@ class RootMeanSquare(nn.Module):
 
 
 def rotated(x: torch.Tensor, start: int = 0) -> torch.Tensor:
-    """Rotary places, by complex numbers."""
+    """Rotary positions, by complex numbers."""
     half = x.size(-1) // 2
     frequencies = 100.0 ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
-    places = torch.arange(start, start + x.size(-2), device=x.device, dtype=x.dtype)
-    angles = torch.outer(places, frequencies)
+    positions = torch.arange(start, start + x.size(-2), device=x.device, dtype=x.dtype)
+    angles = torch.outer(positions, frequencies)
     turns = torch.polar(torch.ones_like(angles), angles)
     pairs = torch.view_as_complex(x.unflatten(-1, (half, 2)).contiguous())
     return torch.view_as_real(pairs * turns).flatten(-2)
 
 
 class Llama(nn.Module):
-    """Grouped queries, rotary places, gated linear units, RMS norms, tied embeddings."""
+    """Grouped queries, rotary positions, gated linear units, RMS norms, tied embeddings."""
 
     def __init__(self, words: int = 20, width: int = 16, layers: int = 2) -> None:
         super().__init__()
@@ -121,10 +121,10 @@ class GraphNetwork(nn.Module):
         messages = self.message(pairs).tanh() * (raw / total[targets])[:, None]
         second = first + torch.zeros_like(first).index_add(0, targets, messages)
         graphs = int(graph.max()) + 1
-        places = graph[:, None].expand_as(second)
+        indices = graph[:, None].expand_as(second)
         start = torch.zeros(graphs, second.size(1), device=x.device, dtype=x.dtype)
         pools = [
-            start.scatter_reduce(0, places, second, how, include_self=False)
+            start.scatter_reduce(0, indices, second, how, include_self=False)
             for how in ("mean", "sum", "amax")
         ]
         return self.last(torch.cat(pools, 1))

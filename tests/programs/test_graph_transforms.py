@@ -86,11 +86,11 @@ def test_flops_are_counted_as_on_cpu(device):
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
     images, heads = torch.randn(2, 1, 4, 4), torch.randn(1, 2, 5, 4)
 
-    def count(place):
-        ours = copy.deepcopy(network).to(place)
-        q = heads.to(place).requires_grad_()
+    def count(location):
+        ours = copy.deepcopy(network).to(location)
+        q = heads.to(location).requires_grad_()
         with FlopCounterMode(display=False) as counter:
-            ours(images.to(place)).sum().backward()
+            ours(images.to(location)).sum().backward()
             torch.bmm(q[0], q[0].mT)
             functional.scaled_dot_product_attention(q, q, q).sum().backward()
         return counter.get_total_flops()

@@ -22,12 +22,12 @@ def test_state_of_the_optimizer_follows(run):
     model = run.precise(perceptron())
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for epoch in range(4):
-        place = run.device if epoch % 2 == 0 else torch.device("cpu")
-        model.to(place)
+        location = run.device if epoch % 2 == 0 else torch.device("cpu")
+        model.to(location)
         optimizer.load_state_dict(optimizer.state_dict())
         for _ in range(2):
             inputs, classes = batch(run)
-            loss = step(model, optimizer, inputs.to(place), classes.to(place))
+            loss = step(model, optimizer, inputs.to(location), classes.to(location))
             shown = {"loss": loss, "model": model, "optimizer": optimizer}
             yield {**shown, "gradients": gradients_of(model)}
 

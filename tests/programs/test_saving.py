@@ -58,8 +58,8 @@ def with_dropout() -> nn.Sequential:
     )
 
 
-@pytest.mark.parametrize(("fused", "place"), [(False, None), (True, "cpu")])
-def test_resuming(device, fused, place):
+@pytest.mark.parametrize(("fused", "location"), [(False, None), (True, "cpu")])
+def test_resuming(device, fused, location):
     torch.manual_seed(0)
     training = Training(device, with_dropout(), fused)
     torch.manual_seed(SEED)
@@ -70,7 +70,7 @@ def test_resuming(device, fused, place):
     file.seek(0)
     losses = [training.step(number) for number in range(4, 10)]
 
-    state = torch.load(file, map_location=place, weights_only=True)
+    state = torch.load(file, map_location=location, weights_only=True)
     resumed = Training(device, with_dropout(), fused)
     torch.manual_seed(1)
     resumed.load(state)

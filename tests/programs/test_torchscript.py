@@ -158,7 +158,7 @@ def test_every_operator_is_traced_as_on_cpu(device):
 
     compared, different = 0, []
     for op in op_db:
-        # Its argument with the places to split at has to be on CPU.
+        # Its argument with the indices to split at has to be on CPU.
         if torch.float32 not in op.supported_dtypes("cpu") or op.name == "tensor_split":
             continue
         try:
@@ -182,13 +182,13 @@ def traced_operators(op, sample, device):
 
     arguments = tree_map(move, [sample.input, *sample.args])
     keywords = tree_map(move, sample.kwargs)
-    places = [i for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
+    indices = [i for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
 
     def call(*tensors):
         given = list(arguments)
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
+        for index, tensor in zip(indices, tensors, strict=True):
+            given[index] = tensor
         return op(*given, **keywords)
 
-    traced = torch.jit.trace(call, tuple(arguments[i] for i in places), check_trace=False)
+    traced = torch.jit.trace(call, tuple(arguments[i] for i in indices), check_trace=False)
     return operators(traced)

@@ -45,7 +45,7 @@ def test_work_runs_on_its_own_device(device, device_module):
     assert device_module.current_device() == 0
 
 
-# Device indices are 8 bits wide, and PyTorch has places for 64 devices.
+# Device indices are 8 bits wide, and PyTorch has slots for 64 devices.
 @pytest.mark.parametrize("index", [2, 64, 127, -1, -128])
 def test_index_of_no_device(device, device_module, index):
     uses = [

@@ -23,7 +23,7 @@ def pair(device) -> tuple[torch.Tensor, torch.Tensor]:
 READS = {
     "item": lambda x: x.sum().item(),
     "add": lambda x: x + 1,
-    "in two places": lambda x: torch.cat([x, x]),
+    "twice": lambda x: torch.cat([x, x]),
     "product": lambda x: x @ x,
     "strided": lambda x: x[::2].clone(),
     "convert": lambda x: x.to(torch.float64),

@@ -30,8 +30,10 @@ def rows():
     return [torch.randn(length, 4, generator=generator) for length in (2, 3)]
 
 
-def nested(place, layout, **options):
-    return torch.nested.nested_tensor([row.to(place) for row in rows()], layout=layout, **options)
+def nested(location, layout, **options):
+    return torch.nested.nested_tensor(
+        [row.to(location) for row in rows()], layout=layout, **options
+    )
 
 
 def compare(found, expected, device):
@@ -105,10 +107,10 @@ def test_operators(device, layout, call):
 
 
 def test_gradients(device, layout):
-    def gradients(place):
+    def gradients(location):
         torch.manual_seed(0)
-        layer = nn.Linear(4, 4).to(place)
-        x = nested(place, layout, requires_grad=True)
+        layer = nn.Linear(4, 4).to(location)
+        x = nested(location, layout, requires_grad=True)
         torch.nested.to_padded_tensor(layer(x).relu(), 0.0).sum().backward()
         return [layer.weight.grad.cpu(), *(row.cpu() for row in x.grad.unbind())]
 

@@ -20,19 +20,19 @@ def values():
     return torch.randn(3, 4, generator=torch.Generator().manual_seed(4))
 
 
-def per_tensor(place, dtype=torch.quint8):
-    return torch.quantize_per_tensor(values().to(place), 0.1, 10, dtype)
+def per_tensor(location, dtype=torch.quint8):
+    return torch.quantize_per_tensor(values().to(location), 0.1, 10, dtype)
 
 
-def per_channel(place):
+def per_channel(location):
     scales, zeros = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 1, 2])
-    return torch.quantize_per_channel(values().to(place), scales, zeros, 0, torch.qint8)
+    return torch.quantize_per_channel(values().to(location), scales, zeros, 0, torch.qint8)
 
 
 MADE = {
     "quint8": per_tensor,
-    "qint8": lambda place: per_tensor(place, torch.qint8),
-    "qint32": lambda place: per_tensor(place, torch.qint32),
+    "qint8": lambda location: per_tensor(location, torch.qint8),
+    "qint32": lambda location: per_tensor(location, torch.qint32),
     "per channel": per_channel,
 }
 

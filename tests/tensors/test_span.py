@@ -1,4 +1,4 @@
-"""The memory between the first and the last element of a tensor, against all of its places."""
+"""The memory between the first and the last element of a tensor, against all offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch_outboard import _C
 DIMENSIONS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=4)
 
 
-def places(sizes: list[int], strides: list[int]) -> set[int]:
+def offsets(sizes: list[int], strides: list[int]) -> set[int]:
     """Where each element lies, by definition."""
     indices = product(*(range(size) for size in sizes))
     return {sum(i * stride for i, stride in zip(index, strides, strict=True)) for index in indices}
@@ -26,9 +26,9 @@ def places(sizes: list[int], strides: list[int]) -> set[int]:
 @example([(3, 0), (4, 1)])  # expanded
 @example([(8, 1), (5, 1)])  # windows that overlap
 @example([(4, 2), (4, 0), (1, 9)])
-def test_span_is_behind_the_last_place(dimensions: list[tuple[int, int]]) -> None:
+def test_span_ends_behind_the_last_element(dimensions: list[tuple[int, int]]) -> None:
     sizes, strides = [size for size, _ in dimensions], [stride for _, stride in dimensions]
-    assert _C.testing.span_elements(sizes, strides) == max(places(sizes, strides), default=-1) + 1
+    assert _C.testing.span_elements(sizes, strides) == max(offsets(sizes, strides), default=-1) + 1
 
 
 def test_the_ends_of_64_bits() -> None:

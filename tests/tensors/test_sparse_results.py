@@ -112,8 +112,8 @@ def test_unchecked_factories(device: torch.device) -> None:
     """What is asked to be taken as it is stays unchecked in later calls; the rest is checked."""
     wrong = torch.tensor([[7, 8], [9, 1]])
     values = torch.ones(2)
-    for place in ("cpu", device):
-        i, v = wrong.to(place), values.to(place)
+    for location in ("cpu", device):
+        i, v = wrong.to(location), values.to(location)
         made = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
             2, 0, (2, 2), i, v, dtype=v.dtype, layout=torch.sparse_coo, device=v.device
         )
@@ -122,7 +122,7 @@ def test_unchecked_factories(device: torch.device) -> None:
         made._values().mul_(2)
         with pytest.raises(RuntimeError):
             torch.sparse_coo_tensor(i, v, (2, 2))
-        rows, columns = torch.tensor([0, 5, 2]).to(place), torch.tensor([0, 7]).to(place)
+        rows, columns = torch.tensor([0, 5, 2]).to(location), torch.tensor([0, 7]).to(location)
         with pytest.raises(RuntimeError):
             torch.sparse_csr_tensor(rows, columns, v, (2, 2))
         unchecked = torch.sparse_csr_tensor(rows, columns, v, (2, 2), check_invariants=False)

@@ -105,7 +105,7 @@ def test_random_slopes(device):
 
 
 def test_layouts_and_generators(device):
-    # Numbers belong to places in logical order.
+    # Numbers belong to indices in logical order.
     same(lambda: torch.empty(20, 30, device=device).t()[:, ::2].uniform_())
     generator = torch.Generator(device)
     same(lambda: torch.rand(5, device=device, generator=generator.manual_seed(3)))

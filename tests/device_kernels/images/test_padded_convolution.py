@@ -32,8 +32,8 @@ CASES = {
     "steps, channels last": (4, 8, (37, 41), (3, 3), {"stride": 2, "padding": 1, **LAST}),
     "1d": (5, 7, (301,), (6,), {"stride": 2, "padding": 3, "dilation": 2}),
     "3d": (4, 8, (9, 10, 11), (3, 2, 3), {"padding": 1, "stride": (1, 2, 2)}),
-    # Where the output was read from is at odd places of the padded width alone.
-    "places that no element meets": (
+    # Where the output was read from is only at odd indices of the padded width.
+    "positions that no element meets": (
         8, 6, (9, 1), (3, 1), {"stride": (3, 2), "padding": (0, 3), "dilation": (2, 1)}
     ),
     **{
@@ -47,7 +47,7 @@ CASES = {
     },
 }  # fmt: skip
 # Transposed, their results would be smaller than nothing.
-ONE_WAY = {"steps larger than kernels", "places that no element meets"}
+ONE_WAY = {"steps larger than kernels", "positions that no element meets"}
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_gradients_that_do_not_lie_in_order(device, channels):
 
 
 @pytest.mark.parametrize("channels", [4, 32])
-def test_infinite_places_reach_their_neighbours_alone(device, channels):
+def test_infinite_elements_reach_their_neighbours_alone(device, channels):
     x, weight = torch.randn(2, channels, 20, 18), torch.rand(32, channels, 3, 3) + 1
-    for place in ((0, 1, 0, 17), (1, 2, 19, 0), (0, 3, 19, 17)):
-        x[place] = torch.inf
+    for index in ((0, 1, 0, 17), (1, 2, 19, 0), (0, 3, 19, 17)):
+        x[index] = torch.inf
     expected = torch.conv2d(x, weight, padding=1)
     actual = torch.conv2d(x.to(device), weight.to(device), padding=1).cpu()
     finite = expected.isfinite()

@@ -1,4 +1,4 @@
-"""Pooling, interpolation and sampling at the places of grids by device kernels, against CPU."""
+"""Pooling, interpolation and sampling at grid points by device kernels, against CPU."""
 
 import pytest
 import torch
@@ -101,8 +101,8 @@ def test_grids_of_bfloat16(device):
     """Coordinates are computed in float32, unlike CPU's."""
     image, grid = torch.randn(1, 2, 5, 6).bfloat16(), torch.rand(1, 4, 3, 2).bfloat16() * 2 - 1
     results = []
-    for place, dtype in (("cpu", torch.float32), (device, torch.bfloat16)):
-        leaves = [t.to(place, dtype).requires_grad_() for t in (image, grid)]
+    for location, dtype in (("cpu", torch.float32), (device, torch.bfloat16)):
+        leaves = [t.to(location, dtype).requires_grad_() for t in (image, grid)]
         result = grid_sample(*leaves, align_corners=False)
         weights = torch.arange(result.numel()).reshape(result.shape) % 8
         results.append([result, *torch.autograd.grad(result, leaves, weights.to(result))])

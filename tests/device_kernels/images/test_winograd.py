@@ -62,7 +62,7 @@ def test_errors_are_few_roundings(device):
 
 
 @pytest.mark.parametrize("sizes", [(17, 19), (20, 40)])
-def test_infinite_places_reach_gradients_of_their_channel_alone(device, sizes):
+def test_infinite_elements_reach_gradients_of_their_channel_alone(device, sizes):
     """Also the first and the last ones, which lie next to other channels."""
     x, gradient = torch.randn(6, 34, *sizes), torch.randn(6, 36, sizes[0] - 2, sizes[1] - 2)
     x[0, 5, 0, 0] = x[-1, 7, -1, -1] = gradient[0, 9, 0, 0] = gradient[-1, 11, -1, -1] = torch.inf

@@ -98,8 +98,8 @@ def test_empty_and_scalar_indices(device):
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_more_places_than_a_work_item_takes(device, deterministic):
-    """Different places, so that their order does not matter; then the same ones, in order."""
+def test_more_indices_than_a_work_item_takes(device, deterministic):
+    """Different indices, so that their order does not matter; then the same ones, in order."""
     x, values = torch.zeros(10_000), torch.arange(10_000.0)
     i = torch.randperm(10_000)
     torch.use_deterministic_algorithms(deterministic)
@@ -108,18 +108,18 @@ def test_more_places_than_a_work_item_takes(device, deterministic):
         if deterministic:
             last = x.to(device).index_put((i.to(device) % 10,), values.to(device)).cpu()
             expected = dict(zip((i % 10).tolist(), values.tolist(), strict=True))
-            assert last[:10].tolist() == [expected[place] for place in range(10)]
+            assert last[:10].tolist() == [expected[index] for index in range(10)]
             assert not last[10:].any()
     finally:
         torch.use_deterministic_algorithms(False)
 
 
 ALL = slice(None)
-PLACES = torch.tensor([0, 2, 3])
+INDICES = torch.tensor([0, 2, 3])
 MATRIX = torch.tensor([[0, 1], [2, 3]])
 MASK = torch.tensor([True, False, True, True, False])
 INDICES = [
-    (PLACES,), (ALL, PLACES), (ALL, ALL, PLACES), (PLACES, ALL, PLACES), (ALL, MATRIX, MATRIX),
+    (INDICES,), (ALL, INDICES), (ALL, ALL, INDICES), (INDICES, ALL, INDICES), (ALL, MATRIX, MATRIX),
     (ALL, MATRIX.t()), (ALL, MASK),
 ]  # fmt: skip
 

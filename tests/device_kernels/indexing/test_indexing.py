@@ -27,7 +27,7 @@ def test_nan_among_what_is_scattered(device, include_self):
     assert_as_on_cpu(device, work, x, source, index)
 
 
-# Lines that a group of a GPU takes, lines that groups share, and places that come often.
+# Lines that a group of a GPU takes, lines that groups share, and indices that come often.
 @pytest.mark.parametrize(("lines", "n", "size"), [(2, 300, 7), (1, 1500, 700), (3, 70, 5000)])
 def test_long_lines(device, lines, n, size):
     x = torch.randint(-9, 9, (lines, size)).float()
@@ -159,8 +159,8 @@ def test_elements_beyond_32_bits(device):
         every_other = large[1::2]
         doubled = every_other + every_other
         assert (doubled[0].item(), doubled[-1].item()) == (2, 10)
-        places = torch.tensor([count - 1, 0, count - 2], device=device)
-        assert torch.gather(large, 0, places).tolist() == [5, 1, 5]
+        indices = torch.tensor([count - 1, 0, count - 2], device=device)
+        assert torch.gather(large, 0, indices).tolist() == [5, 1, 5]
     placements = placements_of(report)
     for name in ("add_.Tensor", "sum", "amax", "add.Tensor", "gather"):
         assert placements[f"aten::{name}"] == "device"

@@ -74,11 +74,11 @@ def test_exceptions_are_those_of_cpu(device):
             continue  # on CPU that writes elsewhere
         index = next(probe.wrong(()))
 
-        def call(place, probe=probe, index=index):
-            probe.call(index.to(place), Memory(place))
+        def call(location, probe=probe, index=index):
+            probe.call(index.to(location), Memory(location))
             torch.accelerator.synchronize()
 
-        kinds = [type(attempt(partial(call, place)).error) for place in (CPU, device)]
+        kinds = [type(attempt(partial(call, location)).error) for location in (CPU, device)]
         attempt(torch.accelerator.synchronize)  # what else was found wrong meanwhile
         if kinds[0] is not kinds[1]:
             wrong[probe.name] = kinds

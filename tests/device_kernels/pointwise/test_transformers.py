@@ -63,7 +63,7 @@ def test_attention_to_other_sequences(device):
 def test_encoder_layer(device, dtype, norm_first, activation):
     options = {"activation": activation, "norm_first": norm_first, "dtype": dtype}
     module = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, batch_first=True, **options)
-    # A layer rounds several times to half types, and not at the same places.
+    # A layer rounds several times to half types, and not at the same elements.
     near = {"atol": 0.02, "rtol": 0.02} if dtype == torch.bfloat16 else {}
     x = torch.randn(3, 5, WIDTH, dtype=dtype)
     for named in ({}, {"src_key_padding_mask": padding()}):

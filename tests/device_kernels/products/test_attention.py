@@ -31,8 +31,11 @@ def test_bfloat16(device):
     """Nearer to the result in float64 than CPU's kernel, which rounds probabilities."""
     operands = operands_of((2, 2, 70, 20), 70, torch.bfloat16)
     run = with_gradients(partial(scaled_dot_product_attention, is_causal=True))
-    places = (("cpu", torch.float64), ("cpu", torch.bfloat16), (device, torch.bfloat16))
-    results = [run(*(x.detach().to(*place).requires_grad_() for x in operands)) for place in places]
+    locations = (("cpu", torch.float64), ("cpu", torch.bfloat16), (device, torch.bfloat16))
+    results = [
+        run(*(x.detach().to(*location).requires_grad_() for x in operands))
+        for location in locations
+    ]
     for want, cpu, got in zip(*results, strict=True):
         assert (got.cpu() - want).abs().max() <= 1.1 * (cpu - want).abs().max()
 

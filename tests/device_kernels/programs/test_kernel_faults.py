@@ -96,9 +96,9 @@ def test_threads(device, shares_memory):
         x = torch.arange(100.0, device=device)
         with placement.use("device"):
             for step in range(30):
-                places = torch.full((10,), 200 if step == 15 else number, device=device)
+                indices = torch.full((10,), 200 if step == 15 else number, device=device)
                 try:
-                    taken = x.gather(0, places).cpu()
+                    taken = x.gather(0, indices).cpu()
                     if step != 15 and not bool((taken == number).all()):
                         wrong.append(taken)
                 except RuntimeError as error:
@@ -165,7 +165,7 @@ from torch_outboard.drivers import faults
 
 device = torch.device("ocl", 0)
 x = torch.arange(5.0, device=device)
-places = torch.tensor([1, 2], device=device)
+indices = torch.tensor([1, 2], device=device)
 target = torch.tensor([0, 1], device=device)
 scores = torch.zeros(2, 2, device=device)
 torch.Stream(device).__enter__()
@@ -202,7 +202,7 @@ def run_with_graphs(code: str, **env: str) -> list[str]:
 def test_every_replay_is_asked(memory):
     printed = run_with_graphs(
         """
-        graph, taken = capture(lambda: x.gather(0, places))
+        graph, taken = capture(lambda: x.gather(0, indices))
         outer, _ = capture(graph.replay)
 
         def replayed(graph):
@@ -210,11 +210,11 @@ def test_every_replay_is_asked(memory):
             return outcome(taken.tolist)
 
         print(replayed(graph))
-        places.fill_(9)
+        indices.fill_(9)
         print(replayed(graph))
         print(replayed(graph))
         print(replayed(outer))
-        places.fill_(3)
+        indices.fill_(3)
         print(replayed(graph))
         print(replayed(outer))
 
@@ -228,10 +228,10 @@ def test_every_replay_is_asked(memory):
         # Faults outlive their graph, whether it is reset or gone.
         del plain, outer
         before = faults.live()["graphs"]
-        places.fill_(9)
+        indices.fill_(9)
         graph.replay()
         print(outcome(graph.reset), before - faults.live()["graphs"])
-        print(outcome(lambda: places.fill_(2).tolist()))
+        print(outcome(lambda: indices.fill_(2).tolist()))
         with graph:
             loss = F.nll_loss(scores, target)
         target.fill_(7)
@@ -241,15 +241,15 @@ def test_every_replay_is_asked(memory):
         print(outcome(torch.accelerator.synchronize))
 
         # A fault from before a capture is raised by its begin, which waits.
-        x.gather(0, places + 9)
+        x.gather(0, indices + 9)
         print(outcome(torch.accelerator.Graph().capture_begin))
         print(faults.calls()["graph_begin"] - faults.calls()["graph_end"])
 
         # A graph that is never replayed expects nothing.
-        graph, _ = capture(lambda: x.gather(0, places))
+        graph, _ = capture(lambda: x.gather(0, indices))
         torch.accelerator.synchronize()
         del graph
-        print(x.gather(0, places).tolist(), faults.live()["graphs"])
+        print(x.gather(0, indices).tolist(), faults.live()["graphs"])
         """,
         OUTBOARD_OCL_MEMORY=memory,
     )
@@ -263,15 +263,15 @@ def test_every_replay_is_asked(memory):
 def test_blocking_launches_and_replays_raise_at_the_call():
     printed = run_with_graphs(
         """
-        print(outcome(lambda: x.gather(0, places + 9)))
-        graph, _ = capture(lambda: (x.gather(0, places), F.nll_loss(scores, target)))
+        print(outcome(lambda: x.gather(0, indices + 9)))
+        graph, _ = capture(lambda: (x.gather(0, indices), F.nll_loss(scores, target)))
         print(outcome(graph.replay))
-        places.fill_(9)
+        indices.fill_(9)
         target.fill_(7)
         print(outcome(graph.replay))
-        places.fill_(3)
+        indices.fill_(3)
         target.fill_(1)
-        print(x.gather(0, places).tolist(), F.nll_loss(scores, target).item() == 0)
+        print(x.gather(0, indices).tolist(), F.nll_loss(scores, target).item() == 0)
         """,
         OUTBOARD_BLOCKING="1",
     )

@@ -36,7 +36,7 @@ WAITS = (
 )
 LAUNCH, ARGUMENT = "clEnqueueNDRangeKernel", "clSetKernelArg"
 STEPS = ("step of an MLP", "the same, autocast to bfloat16")
-# Arguments that a launch sets again. A sum has its result in one of two places in turn: as an
+# Arguments that a launch sets again. A sum has its result in one of two locations in turn: as an
 # operand and as the result.
 AGAIN = {"mul into out": 0, "x.add_(y)": 0, "y = y + x": 2}
 

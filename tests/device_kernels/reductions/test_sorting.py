@@ -54,16 +54,16 @@ def test_selections_are_those_of_a_stable_sort(device, dtype):
         x = (x - 45) * (1 << 40)
 
     for largest in (False, True):
-        values, places = torch.sort(x, stable=True, dim=1, descending=largest)
+        values, indices = torch.sort(x, stable=True, dim=1, descending=largest)
         for k in (1, 64, 300):
             found = torch.topk(x.to(device), k, 1, largest)
             assert_close(found.values.cpu(), values[:, :k], equal_nan=True, rtol=0, atol=0)
-            assert_close(found.indices.cpu(), places[:, :k])
-    values, places = torch.sort(x, stable=True, dim=1)
+            assert_close(found.indices.cpu(), indices[:, :k])
+    values, indices = torch.sort(x, stable=True, dim=1)
     for k in (1, 2500, 5000):
         found = torch.kthvalue(x.to(device), k, 1)
         assert_close(found.values.cpu(), values[:, k - 1], equal_nan=True, rtol=0, atol=0)
-        assert_close(found.indices.cpu(), places[:, k - 1])
+        assert_close(found.indices.cpu(), indices[:, k - 1])
 
 
 # ---- searching and counting
@@ -94,19 +94,19 @@ def test_histc_of_integers(device):
         assert_close(got.cpu(), torch.histc(x.double(), *arguments).to(x.dtype))
 
 
-def test_places_of_nan(device):
-    ordered, places = torch.randint(0, 20, (3, 9)).float().sort(-1)
-    lines = torch.empty_like(ordered).scatter(-1, places, ordered)
+def test_indices_of_nan(device):
+    ordered, indices = torch.randint(0, 20, (3, 9)).float().sort(-1)
+    lines = torch.empty_like(ordered).scatter(-1, indices, ordered)
     values = torch.tensor([[torch.nan, 4.0], [torch.inf, -1.0], [7.0, torch.nan]])
 
-    def work(lines, ordered, places, values):
+    def work(lines, ordered, indices, values):
         return [
             torch.searchsorted(each, values, right=right, sorter=sorter)
-            for each, sorter in ((ordered, None), (lines, places))
+            for each, sorter in ((ordered, None), (lines, indices))
             for right in (False, True)
         ]
 
-    assert_as_on_cpu(device, work, lines, ordered, places, values)
+    assert_as_on_cpu(device, work, lines, ordered, indices, values)
 
 
 def test_sets_of_many_values(device):

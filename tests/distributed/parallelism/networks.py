@@ -43,7 +43,7 @@ def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
 
 def train(
     model: nn.Module,
-    place: torch.device | str,
+    location: torch.device | str,
     rows: slice = slice(None),
     optimizer: torch.optim.Optimizer | None = None,
     steps: int = 10,
@@ -54,7 +54,7 @@ def train(
     losses = []
     for x, y in batches(steps):
         optimizer.zero_grad()
-        loss = loss_of(model(x[rows].to(place)), y[rows].to(place))
+        loss = loss_of(model(x[rows].to(location)), y[rows].to(location))
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
@@ -67,8 +67,8 @@ def alone(steps: int = 10, model: nn.Module | None = None) -> tuple[nn.Module, l
     return model, train(model, "cpu", steps=steps)
 
 
-def mean_over_ranks(losses: list[float], place: torch.device | str) -> list[float]:
-    values = torch.tensor(losses, device=place)
+def mean_over_ranks(losses: list[float], location: torch.device | str) -> list[float]:
+    values = torch.tensor(losses, device=location)
     dist.all_reduce(values)
     return (values / dist.get_world_size()).tolist()
 

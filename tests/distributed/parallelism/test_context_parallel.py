@@ -34,9 +34,9 @@ def test_context_parallel(run_ranks: Run) -> None:
                 h = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
                 return x + self.o(h.transpose(1, 2).flatten(2))
 
-        def data(place):
+        def data(location):
             generator = torch.Generator().manual_seed(3)
-            return [torch.randn(2, 16, 16, generator=generator).to(place) for _ in range(2)]
+            return [torch.randn(2, 16, 16, generator=generator).to(location) for _ in range(2)]
 
         for causal in (False, True):
             # For causal attention alone: each rank has a part of the begin and one of the end.

@@ -55,11 +55,11 @@ class Branches(nn.Module):
     def forward(self, x, which):
         return self.others[which](self.first(x))
 
-def steps(model, place, whiches, rows):
+def steps(model, location, whiches, rows):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for x, y in batches(4):
         optimizer.zero_grad()
-        loss = sum(squares(model(x[r].to(place), which), y[r].to(place))
+        loss = sum(squares(model(x[r].to(location), which), y[r].to(location))
                    for which, r in zip(whiches, rows)) / len(whiches)
         loss.backward()
         optimizer.step()
@@ -102,10 +102,10 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel.distributed import _MixedPrecision
 _, losses = alone()
 
-def hooked(place, register, **options):
-    model = DistributedDataParallel(network().to(place), **options)
+def hooked(location, register, **options):
+    model = DistributedDataParallel(network().to(location), **options)
     register(model)
-    return train(model, place, mine), list(model.parameters())
+    return train(model, location, mine), list(model.parameters())
 
 def compressed(model):
     state = powerSGD_hook.PowerSGDState(
@@ -164,13 +164,13 @@ check_losses(model.eval()(torch.ones(2, 8, device=device))[0].tolist(),
              reference.eval()(torch.ones(2, 8))[0].tolist(), 1e-3)
 
 # Rank 1 has two batches more.
-def uneven(place):
-    model = DistributedDataParallel(network().to(place))
+def uneven(location):
+    model = DistributedDataParallel(network().to(location))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with model.join():
         for x, y in batches(3 + 2 * rank):
             optimizer.zero_grad()
-            squares(model(x[mine].to(place)), y[mine].to(place)).backward()
+            squares(model(x[mine].to(location)), y[mine].to(location)).backward()
             optimizer.step()
     return model.parameters()
 check_parameters(uneven(device), list(uneven("cpu")))

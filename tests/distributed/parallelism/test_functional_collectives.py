@@ -25,8 +25,8 @@ def test_eager_and_compiled(run_ranks: Run) -> None:
             several = F.all_reduce_coalesced([x, x + 1], "max", group)
             return (total + turned + first, gathered.sum(), scattered, *several)
 
-        def of(place):
-            return [t.cpu() for t in both(of_rank(rank, 4, 3).to(place))]
+        def of(location):
+            return [t.cpu() for t in both(of_rank(rank, 4, 3).to(location))]
         wanted = of("cpu")
         for ours, theirs in zip(of(device), wanted, strict=True):
             torch.testing.assert_close(ours, theirs)
@@ -40,8 +40,8 @@ def test_eager_and_compiled(run_ranks: Run) -> None:
                     + F.reduce_scatter_tensor_autograd(x, "sum", 0, group).square().sum()
                     + F.all_to_all_single_autograd(x, None, None, group).mul(rank + 1).sum())
         gradients = []
-        for place in (device, "cpu"):
-            x = of_rank(rank, 4, 3).to(place).requires_grad_()
+        for location in (device, "cpu"):
+            x = of_rank(rank, 4, 3).to(location).requires_grad_()
             loss(x).backward()
             gradients.append(x.grad.cpu())
         torch.testing.assert_close(*gradients)
@@ -68,16 +68,16 @@ def test_collectives_within_a_graph(run_ranks: Run) -> None:
         def with_derivative(x):
             return F.reduce_scatter_tensor_autograd(x * x, "sum", 0, group).exp().sum()
 
-        def inputs(place):
-            return of_rank(rank, 4, 3).to(place), of_rank(7, 3, 5).to(place)
+        def inputs(location):
+            return of_rank(rank, 4, 3).to(location), of_rank(7, 3, 5).to(location)
 
         compiled = torch.compile(step, fullgraph=True)
         for _ in range(2):
             for ours, theirs in zip(compiled(*inputs(device)), step(*inputs("cpu")), strict=True):
                 torch.testing.assert_close(torch.as_tensor(ours.cpu()), torch.as_tensor(theirs))
         grads = []
-        for call, place in ((torch.compile(with_derivative), device), (with_derivative, "cpu")):
-            x = of_rank(rank, 4, 3).div(8).to(place).requires_grad_()
+        for call, location in ((torch.compile(with_derivative), device), (with_derivative, "cpu")):
+            x = of_rank(rank, 4, 3).div(8).to(location).requires_grad_()
             call(x).backward()
             grads.append(x.grad.cpu())
         torch.testing.assert_close(*grads)

@@ -109,7 +109,7 @@ class Block(nn.Module):
         x = x + self.o(h.transpose(1, 2).flatten(2))
         return x + self.down(nn.functional.gelu(self.up(self.second_norm(x))))
 
-def few(model, place, of=lambda t: t):
+def few(model, location, of=lambda t: t):
     # No Adam: what has next to no gradient would be moved by rounding.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
@@ -117,7 +117,7 @@ def few(model, place, of=lambda t: t):
     for _ in range(3):
         x = torch.randn(2, 6, 16, generator=generator)
         optimizer.zero_grad()
-        loss = of(model(of(x.to(place)))).square().mean()
+        loss = of(model(of(x.to(location)))).square().mean()
         loss.backward()
         optimizer.step()
         losses.append(float(whole(loss.detach())))

@@ -44,9 +44,9 @@ def test_integers_divided_by_zero_are_raised_by_the_next_wait(device: torch.devi
 
     compiled = torch.compile(function)
     x, y = torch.arange(1, 38, dtype=dtype), torch.arange(37, 0, -1, dtype=dtype)
-    for place in (0, 36):
+    for index in (0, 36):
         wrong = y.clone()
-        wrong[place] = 0
+        wrong[index] = 0
         with pytest.raises(RuntimeError, match="ZeroDivisionError"):
             compiled(x.to(device), wrong.to(device))[0].cpu()
         for got, want in zip(compiled(x.to(device), y.to(device)), function(x, y), strict=True):

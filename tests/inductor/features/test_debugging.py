@@ -31,8 +31,8 @@ def test_numbers_that_are_not_finite_stop_a_graph(device: torch.device):
     with config.patch(nan_asserts=True):
         compiled = torch.compile(function)
         torch.testing.assert_close(compiled(*x), function(*x))
-        for place in range(len(x)):
-            bad = [value - 10 if place == at else value for at, value in enumerate(x)]
+        for index in range(len(x)):
+            bad = [value - 10 if index == at else value for at, value in enumerate(x)]
             with pytest.raises(AssertionError, match="NaN or infinity in"):
                 compiled(*bad)  # whose logarithm is none
         with pytest.raises(AssertionError):  # by Inductor's look at what a graph is given

@@ -52,7 +52,7 @@ def test_scans_and_maps(device: torch.device):
             map_function(lambda a, y: a.sin() + y, x, y),
         )
 
-    # PyTorch's code for them reads the place of a step.
+    # PyTorch's code for them reads the index of a step.
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         check(function, torch.rand(5, 3), torch.rand(3), device=device)
 

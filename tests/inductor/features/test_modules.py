@@ -63,8 +63,8 @@ def test_threads_share_a_compiled_function(device: torch.device):
 
     def work(number: int) -> None:
         for turn in range(10):
-            place = (number + turn) % len(inputs)
-            close(compiled(inputs[place].to(device)), expected[place])
+            index = (number + turn) % len(inputs)
+            close(compiled(inputs[index].to(device)), expected[index])
 
     in_threads(work, 6)
 

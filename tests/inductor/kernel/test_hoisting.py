@@ -37,7 +37,7 @@ def test_a_costly_statement_and_what_it_needs_go_before():
 
 def test_what_stays():
     for changed in (
-        LOOP.replace("(b, 0)", "(b, x)"),  # another place with each turn
+        LOOP.replace("(b, 0)", "(b, x)"),  # another index with each turn
         LOOP.replace("(tmp1, 0.9f)", "(tmp1, y)"),
         LOOP.replace("ob_pow_float(tmp1, 0.9f)", "(tmp1 + 0.9f)"),  # cheap
         LOOP.replace("ob_store_float16(c", "ob_store_float16(b"),

@@ -10,7 +10,7 @@ from tests.inductor.support import check, check_sizes, checked_code
 NAN, INF = float("nan"), float("inf")
 
 
-def test_places_of_values(device: torch.device):
+def test_addresses_of_values(device: torch.device):
     """Values between, on, below and above boundaries, NaN, no boundaries, and one."""
 
     def function(x: torch.Tensor, *lines: torch.Tensor) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Sums at places that are read: a processor with planes of its own needs no atomic exchanges."""
+"""Sums at indices from memory: a processor with separate planes needs no atomic exchanges."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_planes_of_a_result(device: torch.device):
     assert set(by) == {"exchanges" if target_of(device).group > 1 else "planes"}
 
 
-def test_places_that_all_processors_reach(device: torch.device):
+def test_indices_that_all_processors_reach(device: torch.device):
     """Rows, elements, columns, and both."""
 
     def function(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
@@ -68,7 +68,7 @@ def test_places_that_all_processors_reach(device: torch.device):
     assert "planes" not in adds(function, x, indices, y, device=device)
 
 
-def test_wrong_places_stay_in_the_plane(device: torch.device):
+def test_wrong_indices_stay_in_the_plane(device: torch.device):
     def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return x.scatter_add(1, i, torch.ones_like(i, dtype=x.dtype))
 

@@ -1,4 +1,4 @@
-"""Elements that are repeated at places that are known."""
+"""Elements that are repeated at known indices."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_halves(device: torch.device):
 
 
 @pytest.mark.by_turns(3)
-def test_places_that_are_no_repetition(device: torch.device):
-    """Values that are fewer than places are added at all of them."""
+def test_indices_that_are_no_repetition(device: torch.device):
+    """Values that are fewer than indices are added at all of them."""
 
     def function(x: torch.Tensor, *values: torch.Tensor) -> list[torch.Tensor]:
         at = torch.arange(8, device=x.device)

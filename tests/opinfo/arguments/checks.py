@@ -244,7 +244,7 @@ def depends_on_order(variation: Variation) -> bool:
 
 
 def ties_in(call: ArgumentsCall) -> Any:
-    """For `tie_check`: results that hold places among equal values."""
+    """For `tie_check`: results that hold indices of equal values."""
     name = base_name(call.overload)
     if name not in RULES:
         return None
@@ -265,9 +265,9 @@ def placed(variation: Variation, device: torch.device) -> ArgumentsCall | None:
     rest = {name: value for name, value in arguments.items() if name != variation.moved}
     if not tensors_in(rest):
         return None
-    places = (CPU, device) if variation.elsewhere == "host" else (device, CPU)
-    moved = Transplant(places[0])(arguments[variation.moved])
-    together = {**Transplant(places[1])(rest), variation.moved: moved}
+    locations = (CPU, device) if variation.elsewhere == "host" else (device, CPU)
+    moved = Transplant(locations[0])(arguments[variation.moved])
+    together = {**Transplant(locations[1])(rest), variation.moved: moved}
     return ArgumentsCall(variation.call.overload, {name: together[name] for name in arguments})
 
 

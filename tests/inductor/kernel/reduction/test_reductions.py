@@ -28,9 +28,9 @@ def test_a_norm_is_one_kernel(device: torch.device):
     assert code.count("__kernel void") == 1
 
 
-def test_places_of_equal_and_missing_values(device: torch.device):
+def test_indices_of_equal_and_missing_values(device: torch.device):
     def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        # Places count in logical order, also where memory has another one.
+        # Indices are in logical order, also where memory has another one.
         return x.argmax(1), x.argmin(1), x.amax(1), y.permute(1, 0, 2).argmax()
 
     x = torch.randint(0, 3, (20, 67)).float()  # the first is in another lane than the first one

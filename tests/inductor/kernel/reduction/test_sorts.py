@@ -33,8 +33,8 @@ def _values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return values
     values = torch.randn(shape).mul(4).round().to(dtype)  # -0.0 is among them
     flat = values.view(-1)
-    for place, special in enumerate((NAN, INF, -INF, -0.0, 0.0)):
-        flat[place :: 11 + 2 * place] = special
+    for index, special in enumerate((NAN, INF, -INF, -0.0, 0.0)):
+        flat[index :: 11 + 2 * index] = special
     return values
 
 
@@ -44,8 +44,8 @@ def _ascending(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.by_turns(5)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_values_and_places(dtype: torch.dtype, device: torch.device):
-    """The same values in the same places as CPU's stable sort, to the sign of zeros."""
+def test_values_and_indices(dtype: torch.dtype, device: torch.device):
+    """The same values in the same indices as CPU's stable sort, to the sign of zeros."""
     lines = [_values(shape, dtype) for shape in SHAPES]
 
     def each(*lines: torch.Tensor) -> list[torch.Tensor]:
@@ -64,8 +64,8 @@ def test_what_stands_around_is_in_the_kernel(device: torch.device):
     """One launch, without memory for what was sorted."""
 
     def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        values, places = (x * 2 + y).sort()
-        return values.exp() * y, places + 1
+        values, indices = (x * 2 + y).sort()
+        return values.exp() * y, indices + 1
 
     code = checked_code(function, torch.randn(37, 50), torch.randn(37, 50), device=device)
     assert launches(code) == 1
