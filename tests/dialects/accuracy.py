@@ -111,9 +111,9 @@ class Mathematics(Protocol):
 
 
 def source(names: Sequence[str], opening: str, index: str, closing: str, width: int) -> str:
-    """A text with run_<name>_<type> for each function; `opening` and `closing` go round a step."""
+    """Source of run_<name>_<type> for each function; `opening` and `closing` enclose a step."""
     vector = "" if width == 1 else str(width)
-    text = ""
+    code = ""
     for kind in TYPES:
         for name in names:
             arguments = "xy"[: FUNCTIONS[name].arguments]
@@ -123,9 +123,9 @@ def source(names: Sequence[str], opening: str, index: str, closing: str, width: 
                 loads = (f"vload{vector}(0, {a} + {index})" for a in arguments)
                 call = f"vstore{vector}({name}({', '.join(loads)}), 0, out + {index});"
             inputs = "".join(f"const __global {kind} *{a}, " for a in arguments)
-            text += opening.format(name=f"run_{name}_{kind}", inputs=inputs, type=kind)
-            text += f" {call} {closing}\n"
-    return text
+            code += opening.format(name=f"run_{name}_{kind}", inputs=inputs, type=kind)
+            code += f" {call} {closing}\n"
+    return code
 
 
 class Dialect:
@@ -142,8 +142,8 @@ class Dialect:
             "void {name}({inputs}__global {type} *out, long n) "
             f"{{{{ for (long i = 0; i < n; i += {width}) {{{{"
         )
-        text = source(names, opening, "i", "}}", width)
-        self._library = load(text, [*flags, "-cl-single-precision-constant"], clang)
+        code = source(names, opening, "i", "}}", width)
+        self._library = load(code, [*flags, "-cl-single-precision-constant"], clang)
 
     def __call__(self, name: str, kind: str, *arguments: Array) -> Array:
         out = np.empty_like(arguments[0])

@@ -64,11 +64,11 @@ def compile_object(
     Raises:
         subprocess.CalledProcessError: if it does not compile; the log is its stderr.
     """
-    text, compiled = folder / "program.cl", folder / "program.o"
-    text.write_text(source)
+    file, compiled = folder / "program.cl", folder / "program.o"
+    file.write_text(source)
     command = [*(clang or CLANGS[0]), *LANGUAGE, "-include", str(DIALECT / "opencl.h"), *flags]
     subprocess.run(
-        [*command, "-c", str(text), "-o", str(compiled)], check=True, capture_output=True, text=True
+        [*command, "-c", str(file), "-o", str(compiled)], check=True, capture_output=True, text=True
     )
     return compiled
 
@@ -78,7 +78,7 @@ def load(
     flags: Sequence[str] = ("-march=native", "-O2"),
     clang: Sequence[str] | None = None,
 ) -> ctypes.CDLL:
-    """The functions of a text in OpenCL C, for this processor."""
+    """The functions of an OpenCL C source, for this processor."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         compiled = compile_object(source, [*flags, "-fPIC"], folder, clang)

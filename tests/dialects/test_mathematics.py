@@ -74,7 +74,7 @@ def test_every_width_gives_the_same_bits(width: int) -> None:
 
 
 def test_contraction_changes_nothing() -> None:
-    """ "fast" fuses what the text keeps apart, so that bits may change, and accuracy may not."""
+    """ "fast" fuses what the source separates, so that bits may change, and accuracy may not."""
     flags = ("-march=native", "-O2", "-ffp-contract=off")
     assert bits_of_all(dialect(16, tuple(SOME), flags), SOME) == bits_of_all(dialect(16), SOME)
     fast = dialect(16, tuple(SOME), ("-march=native", "-O2", "-ffp-contract=fast"))
@@ -97,7 +97,7 @@ def test_other_compilers_give_the_same_bits() -> None:
 
 @on_x86
 def test_fma_is_exact_where_the_processor_has_none() -> None:
-    text = """
+    program = """
     void fuse(const float *x, const float *y, const float *z, float *out, long n) {
       for (long i = 0; i < n; i += 8)
         vstore8(fma(vload8(0, x + i), vload8(0, y + i), vload8(0, z + i)), 0, out + i);
@@ -108,7 +108,7 @@ def test_fma_is_exact_where_the_processor_has_none() -> None:
     z = (-x * y * (1 + random.normal(size=x.size) * 1e-6)).astype(np.float32)
     results = []
     for flags in (WITHOUT_FMA, ["-march=x86-64-v3", "-O2"]):
-        results.append(run(load(text, flags), "fuse", np.empty_like(x), x, y, z).tobytes())
+        results.append(run(load(program, flags), "fuse", np.empty_like(x), x, y, z).tobytes())
     assert results[0] == results[1]
 
 

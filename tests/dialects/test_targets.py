@@ -23,7 +23,7 @@ TARGETS = {
 OPENING = "void {name}({inputs}{type} *out, long n) {{ for (long i = 0; i < n; i += WIDE) {{"
 
 
-def text_of(width: int) -> str:
+def source_of(width: int) -> str:
     return source(list(FUNCTIONS), OPENING.replace("WIDE", str(width)), "i", "}}", width)
 
 
@@ -36,7 +36,7 @@ def test_every_function_compiles_and_needs_no_library(
     if nm is None:
         pytest.skip("needs nm, of binutils")
     for clang in CLANGS:
-        compiled = compile_object(text_of(width), [*TARGETS[target], "-O2"], tmp_path, clang)
+        compiled = compile_object(source_of(width), [*TARGETS[target], "-O2"], tmp_path, clang)
         shown = subprocess.run(
             [nm, "-u", str(compiled)], capture_output=True, text=True, check=True
         )
@@ -52,17 +52,17 @@ PROCESSORS = ["neoverse-n1", "neoverse-v1"]
 @pytest.mark.slow
 def test_programs_of_every_family_compile_for_vectors_of_four_floats(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "tests.dialects.program_texts", str(tmp_path)],
+        [sys.executable, "-m", "tests.dialects.program_sources", str(tmp_path)],
         cwd=Path(__file__).parents[2], check=True, timeout=900,
     )  # fmt: skip
-    texts = sorted(tmp_path.glob("*.cl"))
-    assert len(texts) > 50
-    for i, path in enumerate(texts):
-        text, processor = path.read_text(), f"-mcpu={PROCESSORS[i % len(PROCESSORS)]}"
-        options = text.partition("\n")[0].removeprefix("//").split()
+    files = sorted(tmp_path.glob("*.cl"))
+    assert len(files) > 50
+    for i, path in enumerate(files):
+        program, processor = path.read_text(), f"-mcpu={PROCESSORS[i % len(PROCESSORS)]}"
+        options = program.partition("\n")[0].removeprefix("//").split()
         # Kernels as functions that nobody calls, or they would be left out.
         given = [*FLAGS, processor, *options, "-D__kernel=", "-Dkernel="]
         try:
-            compile_object(text, given, tmp_path)
+            compile_object(program, given, tmp_path)
         except subprocess.CalledProcessError as error:
-            pytest.fail(f"{processor}:\n{error.stderr[:2000]}\n{text[-3000:]}")
+            pytest.fail(f"{processor}:\n{error.stderr[:2000]}\n{program[-3000:]}")

@@ -55,16 +55,16 @@ def rounded(x: float, mode: str) -> int:
 @pytest.mark.parametrize("source", ALL)
 def test_saturated_conversions(source: str) -> None:
     """To every integer type, in every way to round, of numbers and of vectors."""
-    text, names = "", []
+    program, names = "", []
     for (kind, mode), width in itertools.product(itertools.product(INTEGERS, MODES), ("", "8")):
         load_x = "x[i]" if not width else "vload8(0, x + i)"
         call = f"convert_{kind}{width}_sat{mode}({load_x})"
         store = f"out[i] = {call};" if not width else f"vstore8({call}, 0, out + i);"
         name = f"to_{kind}{width}{mode}"
         names.append((name, kind, mode))
-        text += f"void {name}(const {source} *x, {kind} *out, long n) "
-        text += f"{{ for (long i = 0; i < n; i += {width or 1}) {store} }}\n"
-    library = load(text, ["-march=native", "-O1"])
+        program += f"void {name}(const {source} *x, {kind} *out, long n) "
+        program += f"{{ for (long i = 0; i < n; i += {width or 1}) {store} }}\n"
+    library = load(program, ["-march=native", "-O1"])
     x = values(source)
     for name, kind, mode in names:
         limits = np.iinfo(INTEGERS[kind])
@@ -94,11 +94,11 @@ def check_rounding(mode: str, given: Array, got: Array) -> None:
 
 @pytest.mark.parametrize("kind", REALS)
 def test_conversions_to_reals_round_as_they_say(kind: str) -> None:
-    text = ""
+    program = ""
     for source, mode in itertools.product(ALL, MODES):
-        text += f"void from_{source}{mode}(const {source} *x, {kind} *out, long n) "
-        text += f"{{ for (long i = 0; i < n; ++i) out[i] = convert_{kind}{mode}(x[i]); }}\n"
-    library = load(text, ["-march=native", "-O1"])
+        program += f"void from_{source}{mode}(const {source} *x, {kind} *out, long n) "
+        program += f"{{ for (long i = 0; i < n; ++i) out[i] = convert_{kind}{mode}(x[i]); }}\n"
+    library = load(program, ["-march=native", "-O1"])
     for source, mode in itertools.product(ALL, MODES):
         x = values(source)
         got = run(library, f"from_{source}{mode}", np.empty(x.size, REALS[kind]), x)
@@ -110,7 +110,7 @@ def test_conversions_to_reals_round_as_they_say(kind: str) -> None:
 @pytest.mark.parametrize("flags", [["-march=native", "-O2"], ["-O2"]], ids=["native", "plain"])
 def test_halves_of_every_bit_pattern(flags: list[str]) -> None:
     """By instructions, and by bits where the least processor of a kind has none."""
-    text = """
+    program = """
     void widen(const ushort *x, float *out, long n) {
       for (long i = 0; i < n; i += 8) vstore8(vload_half8(0, (const half *)(x + i)), 0, out + i);
     }
@@ -118,10 +118,10 @@ def test_halves_of_every_bit_pattern(flags: list[str]) -> None:
     for width, mode in itertools.product(("", "4", "16"), MODES):
         for kind in REALS:
             load_x = "x[i]" if not width else f"vload{width}(0, x + i)"
-            text += f"void of_{kind}{width}{mode}(const {kind} *x, ushort *out, long n) {{"
-            text += f"for (long i = 0; i < n; i += {width or 1})"
-            text += f" vstore_half{width}{mode}({load_x}, 0, (half *)(out + i)); }}\n"
-    library = load(text, flags)
+            program += f"void of_{kind}{width}{mode}(const {kind} *x, ushort *out, long n) {{"
+            program += f"for (long i = 0; i < n; i += {width or 1})"
+            program += f" vstore_half{width}{mode}({load_x}, 0, (half *)(out + i)); }}\n"
+    library = load(program, flags)
     patterns = np.arange(1 << 16, dtype=np.uint16)
     wide = run(library, "widen", np.empty(patterns.size, np.float32), patterns)
     np.testing.assert_array_equal(wide, patterns.view(np.float16).astype(np.float32))
@@ -168,7 +168,7 @@ INTEGER_FUNCTIONS = {
 
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_integer_functions(kind: str) -> None:
-    text, unsigned = "", {"abs_diff"}
+    program, unsigned = "", {"abs_diff"}
     for name, width in itertools.product(INTEGER_FUNCTIONS, ("", "2", "16")):
         a, b = (f"vload{width}(0, {v} + i)" if width else f"{v}[i]" for v in "xy")
         more = {"mad_sat": f", {b}", "mad_hi": f", {b}"}.get(name, "")
@@ -176,9 +176,9 @@ def test_integer_functions(kind: str) -> None:
         out = ("u" if name in unsigned and not kind.startswith("u") else "") + kind
         call = f"{name}({a}{second}{more})"
         store = f"vstore{width}({call}, 0, out + i);" if width else f"out[i] = {call};"
-        text += f"void {name}{width}(const {kind} *x, const {kind} *y, {out} *out, long n) "
-        text += f"{{ for (long i = 0; i < n; i += {width or 1}) {store} }}\n"
-    library = load(text, ["-march=native", "-O1"])
+        program += f"void {name}{width}(const {kind} *x, const {kind} *y, {out} *out, long n) "
+        program += f"{{ for (long i = 0; i < n; i += {width or 1}) {store} }}\n"
+    library = load(program, ["-march=native", "-O1"])
     first = values(kind)
     x, y = (v.ravel().copy() for v in np.meshgrid(first, first))
     limits = np.iinfo(INTEGERS[kind])

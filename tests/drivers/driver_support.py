@@ -89,7 +89,7 @@ class DriverUnderTest(Client):
     def __init__(self, driver: contract.Driver) -> None:
         self._queues: dict[int, int] = {}  # devices by queue
         self.skipped = False  # in the middle of a test, which then leaves things behind
-        self._binaries: dict[tuple[int, str], bytes] = {}  # by device and text
+        self._binaries: dict[tuple[int, str], bytes] = {}  # by device and source
         self._forget()
         super().__init__(driver)
 
@@ -97,7 +97,7 @@ class DriverUnderTest(Client):
         self._made: list[tuple[str, int]] = []  # functions that end what a test made
         self._memory: list[tuple[int, int]] = []  # devices and addresses
         self._gates: list[threading.Event] = []
-        self._programs: dict[tuple[int, str], int] = {}  # by device and text
+        self._programs: dict[tuple[int, str], int] = {}  # by device and source
 
     @property
     def shipped(self) -> bool:
@@ -153,25 +153,25 @@ class DriverUnderTest(Client):
         self._memory.append((device, self.allocate(device, size, shareable)))
         return self._memory[-1][1]
 
-    def make_kernel(self, text: str, name: str, device: int = 0) -> int:
+    def make_kernel(self, source: str, name: str, device: int = 0) -> int:
         """A kernel of a program that is compiled once; it is released after the test."""
         self.need_device(device)
-        key = device, text
+        key = device, source
         if key not in self._programs:
             if self.has("program_load"):
-                self._programs[key] = self.program_load(device, self.binary_of(text, device))
+                self._programs[key] = self.program_load(device, self.binary_of(source, device))
             else:
-                self._programs[key] = self.program_build(device, text)
+                self._programs[key] = self.program_build(device, source)
         self._made.append(("kernel_release", self.kernel_create(self._programs[key], name)))
         return self._made[-1][1]
 
-    def binary_of(self, text: str, device: int = 0) -> bytes:
+    def binary_of(self, source: str, device: int = 0) -> bytes:
         """A program that is compiled once."""
-        if (device, text) not in self._binaries:
-            program = self.program_build(device, text)
-            self._binaries[device, text] = self.program_binary(program)
+        if (device, source) not in self._binaries:
+            program = self.program_build(device, source)
+            self._binaries[device, source] = self.program_binary(program)
             self.program_release(program)
-        return self._binaries[device, text]
+        return self._binaries[device, source]
 
     def gate(self, queue: int) -> threading.Event:
         """Blocks a queue until the returned event is set, at the latest at the end of the test."""
@@ -332,7 +332,7 @@ def reason_without_opencl(memory: str = "") -> str | None:
 
 
 def needs_opencl(version: str = "", reason: str = "") -> list[pytest.MarkDecorator]:
-    """Marks of tests of `ocl` that run where a device's version has such a text.
+    """Marks of tests of `ocl` that run where a device's version contains this string.
 
     They are looked at when a test is about to run (conftest.py): to ask OpenCL takes a second.
     """

@@ -1,4 +1,4 @@
-"""Texts of kernels that tests of programs launch, and processes that do."""
+"""Sources of kernels that tests of programs launch, and processes that do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from driver_support import OCL, DriverUnderTest, fails_with
 from tests.support import try_python
 from torch_outboard.drivers.contract import Addressing, Status
 
-# One text for pointers and for (memory object, offset in bytes).
+# One source for pointers and for (memory object, offset in bytes).
 _MACROS = {
     Addressing.POINTER: """
 #define ADDRESS(type, name) __global type* name
@@ -52,14 +52,14 @@ __kernel void spin(ADDRESS(int, data), int rounds) {
 """
 
 
-def source_for(driver: DriverUnderTest, text: str) -> str:
-    """A text in which ADDRESS declares a parameter, and AT is the pointer that it stands for."""
-    return _MACROS[Addressing(driver.device_properties(0).addressing)] + text
+def source_for(driver: DriverUnderTest, source: str) -> str:
+    """A source in which ADDRESS declares a parameter, and AT is the pointer that it stands for."""
+    return _MACROS[Addressing(driver.device_properties(0).addressing)] + source
 
 
-def kernel_of(driver: DriverUnderTest, name: str, device: int = 0, text: str = KERNELS) -> int:
-    """A kernel of such a text, until after the test."""
-    return driver.make_kernel(source_for(driver, text), name, device)
+def kernel_of(driver: DriverUnderTest, name: str, device: int = 0, source: str = KERNELS) -> int:
+    """A kernel of such a source, released after the test."""
+    return driver.make_kernel(source_for(driver, source), name, device)
 
 
 def ints(*values: int) -> bytes:

@@ -186,13 +186,13 @@ def test_nothing_comes_of_it(open_with: Open, steps: dict[str, str], words: str)
 
 def test_kernels_that_cannot_be_read(open_with: Open) -> None:
     driver = open_with()
-    for text, words in (
+    for source, words in (
         ("int f(int x) { return x; }", "defines no kernel"),
         ("__kernel void f(int (*g)(int)) {}", "parameters of the kernel f"),
         ("__kernel", "cannot be read"),
     ):
         with fails_with(Status.BUILD_FAILED, words):
-            driver.program_build(0, text)
+            driver.program_build(0, source)
 
 
 def test_nothing_is_inherited(

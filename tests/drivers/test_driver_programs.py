@@ -128,14 +128,14 @@ def test_values_and_structs(driver: DriverUnderTest, queue: int, largest: int) -
     driver.write(queue, memory, ints(*range(64)))
     numbers, four = Numbers(bias=(0, 7, 0), factor=-3), (ctypes.c_int32 * 4)(0, 0, 100, 0)
     arguments = memory, memory + 4100, numbers, four, ctypes.c_uint8(200)
-    driver.launch(queue, kernel_of(driver, "f", text=VALUES), [64], [1], *arguments)
+    driver.launch(queue, kernel_of(driver, "f", source=VALUES), [64], [1], *arguments)
     expected = [307 - 3 * i for i in range(64)]
     assert read_ints(driver, queue, memory + 4100, 64) == expected
 
 
 def test_local_memory(driver: DriverUnderTest, queue: int, largest: int) -> None:
     """Each group has its own."""
-    memory, kernel = driver.make_memory(8192), kernel_of(driver, "exchange", text=EXCHANGE)
+    memory, kernel = driver.make_memory(8192), kernel_of(driver, "exchange", source=EXCHANGE)
     items, group = 1024, math.gcd(largest, 32)
     expected = []
     for item in range(items):
@@ -227,10 +227,10 @@ def test_wrong_launches(driver: DriverUnderTest, queue: int, largest: int) -> No
 
 
 def test_options_and_binaries(driver: DriverUnderTest, queue: int) -> None:
-    text = source_for(driver, ANSWER)
+    source = source_for(driver, ANSWER)
     memory = driver.make_memory(4)
     for answer in (41, 42):
-        program = driver.program_build(0, text, f"-DANSWER={answer}")
+        program = driver.program_build(0, source, f"-DANSWER={answer}")
         programs = [program]
         if driver.has("program_load"):
             programs.append(driver.program_load(0, driver.program_binary(program)))
@@ -244,13 +244,13 @@ def test_options_and_binaries(driver: DriverUnderTest, queue: int) -> None:
 
 
 def test_what_cannot_be_built(driver: DriverUnderTest) -> None:
-    text = source_for(driver, ANSWER)
+    source = source_for(driver, ANSWER)
     wrong = [
-        (text, "", None),
+        (source, "", None),
         ("__kernel void broken() { no_such_variable = 1; }", "", "no_such_variable"),
     ]
     if driver.shipped:
-        wrong.append((text, "-DANSWER=1 --no-such-option", None))
+        wrong.append((source, "-DANSWER=1 --no-such-option", None))
     for source, options, words in wrong:
         with fails_with(Status.BUILD_FAILED, words):
             driver.program_build(0, source, options)

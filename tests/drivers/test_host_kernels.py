@@ -86,10 +86,10 @@ def test_damaged_binaries(driver: DriverUnderTest) -> None:
 
 def test_programs_of_one_name(driver: DriverUnderTest, queue: int, memory: int) -> None:
     """Descriptors are used again, and each program is its own all the same."""
-    text = "__kernel void f(__global int* x) {{ x[{0}] = {0}; }}"
-    programs = [driver.program_build(0, text.format(i)) for i in range(4)]
+    source = "__kernel void f(__global int* x) {{ x[{0}] = {0}; }}"
+    programs = [driver.program_build(0, source.format(i)) for i in range(4)]
     driver.program_release(programs.pop(1))
-    programs.append(driver.program_build(0, text.format(4)))
+    programs.append(driver.program_build(0, source.format(4)))
     kernels = [driver.kernel_create(each, "f") for each in programs]
     driver.fill(queue, memory, ints(-1), 20)
     for kernel in kernels:
@@ -107,8 +107,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from driver_support import open_driver
 driver = open_driver(Path(sys.argv[2]), OUTBOARD_HOST_THREADS="4", OUTBOARD_HOST_MEMORY="1000000")
-text = "__kernel void f(__global int* x, int y) { x[get_global_id(0)] += y; }"
-kernel = driver.kernel_create(driver.program_build(0, text), "f")
+source = "__kernel void f(__global int* x, int y) { x[get_global_id(0)] += y; }"
+kernel = driver.kernel_create(driver.program_build(0, source), "f")
 queue, memory = driver.queue_create(0), driver.allocate(0, 4000)
 driver.fill(queue, memory, bytes(4), 4000)
 
@@ -158,8 +158,8 @@ def test_where_the_system_lacks_things(tmp_path: Path) -> None:
     driver = open_driver(other, Module, OUTBOARD_HOST_MEMORY="1000000")  # type: ignore[arg-type]
     queue, memory = driver.queue_create(0), driver.allocate(0, 64)
     for answer in range(3):
-        text = f"__kernel void f(__global int* x) {{ x[0] = {answer}; }}"
-        kernel = driver.kernel_create(driver.program_build(0, text), "f")
+        source = f"__kernel void f(__global int* x) {{ x[0] = {answer}; }}"
+        kernel = driver.kernel_create(driver.program_build(0, source), "f")
         driver.launch(queue, kernel, [1], [1], memory)
         assert read_ints(driver, queue, memory, 1) == [answer]
     driver.queue_destroy(queue)

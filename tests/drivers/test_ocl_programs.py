@@ -66,7 +66,7 @@ def test_declarations_that_a_source_needs(tmp_path: Path) -> None:
         ("ANY(ma, x)(data[0] - 9, 3)", 3, 0),
     ):
         driver.write(queue, memory, ints(5, -1))
-        kernel = kernel_of(driver, "call", text=DECLARED.replace("CALL", call))
+        kernel = kernel_of(driver, "call", source=DECLARED.replace("CALL", call))
         driver.launch(queue, kernel, [1], [1], memory)
         found = read_ints(driver, queue, memory, 2)
         assert found[0] == value, call

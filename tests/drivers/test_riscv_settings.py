@@ -31,14 +31,14 @@ def reason(tmp_path: Path, **settings: str) -> str:
 
 
 def test_emulators_that_are_none(tmp_path: Path) -> None:
-    text, source, old = (tmp_path / name for name in ("text.so", "fake.c", "libunicorn.so.2"))
-    text.write_text("not this")
+    no_library, source, old = (tmp_path / name for name in ("text.so", "fake.c", "libunicorn.so.2"))
+    no_library.write_text("not this")
     source.write_text(FAKE)
     command = ["cc", "-shared", "-fPIC", "-DMAJOR=1", str(source), "-o", str(old)]
     subprocess.run(command, check=True)
     for library, words in (
         ("/nowhere/libunicorn.so.2", "does not exist: `pip install unicorn`"),
-        (text, "is no shared library"),
+        (no_library, "is no shared library"),
         (riscv.library_path(), "has no function uc_version"),
         (old, f"{old} is Unicorn 1.0: "),
     ):

@@ -24,7 +24,7 @@ CONFIGURATIONS_OF_EXAMPLES = ("shared", "separate", "ocl")
 everywhere = pytest.mark.parametrize("configuration", CONFIGURATIONS_OF_EXAMPLES)
 
 # Programs with a library that is loaded before the kit, after it, after its first use, or then in
-# a block that registers. Their text goes on where the library, `device` and `x` are there.
+# a block that registers. Their source continues where the library, `device` and `x` are there.
 IN_ORDER = """
 import copy, io, sys
 import torch
@@ -79,7 +79,7 @@ def compiling() -> Iterator[None]:
 
 
 def source_file(name: str, text: str) -> Path:
-    """A source of a test, in a separate file that changes only if the text does."""
+    """A source of a test, in a separate file that changes only if the source does."""
     path = EXTENSIONS / "sources" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:

@@ -60,7 +60,7 @@ def check_sizes(
 def checked_code(
     function: Function, *arguments: Any, device: object, tolerance: float = 1e-5
 ) -> str:
-    """The text of the code that a function becomes, whose results are compared with eager CPU."""
+    """The source that a function becomes, whose results are compared with eager CPU."""
 
     def compiled(*ours: Any) -> Any:
         actual, codes[:] = run_and_get_code(torch.compile(function), *ours)
@@ -73,7 +73,7 @@ def checked_code(
 
 
 def kernels_of(function: Function, *arguments: Any) -> str:
-    """The text of the code that a function becomes."""
+    """The source that a function becomes."""
     skip_without_kernels()
     _, codes = run_and_get_code(torch.compile(function), *arguments)
     return "\n".join(codes)

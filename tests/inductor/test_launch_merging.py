@@ -82,7 +82,7 @@ def test_a_wrong_index_is_reported(device: torch.device):
 
 
 def test_a_kernel_alone_and_merged(device: torch.device):
-    """The same text is launched by itself, too, where something else stands around it."""
+    """The same source is launched by itself, too, where something else stands around it."""
 
     def function(x, w):
         y = x.sum(0, keepdim=True) @ w

@@ -168,7 +168,7 @@ class Mine(Exception):
     pass
 
 
-def test_exceptions_keep_their_type_and_text(device, row):
+def test_exceptions_keep_their_type_and_message(device, row):
     errors = [Mine("mine"), KeyError("k"), IndexError("i"), torch.OutOfMemoryError("o")]
     raised = iter(errors)
 

@@ -38,7 +38,7 @@ def test_scalars_conditions_and_broadcasting(device):
         torch.testing.assert_close(got, x - 3 * other)
 
 
-def test_every_dtype_of_one_text(device):
+def test_every_dtype_of_one_definition(device):
     with torch_outboard.kernel("aten::neg", expression="a * a"):
         for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.int64):
             x = torch.arange(-8, 9).to(dtype)

@@ -32,7 +32,7 @@ def types(*dtypes: torch.dtype) -> None:
             check(lambda x, y: y * x.t().float(), x, y)
             check(lambda x, y: torch.where(y > 0, x.t(), y), x, y)
             check(lambda x, y: y.clone().add_(x.t()), x, y)
-    assert any("__kernel void crossed(" in text for text in gpu_driver.sources)
+    assert any("__kernel void crossed(" in source for source in gpu_driver.sources)
 
 
 def orders() -> None:

@@ -23,8 +23,8 @@ def test_rows_of_a_concatenation_are_computed_by_their_part_alone(device: torch.
     if target_of(device).group > 1:
         pytest.skip("items of a GPU choose one by one")
     inside = re.findall(r"if \(tmp\d+\) \{\n(.*?)\n +\}", code, re.DOTALL)
-    assert any("ob_exp_" in text for text in inside)
-    assert any("ob_sin_" in text for text in inside)
+    assert any("ob_exp_" in source for source in inside)
+    assert any("ob_sin_" in source for source in inside)
 
 
 def test_other_dtypes(device: torch.device):

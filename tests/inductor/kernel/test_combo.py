@@ -27,10 +27,10 @@ def test_dtypes_of_one_list(device: torch.device):
 
 
 @pytest.mark.parametrize("room", ["enough", "little"])
-def test_lists_become_few_launches_and_texts(
+def test_lists_become_few_launches_and_sources(
     room: str, device: torch.device, request: pytest.FixtureRequest
 ):
-    """Large tensors share a text, whatever their sizes; those of one element have another.
+    """Large tensors share a source, whatever their sizes; those of one element have another.
 
     What Inductor counts as generated kernels is what is launched, and not the pieces.
     """
@@ -105,7 +105,7 @@ def test_independent_nodes(device: torch.device):
 
 @pytest.mark.slow
 def test_an_optimizer_of_many_parameters(device: torch.device):
-    """Launches follow from the room for parameters, and texts do not become more with tensors."""
+    """The room for parameters sets the launches; tensors do not add sources."""
     parameters = [
         torch.nn.Parameter(torch.randn(size, device=device))
         for size in ((300, 20), (20,), (), (7, 3)) * 10

@@ -55,9 +55,9 @@ def test_what_stays():
 
 def units_with_powers(code: str) -> int:
     """Loops over units of work that take a power with each turn."""
-    texts = re.findall(r"(?s)\n( +)(for \(\w+ unit = .*?)\n\1\}", code)
-    assert texts
-    return sum("ob_pow_" in text for _, text in texts)
+    loops = re.findall(r"(?s)\n( +)(for \(\w+ unit = .*?)\n\1\}", code)
+    assert loops
+    return sum("ob_pow_" in loop for _, loop in loops)
 
 
 def test_a_step_of_adam(device: torch.device):

@@ -26,9 +26,9 @@ def test_the_kernel_of_the_device_is_called(device):
         return F.scaled_dot_product_attention(q, k, v) * 2, written_out
 
     q, k, v = (torch.randn(2, 4, 32, 16, device=device) for _ in range(3))
-    text = kernels_of(function, q, k, v).split("def call")[-1]
-    assert text.count("= torch.ops.aten._scaled_dot_product_flash_attention") == 2
-    assert "bmm" not in text
+    code = kernels_of(function, q, k, v).split("def call")[-1]
+    assert code.count("= torch.ops.aten._scaled_dot_product_flash_attention") == 2
+    assert "bmm" not in code
 
 
 def test_operators_of_cuda(device):
@@ -182,7 +182,7 @@ def test_a_wrong_index_of_a_score(device, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_has_no_text_is_computed_by_the_formula(device):
+def test_what_has_no_source_is_computed_by_the_formula(device):
     """A cumulative sum over a tensor from outside."""
     skip_without_kernels()
     counters.clear()

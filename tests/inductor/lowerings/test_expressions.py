@@ -45,9 +45,9 @@ def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def test_fused_with_what_surrounds_it(device):
     x, y = torch.randn(5, 33).half(), torch.randn(5, 33).half()
     given = x.to(device), y.to(device)
-    text = kernels_of(function, *given)
-    assert text.count("__kernel void") == 1
-    assert "torch.ops.outboard_inlined" not in text.split("async_compile.wait")[-1]
+    code = kernels_of(function, *given)
+    assert code.count("__kernel void") == 1
+    assert "torch.ops.outboard_inlined" not in code.split("async_compile.wait")[-1]
     torch.testing.assert_close(torch.compile(function)(*given), function(x, y), check_device=False)
 
 

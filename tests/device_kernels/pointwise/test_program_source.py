@@ -15,7 +15,7 @@ gpu_driver.use()
 x = torch.randn(5, device="ocl")
 torch.nn.functional.leaky_relu(x, 0.1)
 torch.ocl.synchronize()
-print(next(text for text in gpu_driver.sources if "ob_result0" in text))
+print(next(source for source in gpu_driver.sources if "ob_result0" in source))
 """
 
 

@@ -1,6 +1,6 @@
-"""Keeps the texts of the programs that the kit makes for a device with vectors of four floats.
+"""Saves the sources of the programs that the kit makes for a device with vectors of four floats.
 
-    python -m tests.dialects.program_texts FOLDER
+    python -m tests.dialects.program_sources FOLDER
 
 It compares a kernel of every family of operators with CPU (tests/device_kernels) on the driver
 `host`, which is what aarch64 has, and writes each program that is built to FOLDER/<hash>.cl, its
@@ -28,8 +28,8 @@ def use(folder: Path) -> None:
 
     def build(context: int, source: Any, program: Any) -> int:
         given = source.contents
-        text = b"//" + (given.options or b"") + b"\n" + given.source
-        (folder / f"{hashlib.sha256(text).hexdigest()[:16]}.cl").write_bytes(text)
+        named = b"//" + (given.options or b"") + b"\n" + given.source
+        (folder / f"{hashlib.sha256(named).hexdigest()[:16]}.cl").write_bytes(named)
         status: int = original.program_build(context, source, program)
         return status
 
