@@ -4,7 +4,7 @@
     python -m tests.compile_versions --torch 2.11.0 --python 3.12 --interpreter ~/py/bin/python3.12
 
 Headers are all that this needs: a wheel of PyTorch is downloaded for each version, `torch/include`
-is kept and the rest thrown away. The compiler only looks (-fsyntax-only), with the flags of
+is cached and the rest deleted. The compiler only looks (-fsyntax-only), with the flags of
 setup.py, once with the stubs of CPU kernels and once without. Nothing is linked or run.
 
 For the first version each source is compiled alone, to see that it includes what it uses; for the

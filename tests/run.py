@@ -256,7 +256,7 @@ def fail_fast(stage: Stage) -> Stage:
 
 def environment_of(stage: Stage) -> dict[str, str]:
     """The caller's environment without settings of the kit, since a stage brings its own."""
-    # pytest keeps the tests that it has compiled, and every process of a test reads the package:
+    # pytest caches the tests that it has compiled, and every process of a test reads the package:
     # without these files a worker of `shared` takes 4 s longer to begin.
     left_out = ("OUTBOARD_", "PYTHONDONTWRITEBYTECODE")
     return {

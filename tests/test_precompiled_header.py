@@ -1,4 +1,4 @@
-"""The build reads PyTorch's headers once where the compiler can keep them."""
+"""The build reads PyTorch's headers once where the compiler can cache them."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ class Unavailable(Exception):
 def torch_headers(cache: Path, version: str, python: str, wheel_platform: str = PLATFORM) -> Path:
     """The folder that holds `torch/include` of a version; downloaded unless it is there.
 
-    The wheels of a version for several Pythons hold the same headers, so they are kept once.
+    The wheels of a version for several Pythons hold the same headers, so they are cached once.
 
     Args:
-        cache: where headers of all versions are kept.
+        cache: folder of the headers of all versions.
         version: all three numbers.
         python: major and minor of the Python whose wheel to take.
         wheel_platform: tag of the wheel's platform.

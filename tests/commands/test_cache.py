@@ -1,4 +1,4 @@
-"""The command `cache`: it shows and clears what is kept on disk."""
+"""The command `cache`: it shows and clears what is cached on disk."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_shows_what_there_is(cache, folder, pocl, tmp_path):
     assert (tmp_path / "kcache" / "AB").exists()
 
 
-def test_clears_what_pocl_keeps_unless_it_is_in_use(cache, folder, pocl):
+def test_clears_what_pocl_caches_unless_it_is_in_use(cache, folder, pocl):
     user = os.open(pocl, os.O_RDONLY)
     fcntl.flock(user, fcntl.LOCK_SH)
     error = cache(folder, "--clear", code=1)

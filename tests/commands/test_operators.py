@@ -61,7 +61,7 @@ def test_what_makes_no_sense_is_a_sentence(capsys):
         assert "program" in capsys.readouterr().err
 
 
-def test_a_program_is_traced_and_its_status_kept(tmp_path):
+def test_a_program_is_traced_and_its_status_returned(tmp_path):
     (tmp_path / "helper.py").write_text("three = 3\n")
     program = tmp_path / "program.py"
     program.write_text(

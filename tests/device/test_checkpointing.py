@@ -48,7 +48,7 @@ def test_the_same_masks_are_drawn_again(device, reentrant, autocast):
 
 
 @VARIANTS
-def test_generators_of_all_devices_of_the_arguments_are_kept(device, second, reentrant):
+def test_generators_of_all_devices_of_the_arguments_are_saved(device, second, reentrant):
     masks = []
 
     def noisy(x, y):

@@ -1,4 +1,4 @@
-"""Where PoCL keeps what it compiles: no library of others is loaded, and a full disk is told."""
+"""PoCL's cache of compiled kernels: no library of others is loaded, and a full disk is told."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ def test_the_attack_works_on_whoever_trusts_the_folder(poisoned: Path, tmp_path:
     assert mark.exists()
 
 
-@pytest.mark.parametrize("kept", [None, ""])
+@pytest.mark.parametrize("cache_dir", [None, ""])
 def test_an_external_library_in_the_users_cache_folder_is_not_loaded(
-    poisoned: Path, tmp_path: Path, kept: str | None
+    poisoned: Path, tmp_path: Path, cache_dir: str | None
 ) -> None:
     external = tmp_path / "cache" / "pocl" / "kcache"
     shutil.copytree(poisoned, external)
     open_to_all(external)
     answer = run(
         XDG_CACHE_HOME=str(tmp_path / "cache"),
-        OUTBOARD_CACHE_DIR=kept,
+        OUTBOARD_CACHE_DIR=cache_dir,
         MARK=str(tmp_path / "mark"),
     )
     assert answer["values"] == [3.0] * 4
     assert not (tmp_path / "mark").exists()
     assert answer["named"] is None  # what this process set is none of its children's business
-    if kept is None:
+    if cache_dir is None:
         folder = tmp_path / "cache" / "torch_outboard" / "programs"
         assert list((folder / "pocl").glob("*/*/f/*/f.so"))
         assert folder.stat().st_mode & 0o777 == (folder / "pocl").stat().st_mode & 0o777 == 0o700

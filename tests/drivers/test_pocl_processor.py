@@ -29,7 +29,7 @@ def test_what_the_compiler_of_an_unknown_processor_refuses_is_an_error(tmp_path:
     assert "unknown target CPU 'generic'" in str(answer["error"])
 
 
-def test_what_is_built_is_kept_apart_by_name(tmp_path: Path) -> None:
+def test_kernels_are_cached_by_processor(tmp_path: Path) -> None:
     """Also by PoCL, which takes what it has built with the same options from its own folder."""
     keys, folders = [], []
     for name in ("sandybridge", "unknown", "sandybridge"):

@@ -17,7 +17,7 @@ from tests.conftest import CONFIGURATIONS
 from tests.support import SLOWNESS
 
 ROOT = Path(__file__).resolve().parents[2]
-# Where torch.utils.cpp_extension compiles; kept, so that nothing is compiled twice.
+# Where torch.utils.cpp_extension compiles; cached, so that nothing is compiled twice.
 EXTENSIONS = ROOT / "build" / "extensions"
 
 CONFIGURATIONS_OF_EXAMPLES = ("shared", "separate", "ocl")

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes that check entries")
     parser.add_argument("--entry", action="append", help="only this entry; may be repeated")
     parser.add_argument("--resume", action="store_true", help="keep what is known to be right")
-    parser.add_argument("--results", type=Path, default=FOLDER, help="where answers are kept")
+    parser.add_argument("--results", type=Path, default=FOLDER, help="folder of the answers")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.work:

@@ -132,15 +132,15 @@ class Journal:
                 a for a in known if a.entry not in again and (again or a.status not in NOT_RIGHT)
             ]
         # A few entries alone do not replace what is known of another state of the tree.
-        self.kept = not (again and self.of_others)
-        if self.kept:
+        self.saved = not (again and self.of_others)
+        if self.saved:
             path.parent.mkdir(parents=True, exist_ok=True)
             rows = [header, *map(asdict, self.answers)]
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def add(self, answer: Answer) -> None:
         self.answers.append(answer)
-        if not self.kept:
+        if not self.saved:
             return
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(answer)) + "\n")
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(totals(answers))
     if options.placement == "device":
         print(on_device_summary(answers))
-    if journal.kept:
+    if journal.saved:
         (FOLDER / f"{stem}.json").write_text(json.dumps([asdict(a) for a in answers], indent=1))
         board = scoreboard(options.dtype, options.access, answers, journal.sources)
         (FOLDER / f"{stem}.md").write_text(board)

@@ -38,7 +38,7 @@ def test_accumulation_and_clipping(run, clip):
 
 @as_on_cpu
 def test_saved_tensors_elsewhere(run):
-    """What the backward pass needs is kept on CPU, by PyTorch's hooks for saved tensors."""
+    """Tensors for the backward pass are saved on CPU, by PyTorch's hooks for saved tensors."""
     model = run.on_device(perceptron())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for number in range(4):

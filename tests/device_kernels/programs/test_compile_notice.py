@@ -26,12 +26,12 @@ USE = """
 
 
 @pytest.mark.parametrize(
-    ("notice", "kept"),
+    ("notice", "cached"),
     [("0.001", True), ("0.001", False), pytest.param("0", True, marks=pytest.mark.slow)],
 )
-def test_it_comes_once_and_says_what_the_next_run_finds(tmp_path: Path, notice: str, kept: bool):
-    folder = str(tmp_path) if kept else ""
+def test_it_comes_once_and_says_what_the_next_run_finds(tmp_path: Path, notice: str, cached: bool):
+    folder = str(tmp_path) if cached else ""
     result = try_program(USE, OUTBOARD_COMPILE_NOTICE=notice, OUTBOARD_CACHE_DIR=folder)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("went into compiling kernels") == (notice != "0")
-    assert ("kept on disk" in result.stderr) == (kept and notice != "0")
+    assert ("kept on disk" in result.stderr) == (cached and notice != "0")

@@ -1,4 +1,4 @@
-"""The tables in which kernels are kept that were made of a definition."""
+"""The tables that cache kernels made of a definition."""
 
 from __future__ import annotations
 

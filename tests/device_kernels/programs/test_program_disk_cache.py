@@ -141,20 +141,20 @@ def test_several_processes_at_once(tmp_path):
     assert counts(tmp_path)[0] == 0
 
 
-def test_nothing_is_kept_without_a_folder(tmp_path):
+def test_nothing_is_cached_without_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     built, *others = counts(tmp_path / "file" / "folder")
     assert built > 0
     assert others == [0, 0]
 
 
-@pytest.mark.parametrize("kept_by_pocl", ["0", "1"])
-def test_programs_are_written_without_being_asked(tmp_path, kept_by_pocl):
-    """A while after the last launch, and at exit; those that PoCL keeps only when asked.
+@pytest.mark.parametrize("cached_by_pocl", ["0", "1"])
+def test_programs_are_written_without_being_asked(tmp_path, cached_by_pocl):
+    """A while after the last launch, and at exit; those that PoCL caches only when asked.
 
     Making a binary takes PoCL longer than compiling a kernel for its first launch.
     """
     add = ADD.replace("_C.flush_disk_cache()", "")
-    settings = {"OUTBOARD_CACHE_DIR": str(tmp_path), "POCL_KERNEL_CACHE": kept_by_pocl}
+    settings = {"OUTBOARD_CACHE_DIR": str(tmp_path), "POCL_KERNEL_CACHE": cached_by_pocl}
     run_program(add, **settings)
-    assert bool(entries(tmp_path)) == (kept_by_pocl == "0")
+    assert bool(entries(tmp_path)) == (cached_by_pocl == "0")

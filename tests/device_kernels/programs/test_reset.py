@@ -1,6 +1,6 @@
 """Kernels after a reset of their device: programs and words of faults are made again.
 
-What is kept of programs on disk is written before, or when they were made again.
+Programs are cached on disk before the reset, or when they were made again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ print(_C.program_counts()[2] > 0, faults.misuses())
 @pytest.mark.parametrize("lost", [False, True])
 def test_programs_that_are_to_be_written(tmp_path: Path, lost: bool) -> None:
     """The cache asks for no binary of a program that was given back."""
-    # Or PoCL would keep what it compiled, and entries would be written when somebody asks.
+    # Otherwise PoCL would cache what it compiled, and entries would be written when somebody asks.
     environment = {**ENVIRONMENT, "POCL_KERNEL_CACHE": "0"}
     lines = run_program(
         PRELUDE + BEFORE_THEY_WERE_WRITTEN,
