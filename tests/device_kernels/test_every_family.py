@@ -37,11 +37,11 @@ DTYPES = (
 def subjects() -> dict[str, list[str]]:
     """Overloads by family and by kind, without `out=` forms."""
     found: dict[str, list[str]] = {}
-    for row in tables.definitions():
-        for name in row.overloads:
+    for definition in tables.definitions():
+        for name in definition.overloads:
             if any(argument.is_out for argument in overload_of(name)._schema.arguments):
                 continue
-            found.setdefault(f"kind {row.kind}", []).append(name)
+            found.setdefault(f"kind {definition.kind}", []).append(name)
     for name, family in tables.families().items():
         if not any(argument.is_out for argument in overload_of(name)._schema.arguments):
             found.setdefault(f"family {family}", []).append(name)
@@ -151,5 +151,7 @@ def test_make_test_runs_all_of_this_file(request):
     here = [item for item in request.session.items if item.path == request.path]
     assert len(here) > 1
     assert [item.name for item in here if item.get_closest_marker("slow")] == []
-    named = set(tables.families().values()) | {row.kind for row in tables.definitions()}
+    named = set(tables.families().values()) | {
+        definition.kind for definition in tables.definitions()
+    }
     assert {subject.partition(" ")[2] for subject in SUBJECTS} | set(WRITTEN) == named

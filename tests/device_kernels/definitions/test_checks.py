@@ -20,13 +20,13 @@ from torch_outboard.ops.requirements import distinct_in, of_dtype_of
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
 from torch_outboard.ops.template import ANY, Body, template
 
-NAME = "outboard_rows::blend"
+NAME = "outboard_definitions::blend"
 KERNEL = "__kernel void k(OB_PARAMETERS) {}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def operator() -> Iterator[None]:
-    with torch.library._scoped_library("outboard_rows", "DEF") as library:
+    with torch.library._scoped_library("outboard_definitions", "DEF") as library:
         library.define(
             "blend(Tensor x, int by, int? maybe, int[] list, str mode, Scalar s, Tensor? y)"
             " -> Tensor"
@@ -47,13 +47,13 @@ def defined(body: Body = right, **properties: Any) -> Definition:
     return template([NAME], source=KERNEL, dtypes=FLOATS, **properties)(body)
 
 
-def changed(row: Definition, **properties: Any) -> Definition:
-    return replace(row, properties={**row.properties, **properties})
+def changed(definition: Definition, **properties: Any) -> Definition:
+    return replace(definition, properties={**definition.properties, **properties})
 
 
-def make(row: Definition, name: str = NAME) -> None:
+def make(definition: Definition, name: str = NAME) -> None:
     """Makes the kernel of an overload, and takes it back."""
-    _C.remove_kernel(name, _C.add_definition(name, row, None, -1))
+    _C.remove_kernel(name, _C.add_definition(name, definition, None, -1))
 
 
 def location(body: Callable[..., Any]) -> str:
@@ -61,10 +61,10 @@ def location(body: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def refusal(row: Definition) -> str:
+def refusal(definition: Definition) -> str:
     """What C++ says of a definition."""
-    with pytest.raises(ValueError, match="definition of outboard_rows") as error:
-        make(row, row.overloads[-1])
+    with pytest.raises(ValueError, match="definition of outboard_definitions") as error:
+        make(definition, definition.overloads[-1])
     return str(error.value).splitlines()[0]
 
 
@@ -253,8 +253,8 @@ def test_requirements_are_checked_when_they_are_defined() -> None:
         defined(requires={"by": "one"})
     with pytest.raises(ValueError, match="there is no argument 'z'"):
         defined(shapes_only=["z"])
-    with pytest.raises(ValueError, match=r"'outboard_rows::blind' does not exist"):
-        template(["outboard_rows::blind"], source="", dtypes=FLOATS)(right)
+    with pytest.raises(ValueError, match=r"'outboard_definitions::blind' does not exist"):
+        template(["outboard_definitions::blind"], source="", dtypes=FLOATS)(right)
     with pytest.raises(ValueError, match=f"{NAME} has no argument 'amount'") as error:
         decomposition(NAME, lambda x: x, condition=lambda amount: amount > 0)
     assert f"{__file__}:" in str(error.value)
@@ -329,14 +329,14 @@ def test_a_later_overload_is_named_beside_the_definition() -> None:
         plan.result()
         plan.scalars(s)
 
-    row = template([NAME, f"{NAME}.out"], source=KERNEL, dtypes=FLOATS)(body)
-    said = refusal(row)
+    definition = template([NAME, f"{NAME}.out"], source=KERNEL, dtypes=FLOATS)(body)
+    said = refusal(definition)
     assert said.startswith(
         f"{location(body)}: property 'scalars' of the definition of {NAME}, for {NAME}.out: "
     )
 
 
-def pointwise_row() -> Definition:
+def pointwise_definition() -> Definition:
     properties = {
         "operands": ["x"], "names": ["x"], "scalars": ["by"], "scalar_names": ["by"],
         "expressions": ["x + by"],
@@ -345,7 +345,7 @@ def pointwise_row() -> Definition:
 
 
 def test_properties_of_expressions_are_checked() -> None:
-    make(pointwise_row())
+    make(pointwise_definition())
     for key, value, words in (
         ("types", "other", "'float', 'complex', 'self', 'same'"),
         ("result", "index", "is none of 'value', 'mask', 'real'"),
@@ -354,16 +354,16 @@ def test_properties_of_expressions_are_checked() -> None:
         ("absent", {"z": 1.0}, "it names 'z', which is none of 'by'"),
         ("expressions", ["x", "by"], "2 expressions"),
     ):
-        said = refusal(changed(pointwise_row(), **{key: value}))
+        said = refusal(changed(pointwise_definition(), **{key: value}))
         assert said.startswith(f"property '{key}' of the definition of {NAME}: ")
         assert words in said, said
 
 
 def test_unknown_properties_are_named() -> None:
-    for row in (defined(), pointwise_row()):
-        assert refusal(changed(row, colour="red")).endswith(
+    for definition in (defined(), pointwise_definition()):
+        assert refusal(changed(definition, colour="red")).endswith(
             f"the definition of {NAME} has the property 'colour', which definitions of the kind "
-            f"'{row.kind}' do not have"
+            f"'{definition.kind}' do not have"
         )
 
 

@@ -41,7 +41,7 @@ OPS = torch.ops.outboard_decomposed
 
 
 @pytest.fixture
-def row(device, library) -> Iterator[Callable[..., None]]:
+def define(device, library) -> Iterator[Callable[..., None]]:
     added = []
 
     def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
@@ -58,7 +58,7 @@ def row(device, library) -> Iterator[Callable[..., None]]:
 # ---- Declining
 
 
-def test_nothing_is_written_twice(device, row):
+def test_nothing_is_written_twice(device, define):
     def body(x, wrong):
         x.add_(1)
         require(not wrong)
@@ -74,17 +74,17 @@ def test_nothing_is_written_twice(device, row):
         require(not wrong)
         return x
 
-    row("bump_", body)
+    define("bump_", body)
     x = torch.zeros(3, device=device)
     assert OPS.bump_(x, False).tolist() == [1, 1, 1]
     for writes in (body, through_a_view, in_another_body):
-        row("bump_", writes)
+        define("bump_", writes)
         with pytest.raises(RuntimeError, match="declined a call after it had written to an arg"):
             OPS.bump_(x, True)
         assert x.max() < 10  # what CPU's kernel adds
 
 
-def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
+def test_a_declined_call_leaves_its_arguments_as_they_were(device, define):
     seen = []
 
     def body(x, wrong):
@@ -94,8 +94,8 @@ def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
         require(not wrong)
         return y
 
-    row("bump.out", body)
-    row("bump.out", body)
+    define("bump.out", body)
+    define("bump.out", body)
     x = torch.arange(3.0, device=device)
     out = torch.full((3,), 7.0, device=device)
     OPS.bump.out(x, True, out=out)
@@ -110,33 +110,33 @@ def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
         require(not wrong)
         return y
 
-    row("bump_copy", functional)
+    define("bump_copy", functional)
     with fallback.report() as report:
         assert OPS.bump_copy(x, True).tolist() == [10, 11, 12]
     placements = {entry.op: entry.placement for entry in report.rows}
     assert placements["outboard_decomposed::bump_copy"] != "device"
 
 
-def test_conditions_and_requirements_decline(device, row):
+def test_conditions_and_requirements_decline(device, define):
     x = torch.zeros(1, device=device)
-    row("number", lambda x, a, b: x + 1, condition=lambda a, b: (a > 0) & (a // b == 2))
-    row("number", lambda x, a, b: x + 2, requires={"a": 7, "b": at_least(3)})
+    define("number", lambda x, a, b: x + 1, condition=lambda a, b: (a > 0) & (a // b == 2))
+    define("number", lambda x, a, b: x + 2, requires={"a": 7, "b": at_least(3)})
     for a, b, expected in ((4, 2, 1), (7, 3, 2), (7, 2, 0.5), (-4, -2, 0.5), (4, 0, 0.5)):
         assert OPS.number(x, a, b).item() == expected
     with pytest.raises(TypeError, match="a symbol has no truth value"):
-        row("number", lambda x: x, condition=lambda a, b: a > 0 and b > 0)
+        define("number", lambda x: x, condition=lambda a, b: a > 0 and b > 0)
 
 
-def test_arithmetic_without_a_result_declines_and_integers_do_not_wrap(device, row):
+def test_arithmetic_without_a_result_declines_and_integers_do_not_wrap(device, define):
     x = torch.zeros(1, device=device)
     without = (
         lambda x, a, b: torch.full_like(x, a // b),
         lambda x, a, b: torch.full_like(x, 1.0 / b),
     )
     for body in without:
-        row("number", body)
+        define("number", body)
         assert OPS.number(x, 1, 0).item() == 0.5
-    row("number", lambda x, a, b: torch.full_like(x, a + b, dtype=torch.int64))
+    define("number", lambda x, a, b: torch.full_like(x, a + b, dtype=torch.int64))
     assert OPS.number(x, 2**53, 1).item() == 2**53 + 1
     with pytest.raises(RuntimeError, match="without overflow"):
         OPS.number(x, INT64_MOST, 1)
@@ -145,21 +145,21 @@ def test_arithmetic_without_a_result_declines_and_integers_do_not_wrap(device, r
 # ---- What a body gets and gives
 
 
-def test_arguments_by_name(device, row):
+def test_arguments_by_name(device, define):
     def body(from_, dtype):
         assert isinstance(dtype, torch.dtype)
         number = torch.full([2], float(from_), dtype=dtype, device=device)
         return number, number + 1
 
-    row("pair", body)
+    define("pair", body)
     first, second = OPS.pair(torch.zeros(1, device=device), torch.float64, "3")
     assert first.dtype == torch.float64
     assert (first.tolist(), second.tolist()) == ([3, 3], [4, 4])
     with pytest.raises(ValueError, match="a parameter 'y', which is neither an argument nor"):
-        row("bump_", lambda y: y)
+        define("bump_", lambda y: y)
     with pytest.raises(ValueError, match="there is no function 'nobody'"):
-        row("bump_", "nobody")
-    row("pair", lambda x: (x, x, x))
+        define("bump_", "nobody")
+    define("pair", lambda x: (x, x, x))
     with pytest.raises(ValueError, match="returned 3 values, and the operator has 2"):
         OPS.pair(torch.zeros(1, device=device), torch.float64, "3")
 
@@ -168,14 +168,14 @@ class Mine(Exception):
     pass
 
 
-def test_exceptions_keep_their_type_and_message(device, row):
+def test_exceptions_keep_their_type_and_message(device, define):
     errors = [Mine("mine"), KeyError("k"), IndexError("i"), torch.OutOfMemoryError("o")]
     raised = iter(errors)
 
     def body(x):
         raise next(raised)
 
-    row("bump_copy", body)
+    define("bump_copy", body)
     x = torch.zeros(3, device=device)
     for error in errors:
         with pytest.raises(type(error)) as caught:
@@ -186,14 +186,14 @@ def test_exceptions_keep_their_type_and_message(device, row):
 # ---- What is on around a call
 
 
-def test_autograd_and_autocast_do_not_see_a_body(device, row):
+def test_autograd_and_autocast_do_not_see_a_body(device, define):
     def body(x):
         assert not (x * 2).requires_grad
         product = x @ x
         assert product.dtype == torch.float32
         return product
 
-    row("bump_copy", body)
+    define("bump_copy", body)
     x = torch.eye(3, device=device, requires_grad=True)
     with torch.autocast(device.type, dtype=torch.bfloat16):
         assert (x @ x).dtype == torch.bfloat16
@@ -203,7 +203,7 @@ def test_autograd_and_autocast_do_not_see_a_body(device, row):
         assert OPS.bump_copy(x, False).is_inference()
 
 
-def test_modes_do_not_see_a_body(device, row):
+def test_modes_do_not_see_a_body(device, define):
     functions, operators = [], []
 
     class Functions(TorchFunctionMode):
@@ -219,7 +219,7 @@ def test_modes_do_not_see_a_body(device, row):
     def body(x):
         return torch.exp(x).sum(0, True)
 
-    row("bump_copy", body)
+    define("bump_copy", body)
     x = torch.zeros(3, device=device)
     with Functions(), Operators(), Operators():
         result = OPS.bump_copy(x, False)
@@ -227,12 +227,12 @@ def test_modes_do_not_see_a_body(device, row):
     assert functions == [OPS.bump_copy]
     assert operators == [OPS.bump_copy.default] * 2
     with torch.device("meta"):  # is such a mode
-        row("bump_copy", lambda x: x + torch.ones([1]).to(x.device))
+        define("bump_copy", lambda x: x + torch.ones([1]).to(x.device))
         assert OPS.bump_copy(x, False).device == x.device
 
 
-def test_traces_and_torch_compile_do_not_see_a_body(device, row):
-    row("bump_copy", lambda x: x.reshape([x.shape[0] * x.size(1)]).exp())
+def test_traces_and_torch_compile_do_not_see_a_body(device, define):
+    define("bump_copy", lambda x: x.reshape([x.shape[0] * x.size(1)]).exp())
     x = torch.zeros(3, 2, device=device)
     traced = torch.jit.trace(lambda x: OPS.bump_copy(x, False), x)
     kinds = [node.kind() for node in traced.graph.nodes() if "prim" not in node.kind()]
@@ -249,7 +249,7 @@ def test_traces_and_torch_compile_do_not_see_a_body(device, row):
         torch._dynamo.graph_break()
         return OPS.bump_copy(x, False)
 
-    row("bump_copy", body)
+    define("bump_copy", body)
     assert program(x).tolist() == [[1, 1]] * 3
     assert watching
     assert set(watching) == {None}
@@ -266,7 +266,7 @@ def test_call_sites_are_those_of_the_program(device):
 # ---- Threads
 
 
-def test_a_body_in_a_backward_thread(device, row):
+def test_a_body_in_a_backward_thread(device, define):
     threads = []
 
     class Doubled(torch.autograd.Function):
@@ -284,7 +284,7 @@ def test_a_body_in_a_backward_thread(device, row):
             raise Mine("in a thread")
         return x * 2
 
-    row("bump_copy", body)
+    define("bump_copy", body)
     x = torch.ones(3, device=device, requires_grad=True)
     with torch.autograd.set_multithreading_enabled(True):
         Doubled.apply(x).sum().backward()
@@ -294,14 +294,14 @@ def test_a_body_in_a_backward_thread(device, row):
     assert threading.get_ident() not in threads
 
 
-def test_two_threads_at_once(device, row):
+def test_two_threads_at_once(device, define):
     inside = threading.Barrier(2, timeout=60)
 
     def body(x):
         inside.wait()  # both are in the body
         return x * 2 + 1
 
-    row("bump_copy", body)
+    define("bump_copy", body)
 
     def work(k):
         x = torch.full((100,), float(k), device=device)

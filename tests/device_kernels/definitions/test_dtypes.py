@@ -1,4 +1,4 @@
-"""dtypes in rows and as types of kernels' arguments."""
+"""dtypes in definitions and as types of kernels' arguments."""
 
 from __future__ import annotations
 
