@@ -3,8 +3,6 @@
 `make test` runs the tests of the layers above as well.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

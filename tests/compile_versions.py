@@ -16,8 +16,6 @@ run, or another version whose headers for a file are the same, takes seconds.
 Exit status: 0 if everything compiles, 1 if a file does not, 2 if a version could not be looked at.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

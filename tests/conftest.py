@@ -5,8 +5,6 @@ OUTBOARD_FAULTS and so on are set by whoever starts pytest, and subprocesses inh
 `--configuration` sets the usual ones.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 

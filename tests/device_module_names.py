@@ -1,7 +1,5 @@
 """What PyTorch's Python sources read from the module of a device: `torch.<device>.<name>`."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from pathlib import Path

@@ -7,8 +7,6 @@ processes of a stage. "start" is what its processes spent before their first tes
 imports, collection, fixtures of sessions.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import defaultdict

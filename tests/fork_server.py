@@ -6,8 +6,6 @@ the end of the interpreter are what they always are. That is why this is not `mu
 server, whose processes leave without an end of the interpreter.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

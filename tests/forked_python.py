@@ -1,7 +1,5 @@
 """Programs in processes that fork from one that has imported PyTorch (fork_server.py)."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

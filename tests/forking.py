@@ -3,8 +3,6 @@
 Imported by the processes that tests start, which is why it needs nothing but Python.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -6,8 +6,6 @@ Each goes into a separate environment, in `build/packages`, that has the PyTorch
 nothing else of it. The source distribution is compiled, so this takes as long as a build.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

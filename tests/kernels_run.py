@@ -3,8 +3,6 @@
 python -m tests.kernels_run
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """Processes that answer lines, and are started anew when a question kills them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

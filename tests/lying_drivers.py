@@ -5,8 +5,6 @@ The runtime refuses `WRONG_TABLES`, which include properties, validation `WRONG_
 which. It is called in a process that has not used the device.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -1,7 +1,5 @@
 """Which tests a change asks for."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """The check against other versions of PyTorch finds what it is there to find."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

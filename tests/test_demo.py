@@ -1,7 +1,5 @@
 """What `make demo` must not end with."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys

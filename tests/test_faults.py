@@ -1,7 +1,5 @@
 """Bad days: drivers that fail, lack functions or memory, and processes that end in disorder."""
 
-from __future__ import annotations
-
 import gc
 import textwrap
 

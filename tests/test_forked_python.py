@@ -1,7 +1,5 @@
 """Programs in forks of a Python that has imported PyTorch are what they are in a fresh one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`tools/gpu_run.py`: steps in order, each with its limit, remembered by commit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Processes that answer lines: what becomes of questions that end them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

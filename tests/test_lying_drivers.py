@@ -1,7 +1,5 @@
 """Each lie of a driver is answered by a sentence, where it crashed or was believed."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from pathlib import Path

@@ -3,8 +3,6 @@
 The module's side is what pybind11 writes at the head of each docstring.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

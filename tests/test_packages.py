@@ -1,7 +1,5 @@
 """What packages hold and ask for. `make test-packages` installs them; see `fresh_install.py`."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import shutil

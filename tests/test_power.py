@@ -1,7 +1,5 @@
 """The faults of `make test-power`."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

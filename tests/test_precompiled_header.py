@@ -1,7 +1,5 @@
 """The build reads PyTorch's headers once where the compiler can cache them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

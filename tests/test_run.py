@@ -1,7 +1,5 @@
 """The runner of the stages: what `make test` answers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Environment variables: values that are not possible, and names that look like settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ A turn has the name of the commit, or the one in TEST_TURN. The head of each run
 it a run is repeated. Without git and TEST_TURN the name is empty, and the turn always the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Headers of any version of PyTorch and Python, without installing either."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

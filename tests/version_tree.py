@@ -7,8 +7,6 @@ copy holds what git tracks, and what it neither tracks nor ignores. A second cal
 changed and removes what is gone; what was built in the copy stays.
 """
 
-from __future__ import annotations
-
 import filecmp
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Backward passes run in the calling thread where host and device share memory."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Group normalization's gradient lies in memory as on CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.functional import group_norm

@@ -1,7 +1,5 @@
 """The command `cache`: it shows and clears what is cached on disk."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

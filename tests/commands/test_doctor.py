@@ -1,7 +1,5 @@
 """`python -m torch_outboard doctor` tries every device."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

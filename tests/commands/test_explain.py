@@ -1,7 +1,5 @@
 """`explain` names what a trace of the call sees, and why a kernel does not run."""
 
-from __future__ import annotations
-
 import re
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """What the commands answer to arguments that make no sense, and to --help."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`operators`, `explain` and `trace` print what is asked for, or a sentence."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Attention: the operator that is taken is that of CPU; those of CUDA agree with meta functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

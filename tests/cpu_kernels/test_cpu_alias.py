@@ -1,7 +1,5 @@
 """The CPU tensors that host kernels get: pooled per thread, and safe for kernels that keep them."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Iterator

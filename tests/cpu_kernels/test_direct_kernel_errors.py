@@ -1,7 +1,5 @@
 """Errors of the kernels of csrc/cpu_kernels, which are CPU's, and indices out of range."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

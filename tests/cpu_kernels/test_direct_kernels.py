@@ -1,7 +1,5 @@
 """The typed kernels of csrc/cpu_kernels against CPU: values, layouts, out=, in-place."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """What a host kernel allocates is nobody else's, also while other threads use the same stream."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import run_python

@@ -1,7 +1,5 @@
 """Max pooling of contiguous images has a separate kernel: it takes the elements that CPU does."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """`histc` of integers, which PyTorch has on accelerators and not on CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """LSTM layers that the host runs on the device's memory, each by one call of oneDNN."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 

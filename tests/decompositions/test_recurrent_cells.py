@@ -1,7 +1,5 @@
 """The fused recurrent cells of the kit's own, for which PyTorch has no CPU kernel."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

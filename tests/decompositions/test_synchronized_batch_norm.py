@@ -1,7 +1,5 @@
 """What SyncBatchNorm is made of, against batch normalization of everything at once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

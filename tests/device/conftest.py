@@ -1,7 +1,5 @@
 """Fixtures of the tests of the device module."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

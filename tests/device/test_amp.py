@@ -1,7 +1,5 @@
 """Automatic mixed precision: what is cast, policies of one's own, and the gradient scaler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Activation checkpointing: what is computed again must be what was computed first."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """torch.compile where graphs cannot become kernels of the device: tests/inductor has the rest."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import run_python

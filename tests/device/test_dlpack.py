@@ -1,7 +1,5 @@
 """DLPack, and tensors of host and device over the same memory."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy

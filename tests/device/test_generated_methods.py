@@ -1,7 +1,5 @@
 """Methods and properties that carry the name of the device."""
 
-from __future__ import annotations
-
 import io
 import pickle
 

@@ -1,7 +1,5 @@
 """`torch.<name>` and `torch.accelerator`: statistics of memory, its limits, pools and graphs."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Point-to-point communication of Gloo, which knows no memory of devices."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import run_python

@@ -1,7 +1,5 @@
 """Saving, loading, copying and pickling tensors and storages of the device."""
 
-from __future__ import annotations
-
 import io
 import pickle
 

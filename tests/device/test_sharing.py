@@ -1,7 +1,5 @@
 """Device tensors in other processes, over shared memory of the host or of the device."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler

@@ -1,7 +1,5 @@
 """A vendor's BackendMeta, which the kit saves and loads beside its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The `ocl` driver, or another one, with functions of a test in place of some."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any

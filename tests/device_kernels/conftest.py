@@ -5,8 +5,6 @@ turn belong to `make test`, and all of them to `make test-full`: the others are 
 `test_every_family.py`, which is run as a whole, every family, kind and dtype is there.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path

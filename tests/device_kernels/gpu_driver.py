@@ -7,8 +7,6 @@ hardware alone shows: missing barriers between items of one SIMD unit, and limit
     python -m pytest --configuration gpu tests/device_kernels
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

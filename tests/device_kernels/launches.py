@@ -1,7 +1,5 @@
 """Which kernels are launched, and how often."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

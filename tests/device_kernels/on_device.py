@@ -1,7 +1,5 @@
 """Comparison of a computation by device kernels with the same on CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Set
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs of tests in separate processes, by device kernels."""
 
-from __future__ import annotations
-
 import subprocess
 import textwrap
 from pathlib import Path

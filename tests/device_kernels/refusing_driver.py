@@ -1,7 +1,5 @@
 """The `ocl` driver with a compiler that refuses everything, for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.device_kernels import changed_driver

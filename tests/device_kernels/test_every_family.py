@@ -5,8 +5,6 @@ the slice has everything in it: each family and each kind of definition once on
 contiguous and once on transposed tensors, each dtype by pointwise kernels, reductions and copies.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels in the forms of GPUs, on devices whose work-groups are no power of two."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Training steps of real networks run on the device alone: no operator runs on the host."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Alerts where deterministic algorithms are asked for and a kernel is none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

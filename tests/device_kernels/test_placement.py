@@ -1,7 +1,5 @@
 """Where operators run: by kind of device and memory, or by a setting."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

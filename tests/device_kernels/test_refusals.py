@@ -1,7 +1,5 @@
 """Device kernels refuse what CPU refuses, in the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sources are written by Python on whichever thread asks for a kernel first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A slice of the sweeps of device kernels that `make test` leaves out (`tests.opinfo.sweep`)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.opinfo.worker import ARGUMENTS, LAYOUTS, REFUSALS, WorkerProcess

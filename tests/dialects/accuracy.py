@@ -8,8 +8,6 @@ Errors are in units in the last place of the exact result, which the C library g
 every_float.py tries all floats.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import math

@@ -1,7 +1,5 @@
 """OpenCL C of tests, compiled by a clang behind the dialect's headers and called through ctypes."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

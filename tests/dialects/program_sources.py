@@ -7,8 +7,6 @@ It compares a kernel of every family of operators with CPU (tests/device_kernels
 options in the first line, behind "//".
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

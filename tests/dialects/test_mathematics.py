@@ -1,7 +1,5 @@
 """The dialect's mathematics is as exact as OpenCL asks, in every width and with every compiler."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from functools import cache

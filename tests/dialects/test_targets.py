@@ -1,7 +1,5 @@
 """The dialect for other processors: it leaves nothing to a library, and all kernels compile."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

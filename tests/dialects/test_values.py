@@ -1,7 +1,5 @@
 """Conversions, halves, integers and vectors of the dialect, against exact arithmetic."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

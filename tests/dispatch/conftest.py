@@ -1,7 +1,5 @@
 """Fixtures of the tests of kernels and of what runs in their place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls leave as many references to their arguments as there were, whatever becomes of them."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

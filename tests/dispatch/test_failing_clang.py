@@ -1,7 +1,5 @@
 """Placements of the driver `host` when its compiler fails: `auto` goes on, `device` raises."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

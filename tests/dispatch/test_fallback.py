@@ -1,7 +1,5 @@
 """Policies, lists and reports: torch_outboard.fallback."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 

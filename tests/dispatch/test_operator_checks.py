@@ -1,7 +1,5 @@
 """`torch_outboard.opcheck` finds on the device what `torch.library.opcheck` finds on CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels that were registered with PyTorch's dispatcher, and who registered what."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

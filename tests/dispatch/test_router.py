@@ -1,7 +1,5 @@
 """The router: devices that do not mix, and results that cannot exist."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

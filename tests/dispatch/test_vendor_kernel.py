@@ -1,7 +1,5 @@
 """A vendor's kernel in C++: the example builds against what is installed, and wins."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs on several ranks, for tests."""
 
-from __future__ import annotations
-
 import textwrap
 from functools import partial
 from pathlib import Path

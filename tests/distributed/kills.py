@@ -7,8 +7,6 @@ raise within the group's timeout, naming rank and operation, to go on using the 
 with nothing left behind: no process, no shared memory. Exit status 1 means that one did not.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -7,8 +7,6 @@ them under way at once, and on CPU. Exit status 1 means that a result differs; t
 call, and `--seed` and `--first` bring it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """Programs that run on several ranks, each in a separate process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

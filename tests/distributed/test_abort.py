@@ -1,7 +1,5 @@
 """A group that is given up while others do not answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

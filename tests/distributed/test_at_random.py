@@ -1,7 +1,5 @@
 """Collectives drawn at random, against CPU; and ranks that are killed at random moments."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed import kills, random_collectives

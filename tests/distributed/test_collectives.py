@@ -1,7 +1,5 @@
 """Every collective of torch.distributed on the device, against what it has to be."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import EVERYTHING, Run

@@ -1,7 +1,5 @@
 """Ranks that end, hang or pass something else: the others are told in time, and nothing stays."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

@@ -1,7 +1,5 @@
 """Collectives are in the order of streams, and nobody waits in the host for them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

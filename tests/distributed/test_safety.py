@@ -1,7 +1,5 @@
 """What finds ranks that do something else: PyTorch's means, for groups of the device."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

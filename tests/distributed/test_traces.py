@@ -1,7 +1,5 @@
 """Profiles show when collectives ran, and on which stream."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

@@ -1,7 +1,5 @@
 """Who communicates: the driver, where it can, or Gloo, between copies that overlap with it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import EVERYTHING, Run

@@ -7,8 +7,6 @@ Results appear in `.test-results/distributed/<driver>-<access>.jsonl` and `.md`,
 (`wheel/exclusions.py`).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ A line in front of a block says where its text comes from:
     <!-- illustration: why -->           it is no code that anybody runs, for this reason
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

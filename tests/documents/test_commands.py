@@ -1,7 +1,5 @@
 """Commands that documents show exist, with their options."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import re

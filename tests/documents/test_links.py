@@ -1,7 +1,5 @@
 """Links, and files that documents and comments of sources name, exist."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Code that documents show stands in files that tests run, is checked by a test, or runs here."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from itertools import groupby

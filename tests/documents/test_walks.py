@@ -4,8 +4,6 @@ In an output, `...` stands for anything and a line of it for any lines; fraction
 three digits may be others.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -7,8 +7,6 @@ With `--driver` or OUTBOARD_DRIVER, a driver that is not of this package is test
 all that the contract promises, without the tests that ask the drivers of this package for more.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sources of kernels that tests of programs launch, and processes that do."""
 
-from __future__ import annotations
-
 import array
 import json
 import subprocess

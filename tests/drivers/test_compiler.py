@@ -1,8 +1,6 @@
 """Programs whose compiler is missing, fails, hangs or writes nonsense: scripts in the place of a
 clang, through the driver `host`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Communication by the driver: between ranks of one process, and of two."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

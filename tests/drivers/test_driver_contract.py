@@ -1,7 +1,5 @@
 """The ctypes mirror agrees with the header, and the libraries export what they should."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Devices, properties and the settings of the host driver; test_ocl_devices.py has those of ocl."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Events: order across queues, meaning of recording again, timing, lifetime."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Graphs: capture and replay."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

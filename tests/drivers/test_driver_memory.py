@@ -1,7 +1,5 @@
 """Memory of devices and pinned memory."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import random

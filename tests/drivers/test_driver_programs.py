@@ -1,7 +1,5 @@
 """Programs, kernels and launches, on every driver whose devices run code."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """Queues: order, waiting, callbacks, many threads, the end of the driver."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
 import threading

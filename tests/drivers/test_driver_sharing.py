@@ -1,7 +1,5 @@
 """Memory that other processes use, too."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

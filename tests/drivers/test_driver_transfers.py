@@ -1,7 +1,5 @@
 """Copies of all kinds, fills, and what they refuse."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

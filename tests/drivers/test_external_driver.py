@@ -1,7 +1,5 @@
 """The tests of this folder on a driver that is not of this package, as vendors run them."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

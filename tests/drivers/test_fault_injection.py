@@ -1,7 +1,5 @@
 """FaultInjection: every kind of fault happens, and every kind of misuse is noticed."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import shutil

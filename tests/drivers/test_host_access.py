@@ -1,7 +1,5 @@
 """A host that touches an address of a device, where that is no memory of its own, is stopped."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """What the driver `host` does of its own with programs; test_driver_programs.py has the rest."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is said of files that dlopen would wait for, or that would end the process."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

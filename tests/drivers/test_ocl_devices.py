@@ -1,7 +1,5 @@
 """The driver ocl on a device of this machine: properties, masks, kinds of memory, the end."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The driver ocl: where OpenCL is found, which devices are used and in which order."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

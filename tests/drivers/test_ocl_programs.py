@@ -1,7 +1,5 @@
 """What is OpenCL's own of programs, kernels and launches; test_driver_programs.py has the rest."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import time

@@ -1,7 +1,5 @@
 """PoCL's cache of compiled kernels: no library of others is loaded, and a full disk is told."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

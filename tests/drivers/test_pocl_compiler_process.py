@@ -1,7 +1,5 @@
 """Processes that compile for PoCL beside this one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the packaged PoCL compiles for: which processor, and with which functions."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Programs, launches and guests that go wrong, on the driver riscv: `--configuration riscv`."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 import random

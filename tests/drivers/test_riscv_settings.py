@@ -1,7 +1,5 @@
 """What the driver riscv says where something is missing: `--configuration riscv`."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs an example as its first lines say, in the usual configurations."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

@@ -1,7 +1,5 @@
 """The example of a compiler for another instruction set, by hand and in a driver."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

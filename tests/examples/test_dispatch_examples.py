@@ -1,7 +1,5 @@
 """Examples whose library is loaded before the kit, after it, or after its first use."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.examples.running import ROOT, run_in_order, source_file

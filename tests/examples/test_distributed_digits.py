@@ -1,7 +1,5 @@
 """The example of training in several processes ends well, with a worker killed on the way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The example of a driver in a separate package: it installs, keeps the contract and trains."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

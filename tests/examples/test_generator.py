@@ -1,7 +1,5 @@
 """Generators of vendors' classes, of other kinds than the example's."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.examples.running import run_in_order, source_file

@@ -1,7 +1,5 @@
 """Every operator with tensors without storage that claim to be dense."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The example of a profile ends well and shows what the device did."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

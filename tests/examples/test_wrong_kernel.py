@@ -1,8 +1,6 @@
 """A kernel that writes where it may not is seen by an emulator, and by oclgrind where there is one,
 as docs/debugging.md says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A sample is compiled alone, forward and where possible backward, and compared wi
 draws random numbers is compared with the device in eager mode, from the same seed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Compiled graphs start from nothing known and the same numbers, and leave no caches behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -10,8 +10,6 @@ with these sources, and with PyTorch's backend. Exit status 1 means that less th
 is counted passes on the device.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import io

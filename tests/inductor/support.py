@@ -1,7 +1,5 @@
 """Comparing what a function gives compiled on the device with eager CPU."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

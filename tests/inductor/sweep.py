@@ -7,8 +7,6 @@ a line for each entry; a stopped sweep goes on with --resume. What is known of o
 another number of samples, is not taken up. Exit status 1 means that an entry is wrong.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

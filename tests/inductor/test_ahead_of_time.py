@@ -1,7 +1,5 @@
 """Packages made by torch._inductor.aoti_compile_and_package, loaded by another process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Graphs that are code for the CPU, in the caches that a later process reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Graphs that are captured and replayed, against eager CPU."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial

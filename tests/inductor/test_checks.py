@@ -1,7 +1,5 @@
 """The checks of compiled entries find what is wrong, and let pass what is left open."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable

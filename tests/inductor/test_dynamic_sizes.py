@@ -1,7 +1,5 @@
 """Loops with dynamic sizes that are not known to divide each other."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

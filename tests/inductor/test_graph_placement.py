@@ -1,7 +1,5 @@
 """Compiled graphs run on the device in `auto`, and eager operators with them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.inductor.support import skip_without_kernels

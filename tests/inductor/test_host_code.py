@@ -1,7 +1,5 @@
 """Graphs as Inductor's C++ code on memory that the host shares; tests in a separate process."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing import assert_close

@@ -1,7 +1,5 @@
 """Kernels of compiled graphs: values, memory, indices."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from typing import Any

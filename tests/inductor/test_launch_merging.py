@@ -1,7 +1,5 @@
 """Small kernels that run one after the other in one launch."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A slice of the operator database, compiled; all of it: `python -m tests.inductor.sweep`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db

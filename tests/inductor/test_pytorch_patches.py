@@ -1,7 +1,5 @@
 """Each work-around in PyTorch is still needed: these fail when one can go."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """The compiler is told of the device when it is imported, and not before."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """What kernels are written for is what the device's compiler takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest import mock
 

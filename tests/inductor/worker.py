@@ -1,7 +1,5 @@
 """Processes that check entries of a list by name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

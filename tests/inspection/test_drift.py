@@ -1,7 +1,5 @@
 """Schemas of other versions of PyTorch, and what differences mean for what is registered."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

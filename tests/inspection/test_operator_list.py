@@ -1,7 +1,5 @@
 """What is said of operators: whether a device needs a kernel, and what runs them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A trace of dispatch has every operator, what it called, by which keys and where it ran."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

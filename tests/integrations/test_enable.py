@@ -3,8 +3,6 @@
 With the libraries themselves: tests/libraries.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

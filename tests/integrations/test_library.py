@@ -1,7 +1,5 @@
 """What integrations change, on small modules: as asked, and restored to the same objects."""
 
-from __future__ import annotations
-
 import os
 import sys
 import types

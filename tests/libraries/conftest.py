@@ -3,8 +3,6 @@
 A library that is not installed is left out. Nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.programs.conftest import program_placement, pytest_generate_tests, same_as_on_cpu

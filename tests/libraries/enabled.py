@@ -1,7 +1,5 @@
 """Programs in a separate process: once on CPU, and once on the device after `enable()`."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 from pathlib import Path

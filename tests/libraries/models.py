@@ -1,7 +1,5 @@
 """Models of transformers that are small and have random weights, in training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

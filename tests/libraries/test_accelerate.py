@@ -1,7 +1,5 @@
 """accelerate, and diffusers, which asks it: a training loop, mixed precision, `device_map`."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.libraries.enabled import same_losses, shown

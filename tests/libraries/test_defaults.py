@@ -4,8 +4,6 @@ Where one cannot be imported here, its test is skipped: ultralytics needs a torc
 that loads beside this PyTorch.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

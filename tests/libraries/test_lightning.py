@@ -1,7 +1,5 @@
 """Lightning: the accelerator by name, devices, mixed precision."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

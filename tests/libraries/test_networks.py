@@ -1,8 +1,6 @@
 """Networks and metrics that need no integration: timm, diffusers, peft, torch_geometric,
 torchmetrics, torchao."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`disable()` restores the same objects in each library, and until then something differs."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.libraries.enabled import shown

@@ -1,7 +1,5 @@
 """safetensors: save from the device, load to it by its index, and by its name after `enable()`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """transformers: training, generation, pipelines, and its `Trainer`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

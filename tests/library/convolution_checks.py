@@ -1,7 +1,5 @@
 """Convolutions by a library (run by test_library_drivers.py)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the library of library_driver.cpp was asked for, and what it is to refuse."""
 
-from __future__ import annotations
-
 import ctypes
 import enum
 import os

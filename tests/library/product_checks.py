@@ -1,7 +1,5 @@
 """Matrix products by a library (run by test_library_drivers.py)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """float8 operands reach a library that the driver says computes on them, and nothing else."""
 
-from __future__ import annotations
-
 from tests.runtime.memory_checks import run_program
 
 DRIVER = """

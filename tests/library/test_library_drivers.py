@@ -5,8 +5,6 @@ They need a driver with a library, so each runs in a separate process; to run on
     python -m pytest tests/library -k ocl
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

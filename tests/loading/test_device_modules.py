@@ -1,7 +1,5 @@
 """The device module is imported when a program first reads one of its names."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import in_threads, run_python

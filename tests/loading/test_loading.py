@@ -1,7 +1,5 @@
 """Loading: `import torch` is enough, starts nothing and never fails."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

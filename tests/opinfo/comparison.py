@@ -1,7 +1,5 @@
 """Says in one line each how what a device returned differs from what CPU returned."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ operator counts on a dtype if a device kernel of its own served a call on it. Jo
 sources than the present ones are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

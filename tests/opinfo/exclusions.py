@@ -4,8 +4,6 @@ An exclusion that hides no failure any more fails the entry that it names, so th
 outlive its reasons.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

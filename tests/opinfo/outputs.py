@@ -1,7 +1,5 @@
 """Tensors to give as `out=`: of the right size, with gaps, too large, empty, of a wrong dtype."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ Results appear in `.test-results/opinfo/<dtype>-<access>.json` and `.md`. Exit s
 an entry which CPU can run is not right and not excluded.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

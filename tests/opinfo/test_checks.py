@@ -1,7 +1,5 @@
 """The sweep itself: that each check notices what it is there for."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

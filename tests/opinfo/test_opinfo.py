@@ -3,8 +3,6 @@
 `make test` checks one sample of every entry beside (`python -m tests.opinfo.sweep --dtype turn`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

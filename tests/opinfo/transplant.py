@@ -5,8 +5,6 @@ storage or with a conjugated view would become a simpler one on the way, so stor
 whole and the tensors are put over them again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -10,8 +10,6 @@ Results appear in `.test-results/power.json` after each fault; a stopped run goe
 begins anew when the sources have changed. Exit status 1 means that less than 90 % were found.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Faults of `make test-power`: each changes one line so that the result is wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 KINDS: tuple[str, ...] = (

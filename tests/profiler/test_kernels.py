@@ -1,7 +1,5 @@
 """Kernels of the device in profiles."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import uuid

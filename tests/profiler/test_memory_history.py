@@ -1,7 +1,5 @@
 """The allocator's history, for PyTorch's viewer of memory."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path

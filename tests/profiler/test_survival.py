@@ -1,7 +1,5 @@
 """Profiles and histories of memory among forks, exits, lost devices and failing drivers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.device_kernels.processes import run_program, try_program

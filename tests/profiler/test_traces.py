@@ -1,7 +1,5 @@
 """What the device did, in the traces and tables of `torch.profiler`."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

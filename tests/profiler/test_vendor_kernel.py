@@ -1,7 +1,5 @@
 """A vendor's kernel in C++ that enqueues work by itself shows it in profiles."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.device_kernels.processes import run_program

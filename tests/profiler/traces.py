@@ -1,7 +1,5 @@
 """Profiles of device work, and their traces."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterable

@@ -14,8 +14,6 @@ optimizers, in dictionaries and lists of any depth. Of these are compared
 Random numbers come from CPU's generator, because that of the device draws others.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

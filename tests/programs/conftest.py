@@ -1,7 +1,5 @@
 """Fixtures of the programs: their placements, and the comparison with CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

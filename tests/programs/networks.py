@@ -4,8 +4,6 @@ None has an edge (as a ReLU has) at which rounding decides between two gradients
 dropout, because a device draws other numbers than CPU.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional

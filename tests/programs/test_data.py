@@ -1,7 +1,5 @@
 """Batches as programs get them: loaders with workers, pinned memory, copies that do not wait."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils import data

@@ -1,7 +1,5 @@
 """Modes and transforms between a program and the device's kernels, compared with CPU."""
 
-from __future__ import annotations
-
 import copy
 import io
 

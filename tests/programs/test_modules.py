@@ -1,7 +1,5 @@
 """Modules for sequences of any length, and embeddings of sparse gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

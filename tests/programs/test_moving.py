@@ -1,7 +1,5 @@
 """Modules, parameters and optimizers that move between CPU and the device while they are in use."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Iterator

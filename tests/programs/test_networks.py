@@ -1,7 +1,5 @@
 """Small networks of the kinds that people train."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

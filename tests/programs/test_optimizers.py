@@ -1,7 +1,5 @@
 """Every optimizer of PyTorch by its kernels for lists, and an average of a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Saving in the middle of training and going on from what was saved, to the same bits."""
 
-from __future__ import annotations
-
 import copy
 import io
 from typing import Any

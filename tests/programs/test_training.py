@@ -1,7 +1,5 @@
 """Training loops: accumulation, clipping, exceptions, streams, threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """What many programs have in common: a small network, batches for it, a step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

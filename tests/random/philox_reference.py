@@ -1,7 +1,5 @@
 """Philox4x32-10 and the documented mapping from elements to words, in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 _MASK = np.uint64(0xFFFFFFFF)

@@ -1,7 +1,5 @@
 """What tests of random numbers share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

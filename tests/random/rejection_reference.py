@@ -2,8 +2,6 @@
 exact logarithms of probabilities, on the documented draws
 (torch_outboard/kernels/random_numbers/rejection.cl)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random numbers: distributions, ranges, generators, errors, and that no operator is missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

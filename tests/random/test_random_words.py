@@ -1,7 +1,5 @@
 """Random numbers: the words of Philox, and what they do not depend on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

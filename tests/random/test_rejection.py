@@ -1,7 +1,5 @@
 """Poisson, binomial, gamma and Dirichlet variables: values, distributions, ends, errors."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

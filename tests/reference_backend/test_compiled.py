@@ -1,7 +1,5 @@
 """`torch.compile` with the device: the backend of its name, and one that needs no kernels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

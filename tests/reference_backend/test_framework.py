@@ -1,7 +1,5 @@
 """PyTorch's framework of tests for devices."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing._internal import common_device_type

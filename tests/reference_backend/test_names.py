@@ -1,7 +1,5 @@
 """Legacy types of tensors, `torch.<name>.FloatTensor` and the like."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Fixtures of the runtime's tests."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

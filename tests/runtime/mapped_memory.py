@@ -4,8 +4,6 @@ Addresses without memory cannot be read or written by anyone, so a mistake ends 
 mapped counts, and `limit` is all that there is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

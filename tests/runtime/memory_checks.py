@@ -1,7 +1,5 @@
 """What can be said about the caching allocator from outside."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 from collections import Counter

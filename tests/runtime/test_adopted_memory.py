@@ -1,7 +1,5 @@
 """CPU memory that the device uses as its own lives as long as streams use it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

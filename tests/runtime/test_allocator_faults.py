@@ -1,7 +1,5 @@
 """The caching allocator with streams that are late, drivers that fail, and PyTorch's settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.runtime.memory_checks import run_program

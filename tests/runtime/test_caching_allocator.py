@@ -1,7 +1,5 @@
 """The caching allocator: sizes, reuse, statistics, limits, pools and random histories."""
 
-from __future__ import annotations
-
 import gc
 import random
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Fault injection loses devices. Each test has a separate process: others could not use the device.
 """
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

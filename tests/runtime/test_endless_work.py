@@ -1,7 +1,5 @@
 """Work that never ends: Ctrl-C ends a wait for it, and the process ends without the device."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """Events: recording, waiting, timing, across devices and threads."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

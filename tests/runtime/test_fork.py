@@ -3,8 +3,6 @@
 Every test runs in separate processes, because what counts is what happened before the fork.
 """
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

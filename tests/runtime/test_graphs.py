@@ -1,7 +1,5 @@
 """`torch.accelerator.Graph`: capture, replay, memory, and what cannot be captured."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

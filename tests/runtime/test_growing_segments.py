@@ -1,7 +1,5 @@
 """Segments that grow (`expandable_segments`), where a driver maps memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.runtime.memory_checks import run_program

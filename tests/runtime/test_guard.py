@@ -1,7 +1,5 @@
 """The current device of every thread, and failures that wait for a synchronization."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """CPU memory that comes from the device's cache while a host kernel runs."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Pinned host memory: the caching allocator behind pin_memory(), and memory that is registered."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Streams: pools, priorities, the current one per thread and device, and waiting."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

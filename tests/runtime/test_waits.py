@@ -1,7 +1,5 @@
 """Waits for work that does not end, how far the host runs ahead, and exits amid work."""
 
-from __future__ import annotations
-
 import signal
 import time
 

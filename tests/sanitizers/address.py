@@ -8,8 +8,6 @@ are watched only where they call the system's allocator. Exit status: that of py
 sanitizer found something in any process.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

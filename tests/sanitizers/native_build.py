@@ -1,7 +1,5 @@
 """Builds the native parts apart from the installed ones, with a sanitizer of the compiler."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The stress of the runtime follows its headers, though no default test runs `make test-tsan`."""
 
-from __future__ import annotations
-
 import subprocess
 import sysconfig
 

@@ -7,8 +7,6 @@
 Python takes no part. Exit status: 0, 1 if something was found, 2 if the build failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

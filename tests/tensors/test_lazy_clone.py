@@ -1,7 +1,5 @@
 """Copy-on-write storages: clones that share memory until one of them is written to."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

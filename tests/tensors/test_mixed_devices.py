@@ -1,7 +1,5 @@
 """Indices, masks and values on another device than the tensor: what CUDA refuses is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Nested tensors of the device, strided and jagged, are what they are on CPU."""
 
-from __future__ import annotations
-
 import copy
 import io
 

@@ -1,7 +1,5 @@
 """Quantized tensors of the device are what they are on CPU."""
 
-from __future__ import annotations
-
 import copy
 import io
 

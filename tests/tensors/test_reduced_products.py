@@ -1,7 +1,5 @@
 """Products of a matrix compressed by rows that reduce by more than sums."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

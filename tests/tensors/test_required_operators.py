@@ -1,7 +1,5 @@
 """The operators PyTorch demands of every accelerator: memory, views, storages, values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

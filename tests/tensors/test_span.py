@@ -1,7 +1,5 @@
 """The memory between the first and the last element of a tensor, against all offsets."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

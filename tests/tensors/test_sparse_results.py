@@ -1,7 +1,5 @@
 """Sparse tensors as results: also those that are arguments already."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

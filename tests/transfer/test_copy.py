@@ -1,7 +1,5 @@
 """Copies between host, device and other devices, against the same copy on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 

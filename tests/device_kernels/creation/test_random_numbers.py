@@ -3,8 +3,6 @@
 tests/random compares the host's with references.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

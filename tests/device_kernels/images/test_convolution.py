@@ -1,7 +1,5 @@
 """Convolutions against CPU: sizes around its tiles, and layouts."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Losses by device kernels, against CPU."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Elementary functions of complex values by device kernels, against CPU."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """On GPUs: inputs that lie along another dimension than the result go through tiles."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

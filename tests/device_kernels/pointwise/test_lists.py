@@ -3,8 +3,6 @@
 Also fused optimizers, and what torch.amp.GradScaler does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

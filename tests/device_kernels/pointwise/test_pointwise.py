@@ -4,8 +4,6 @@ OpInfo's samples go through every definition (tests/opinfo); here are the corner
 do not reach.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

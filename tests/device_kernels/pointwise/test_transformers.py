@@ -1,7 +1,5 @@
 """Inference of transformer layers by device kernels, against CPU."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

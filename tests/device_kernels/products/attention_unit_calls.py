@@ -6,8 +6,6 @@ With `emulated`, PoCL poses as a GPU that has such units, which kernels emulate,
 calls; a step leaves out all but every so many of them. Sizes are those of heads.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ With arguments, PoCL poses as a GPU that has such units, which kernels emulate. 
 STEP-th is taken.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Matrix products against CPU: layouts, factors, and sizes around its tiles."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 

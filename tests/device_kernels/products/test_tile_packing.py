@@ -1,7 +1,5 @@
 """Operands of products in tiles: read in place by processors, or packed before, against CPU."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The line that says that a process compiles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Functions and modules that are captured with their derivatives, against the same on CPU."""
 
-from __future__ import annotations
-
 import copy
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """What kernels find wrong: raised by the next wait, once, and nothing is broken after it."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 

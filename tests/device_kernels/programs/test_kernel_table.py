@@ -1,7 +1,5 @@
 """The tables that cache kernels made of a definition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """`python -m torch_outboard prebuild`: programs are on disk before they are needed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compiled programs on disk, seen from processes that start afresh."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import stat

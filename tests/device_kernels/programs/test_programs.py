@@ -1,7 +1,5 @@
 """Programs and launches of the runtime, through sources of the tests."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

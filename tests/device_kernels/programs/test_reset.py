@@ -3,8 +3,6 @@
 Programs are cached on disk before the reset, or when they were made again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What ranks of these tests train, and one process without any group to compare them with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

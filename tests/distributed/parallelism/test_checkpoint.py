@@ -1,7 +1,5 @@
 """Distributed checkpoints: written by some ranks, read by others, on other devices or on CPU."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sequences that are spread over ranks, which send keys and values around: context parallelism."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

@@ -3,8 +3,6 @@
 What only approximates one process, such as compressed gradients, is compared with the same on CPU.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

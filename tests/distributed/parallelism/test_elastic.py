@@ -1,7 +1,5 @@
 """torchrun starts all processes again after one was killed, and training goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sharded parameters, FSDP1 and FSDP2, against one process on CPU with the whole batch."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

@@ -1,7 +1,5 @@
 """Functional collectives, eager and within compiled programs, with their gradients."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

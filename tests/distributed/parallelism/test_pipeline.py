@@ -1,7 +1,5 @@
 """Pipelines: every schedule of PyTorch's, against one process on CPU."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

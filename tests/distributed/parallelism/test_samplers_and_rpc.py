@@ -1,7 +1,5 @@
 """What feeds ranks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

@@ -1,7 +1,5 @@
 """Tensors that are spread over ranks: DTensor, tensor, sequence and context parallelism."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.ranks import Run

@@ -4,8 +4,6 @@ An exclusion that hides no failure any more fails the test that it names, so thi
 outlive its reasons.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Exclusions of the tests of PyTorch's wheel (`python -m tests.distributed.wheel_tests`)."""
 
-from __future__ import annotations
-
 from tests.distributed.wheel.exclusions import EXCLUSIONS
 from tests.distributed.wheel_tests import without_excluded
 from tests.opinfo.worker import Answer

@@ -7,8 +7,6 @@ are imported once. For each test it forks a process that leads the ranks, which 
 well: so a test takes about a second, where it would take many with ranks that import everything.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

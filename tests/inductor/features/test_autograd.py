@@ -1,7 +1,5 @@
 """What surrounds a compiled backward pass: hooks, donated memory, compiled autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

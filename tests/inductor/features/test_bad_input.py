@@ -1,7 +1,5 @@
 """Wrong indices, kernels that do not compile, broken caches, two who compile the same at once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

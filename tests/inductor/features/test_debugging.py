@@ -1,7 +1,5 @@
 """Settings of Inductor with which one looks for what is wrong."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """Graphs whose sizes are open, called with several."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend

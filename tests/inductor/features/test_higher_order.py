@@ -1,7 +1,5 @@
 """Operators whose arguments are functions: branches, loops, checkpoints."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

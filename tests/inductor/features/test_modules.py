@@ -1,7 +1,5 @@
 """What is done with compiled modules besides calling them: saving, copying, moving, training."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

@@ -1,7 +1,5 @@
 """Steps of torch's optimizers, compiled, against eager CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The runner of PyTorch's tests, on a small tree that stands in for PyTorch's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Compiled graphs of ragged tensors (`torch.jagged`), for batches of several sizes."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Compiled code that programs save: by `standalone_compile`, and as artifacts of all caches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Streams, several devices, deterministic mode."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Work that is left out where a condition says so for all lanes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

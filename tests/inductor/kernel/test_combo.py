@@ -1,7 +1,5 @@
 """Kernels of several bodies: of torch._foreach_ operators, and of independent nodes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Statements that are moved before the loops of a kernel."""
 
-from __future__ import annotations
-
 import re
 
 import torch

@@ -1,7 +1,5 @@
 """Along which loop the vectors of a reduction go."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """bucketize and searchsorted in kernels of compiled graphs, against eager CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

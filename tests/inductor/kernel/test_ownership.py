@@ -1,7 +1,5 @@
 """Sums at indices from memory: a processor with separate planes needs no atomic exchanges."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Attention in compiled graphs: the device's kernel; flex_attention by kernels and formula."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Custom operators with an expression, fused into kernels of compiled graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Convolutions in compiled functions: the kernel adds their bias."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -3,8 +3,6 @@
 Nothing is downloaded. Of architectures with the same operators one is here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 None draws anything, so that CPU is the reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ See tests/programs/comparison.py: where the device's numbers differ from CPU's, 
 float64 says by how much they may.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace

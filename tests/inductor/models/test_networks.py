@@ -1,7 +1,5 @@
 """Networks of torch's own layers and losses, compiled, against eager CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

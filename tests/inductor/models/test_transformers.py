@@ -1,7 +1,5 @@
 """Models of transformers, compiled, against eager CPU: `make test-libraries`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

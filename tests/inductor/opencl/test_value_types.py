@@ -1,7 +1,5 @@
 """Floats of 8 bits in kernels of compiled graphs: every byte, and what values are rounded to."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Elements that are repeated at known indices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Passes over graphs that are one for Inductor, and what its caches know of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Random numbers in compiled graphs are those of eager mode for the same seed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is checked of one overload: every variation does on the device what it does on CPU."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

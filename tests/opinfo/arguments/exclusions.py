@@ -5,8 +5,6 @@ As in `tests/opinfo/exclusions.py`, an exclusion that hides no failure any more 
 names are not made, since they end the process on CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tests.opinfo.exclusions import Exclusion

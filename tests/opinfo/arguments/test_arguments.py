@@ -1,7 +1,5 @@
 """The sweep over arguments itself: which calls it makes, and that it notices what differs."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls that differ from a usable one in a single argument."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf, nan, prod

@@ -1,7 +1,5 @@
 """Arguments of overloads that the operator database does not reach, where no schema tells them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

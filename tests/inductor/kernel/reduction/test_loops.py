@@ -1,7 +1,5 @@
 """Parts of long reductions: how many, and that sums of any length are right."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Reductions in compiled graphs: both directions of lanes, several passes, ties and NaN."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 

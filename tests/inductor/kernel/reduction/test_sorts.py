@@ -1,7 +1,5 @@
 """Sorts of short lines in kernels of compiled graphs, against eager CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
