@@ -49,7 +49,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("benchmarks/", "shared:documents"),
     ("requirements/", "shared:test_packages.py"),
 )  # fmt: skip
-# Configurations of which tests have the mark.
+# Configurations whose tests have the mark.
 MARKS = ("separate", "faults")
 # Tests of a device that compiles kernels.
 NEED_A_COMPILER = ("tests/device_kernels", "tests/inductor")

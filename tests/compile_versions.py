@@ -97,7 +97,7 @@ def project_sources() -> list[Source]:
 
 
 def units_of(sources: Sequence[Source], folder: Path) -> list[Source]:
-    """What setup.py has the compiler read in the place of these sources, written below `folder`."""
+    """The files that setup.py compiles for these sources, written below `folder`."""
     setup = load_setup()
     units = []
     for flags in dict.fromkeys(source.flags for source in sources):
@@ -109,7 +109,7 @@ def units_of(sources: Sequence[Source], folder: Path) -> list[Source]:
 
 @dataclass(frozen=True)
 class Target:
-    """What sources are compiled against."""
+    """Headers that sources are compiled against."""
 
     torch: str
     python: str

@@ -1,7 +1,7 @@
 """Fixtures and options of the whole suite.
 
 The suite runs on whatever device the environment says: OUTBOARD_DRIVER, OUTBOARD_HOST_ACCESS,
-OUTBOARD_FAULTS and so on are set by whoever starts pytest, and subprocesses inherit them.
+OUTBOARD_FAULTS and so on are set by the caller of pytest, and subprocesses inherit them.
 `--configuration` sets the usual ones.
 """
 
@@ -15,7 +15,7 @@ from tests.turns import is_its_turn, turn
 
 # The driver that the tests are written for where they ask for none in particular.
 HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none"}
-# What `--configuration` puts into the environment, unless it is there already.
+# Environment variables that `--configuration` sets unless they are set already.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "environment": HOST,
     "shared": {**HOST, "OUTBOARD_HOST_ACCESS": "shared"},

@@ -1,4 +1,4 @@
-"""What PyTorch's Python sources read from the module of a device: `torch.<device>.<name>`."""
+"""Names that PyTorch's Python sources read from a device module: `torch.<device>.<name>`."""
 
 import re
 from collections import defaultdict
@@ -9,7 +9,7 @@ _MADE = (
     r"(?:\w+\.)*_?get_device_(?:module|handle)\([^()]*\)"
     r"|getattr\(\s*torch,[^()\"]*(?:device|backend)[^()\"]*(?:\(\)[^()]*)?\)"
 )
-# Variables, parameters and attributes that hold one, whoever assigned them.
+# Variables, parameters and attributes that hold one, wherever they were assigned.
 _HOLDER = (
     r"_?(?:custom_|privateuse1_backend_)?device_(?:module|mod|handle)|_?privateuse1_backend_module"
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.fork_server import LIMIT
 
-# What is not read before a program runs, and may differ from what the server was started with.
+# Variables that are read only when a program runs, and may differ from the server's.
 _LATER = (
     "OUTBOARD_", "TEST_", "PYTEST_", "TORCHINDUCTOR_", "TORCH_DEVICE_BACKEND_AUTOLOAD",
 )  # fmt: skip

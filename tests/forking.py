@@ -12,7 +12,7 @@ SECONDS = 60
 
 
 def in_child(function: Callable[[], object]) -> str:
-    """What `function` did in a forked child: "returned ..." or "SomeError: its first line".
+    """The outcome of `function` in a forked child: "returned ..." or "SomeError: its first line".
 
     A child that does not end within a minute is killed: "hangs". One that ends otherwise than by
     the function's end "died with status N".

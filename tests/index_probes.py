@@ -1,6 +1,6 @@
 """Operators with index tensors, and indices that none of them may follow.
 
-An operator is called with an index tensor of which one element is wrong, on CPU and on the device.
+An operator is called with one wrong element in an index tensor, on CPU and on the device.
 Where CPU raises, the device raises, at the call or at the next wait; where CPU gives a result, the
 device gives that or raises. Memory around the operands stays as it was.
 """
@@ -56,7 +56,7 @@ class Probe:
         return eval(self.expression, {**NAMES, "i": i, "new": new})
 
     def wrong(self, values: Iterable[int] = WRONG) -> Iterator[torch.Tensor]:
-        """Index tensors of which the last element is wrong: just so, or one of `values`."""
+        """Index tensors whose last element is wrong: one of `values`."""
         for dtype in self.dtypes:
             near = (self.size, self.size + 1, -self.size, -self.size - 1, -1)
             for value in (*near, *values):
@@ -100,7 +100,7 @@ class Memory:
 
 
 def outcome(probe: Probe, index: torch.Tensor, device: torch.device) -> tuple[Any, bool]:
-    """What a call gives, on the CPU, or None where it raises; and whether memory is right."""
+    """The result of a call, on the CPU, or None where it raises; and whether memory is right."""
     new = Memory(device)
     try:
         result = probe.call(index.to(device), new)
@@ -119,7 +119,7 @@ def outcome(probe: Probe, index: torch.Tensor, device: torch.device) -> tuple[An
 
 
 def disagreement(probe: Probe, index: torch.Tensor, device: torch.device) -> str | None:
-    """What is wrong with the device's answer, or None."""
+    """The error in the device's result, or None."""
     got, intact = outcome(probe, index, device)
     what = f"{probe.name} of {index.view(-1)[-1].item()} as {index.dtype}"
     if not intact:

@@ -53,7 +53,7 @@ class LineProcess:
         return self.greeting
 
     def ask(self, line: str, timeout: float) -> str:
-        """What it answers; when it has not answered, it does not run any more.
+        """Its answer; without one, the process does not run any more.
 
         Raises:
             TimeoutError: if it answers nothing for `timeout` seconds.

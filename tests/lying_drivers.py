@@ -63,7 +63,7 @@ def replaced(use: Use = use_copy, **functions: Callable[..., Any]) -> Use:
 
 
 def then(use: Use) -> Use:
-    """What is used after the first copy."""
+    """Functions used after the first copy."""
 
     def run() -> object:
         use_copy()
@@ -198,7 +198,7 @@ def faulty(settings: str, use: Use = use_copy) -> Use:
 
 
 def lies(function: str, use: Use = use_copy) -> Use:
-    """A driver of which this function answers OK and does nothing."""
+    """A driver whose function returns OK and does nothing."""
     return faulty(f"lie={function}:1:on", use)
 
 

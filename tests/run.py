@@ -87,7 +87,7 @@ class Stage:
     needs_kernels: bool = False
     # The driver `host` has kernels where there is a clang; most stages are without.
     clang: bool = False
-    # What runs tests whose names follow, in the same setting; empty where that is not possible.
+    # The command that runs named tests in the same setting; empty where that is not possible.
     again: tuple[str, ...] = ()
     # Whether it runs at low priority while other stages run: these leave processors idle.
     beside: bool = False
@@ -220,7 +220,7 @@ def full_stages() -> list[Stage]:
 
 
 def changed_stages(base: str = "", paths: Sequence[str] = ()) -> list[Stage]:
-    """What a change of these paths can touch.
+    """The stages that a change of these paths can affect.
 
     By default those that changed since a commit, or are not committed, or changed in the last one.
     """
@@ -271,7 +271,7 @@ def environment_of(stage: Stage) -> dict[str, str]:
 
 
 def missing(stage: Stage, environment: Mapping[str, str]) -> str:
-    """What a stage needs and this machine lacks, in words; "" if nothing."""
+    """Requirements of a stage that this machine lacks, as a sentence; "" if none."""
     if not stage.needs_kernels:
         return ""
     command = [sys.executable, "-m", "tests.kernels_run"]

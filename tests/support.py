@@ -1,4 +1,4 @@
-"""What tests share."""
+"""Helpers of all tests."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def try_python(
 
 
 def in_threads(work: Callable[[int], T], count: int) -> list[T]:
-    """What `work` returns for each number below `count`, at once in as many threads.
+    """Results of `work` for each number below `count`, at once in as many threads.
 
     Raises:
         Exception: what the first of them raised.

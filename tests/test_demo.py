@@ -1,4 +1,4 @@
-"""What `make demo` must not end with."""
+"""Errors that `make demo` must not end with."""
 
 import importlib.util
 import math

@@ -43,7 +43,7 @@ def test_steps_leave_their_results_by_commit(monkeypatch, tmp_path, capsys):
         ["works", "passed at abc"],
         ["fails", "failed: 1 at abc"],
     ]
-    # What succeeded at a commit is left out.
+    # Steps that succeeded at a commit are left out.
     assert run(monkeypatch, "works", "--output", tmp_path, "--commit", "abc") == 0
     assert capsys.readouterr().out == ""
     run(monkeypatch, "works", "--output", tmp_path, "--commit", "def")

@@ -56,7 +56,7 @@ def test_several_at_once() -> None:
     words = [chr(ord("a") + index) for index in range(20)]
     answers = ask_all(workers, words, lambda worker, word: worker.ask(word, 60))
     assert sorted(answers) == [word * 2 for word in words]
-    # What asking raises ends the rest.
+    # An error of one question ends the rest.
     with pytest.raises(EOFError, match="the last words"):
         list(ask_all(workers, ["a", "end", *"b" * 20], lambda each, word: each.ask(word, 60)))
     assert all(worker._process is None for worker in workers)

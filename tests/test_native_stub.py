@@ -16,7 +16,7 @@ from torch_outboard import _C
 STUB = Path(torch_outboard.__file__).parent / "_C.pyi"
 Definition = ast.FunctionDef | ast.ClassDef
 
-# What pybind11 accepts for a number, and how it calls what the stub says more exactly.
+# Types that pybind11 accepts for a number, and its names for types that the stub narrows.
 SPELLINGS = {
     "SupportsInt | SupportsIndex": "int",
     "SupportsFloat | SupportsIndex": "float",
@@ -102,7 +102,7 @@ def parameters(node: ast.FunctionDef) -> list[tuple[str, str | None, ast.expr | 
 
 
 def difference(stub: ast.stmt, native: ast.stmt, method: bool = False) -> str | None:
-    """What a stub says wrong about a function of the module; None if nothing."""
+    """The error of a stub about a function of the module; None if none."""
     assert isinstance(stub, ast.FunctionDef)
     assert isinstance(native, ast.FunctionDef)
     ours, theirs = parameters(stub)[method:], parameters(native)[method:]

@@ -1,4 +1,4 @@
-"""What packages hold and ask for. `make test-packages` installs them; see `fresh_install.py`."""
+"""Contents and requirements of packages, which `make test-packages` installs."""
 
 import importlib.metadata
 import re
@@ -39,7 +39,7 @@ def source_distribution(tmp_path_factory: pytest.TempPathFactory) -> tarfile.Tar
         pytest.skip("this is no clone: git does not know which files belong to the project")
     folder = tmp_path_factory.mktemp("sdist")
     renew(project_files(ROOT), ROOT, folder / "project")
-    # What builds leave between the sources.
+    # Files that builds leave between the sources.
     for name in ("include/outboard/stale.h", "lib/torch_version.txt", "drivers/host/libob_host.so"):
         path = folder / "project" / "torch_outboard" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from tests.compile_versions import load_setup
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What `precompiled_header_flags` asks of setuptools' command, for a compiler without cache."""
+    """Flags of `precompiled_header_flags` for a compiler without cache."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
     compiler = SimpleNamespace(compiler_so=["c++", "-fPIC"], include_dirs=[])
     return SimpleNamespace(build_temp=str(tmp_path / "objects"), compiler=compiler)

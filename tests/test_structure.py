@@ -20,7 +20,7 @@ Findings = Callable[[dict[str, str]], list[str]]
 
 @pytest.fixture
 def findings(tmp_path, monkeypatch) -> Findings:
-    """What the check finds in a tree of these files; each folder of Python is a package."""
+    """The check's findings in a tree of these files; each folder of Python is a package."""
     monkeypatch.setattr(check_structure, "LAYERS", (("include",), ("runtime",), ("tensors",)))
 
     def find(texts: dict[str, str]) -> list[str]:

@@ -11,7 +11,7 @@ MULTITHREADING = torch.autograd.is_multithreading_enabled
 
 
 def in_new_thread(function: Callable[[], object]) -> object:
-    """What the function returns in a thread that has not used the device."""
+    """The function's result in a thread that has not used the device."""
     return in_threads(lambda _: function(), 1)[0]
 
 

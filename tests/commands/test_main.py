@@ -1,4 +1,4 @@
-"""What the commands answer to arguments that make no sense, and to --help."""
+"""Answers of the commands to invalid arguments and to --help."""
 
 import json
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ def test_what_a_kernel_keeps_has_an_owner(device: torch.device) -> None:
     for step in range(3):
         call(x + step)
     gc.collect()
-    # What was freed too early is handed out again here.
+    # Memory freed too early is allocated again here.
     others = [torch.full((SIZE,), -1.0, device=device) for _ in range(8)]
     torch.accelerator.synchronize()
     for step, tensor in enumerate(kept):

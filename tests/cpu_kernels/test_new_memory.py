@@ -1,4 +1,4 @@
-"""What a host kernel allocates is nobody else's, also while other threads use the same stream."""
+"""Memory that a host kernel allocates has no other user, also with several threads on a stream."""
 
 import pytest
 
@@ -37,7 +37,7 @@ expected = call().cpu()
 pinned = torch.full((SIZE,), 77.0).pin_memory()
 torch.host.synchronize()
 
-# Memory that a busy stream uses and nobody holds.
+# Memory that a busy stream uses and no tensor holds.
 side = torch.Stream("host")
 faults.configure(delay_us=20_000)
 lent = torch.empty(64, device=device)

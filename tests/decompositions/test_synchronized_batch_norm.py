@@ -1,4 +1,4 @@
-"""What SyncBatchNorm is made of, against batch normalization of everything at once."""
+"""The operators of SyncBatchNorm, against batch normalization of the whole batch."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ EPS = 1e-5
 
 
 def parts(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
-    """Of two ranks, of which one has more."""
+    """Two ranks with batches of different sizes."""
     generator = torch.Generator().manual_seed(0)
     sizes = shape, (shape[0] + 2, *shape[1:])
     return [torch.randn(size, generator=generator).to(dtype) * 2 + 1 for size in sizes]

@@ -179,7 +179,7 @@ def test_an_operators_own_policy(device, library, register_policy, name, policy,
         results = (op(low, None, []), op(low, single, [low]), op(low, None, [single], 2.0))
         assert tuple(result.dtype for result in results) == expected
         assert results[2].tolist() == [4.0] * 3
-        # What is no float32 or narrower stays, and so do other devices.
+        # float64 and integers stay, and so do tensors of other devices.
         assert op(double, None, []).dtype == torch.float64
         assert op(torch.ones(3, dtype=torch.int64, device=device), None, []).dtype == torch.int64
         with torch.autocast(device.type, enabled=False):

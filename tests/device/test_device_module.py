@@ -18,7 +18,7 @@ from torch_outboard import _C
 # ---- Names
 
 
-# What PyTorch reads from device modules and this one leaves out.
+# Names that PyTorch reads from device modules and that this one lacks.
 LEFT_OUT = {
     "_utils": "a second way to find an index in checkpoints; PyTorch parses the tag without it",
     "set_rng_ctx": "asked of HPU alone",

@@ -21,7 +21,7 @@ STORED = (
 
 
 def moves(device):
-    """The ways to name the device: by a method without argument, with an index, and so on."""
+    """Forms that name the device: a method without argument, with an index, and so on."""
     return ((), (device.index,), (device,), (f"{device.type}:{device.index}",))
 
 

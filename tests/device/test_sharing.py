@@ -47,7 +47,7 @@ def say_received(_: torch.Tensor) -> str:
 
 
 def look(_: None) -> list[float]:
-    """What the last result holds now."""
+    """The present content of the last result."""
     synchronize()
     return KEPT[-1].tolist()
 

@@ -1,4 +1,4 @@
-"""Which kernels are launched, and how often."""
+"""Names and numbers of launched kernels."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -14,7 +14,7 @@ from tests.opinfo.comparison import tree_difference
 from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
 
-# What moves data and prepares memory, at any placement.
+# Operators that move data and prepare memory, at any placement.
 SUPPORT = {"aten::_copy_from", "aten::_to_copy", "aten::fill_.Scalar", "aten::zero_"}
 
 
@@ -78,7 +78,7 @@ def assert_raises_as_on_cpu(
 def difference(
     device: torch.device, function: Callable[..., Any], *arguments: Any, refused: bool = False
 ) -> str | None:
-    """What `function` gives or raises on `device` otherwise than on CPU; None if nothing.
+    """The difference between `function` on `device` and on CPU, errors included; None if none.
 
     Args:
         refused: CPU has to raise.

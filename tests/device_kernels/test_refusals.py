@@ -1,4 +1,4 @@
-"""Device kernels refuse what CPU refuses, in the same way."""
+"""Device kernels raise CPU's errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ def ones(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 DOUBLE, BOOL, LONG = torch.float64, torch.bool, torch.int64
 
-# What neither sizes nor the promotion of dtypes forbid, and the sweep over arguments does not try:
+# Errors that neither sizes nor type promotion cause, and the sweep over arguments does not try:
 # functions and their arguments.
 REFUSED: dict[str, tuple[Any, ...]] = {
     "complex of two dtypes": (torch.complex, ones(3), ones(3, dtype=DOUBLE)),
@@ -53,7 +53,7 @@ def test_refused(device: torch.device) -> None:
     assert_none({case: difference(device, *of, refused=True) for case, of in REFUSED.items()})
 
 
-# What is written in place overlaps what is read; `i` is an index tensor of every index.
+# Tensors written in place overlap those read; `i` is an index tensor of every index.
 OVERLAPPING_IN_PLACE: dict[str, Callable[[torch.Tensor], Any]] = {
     "index_fill_": lambda i: i.index_fill_(0, i, 0),
     "index_copy_": lambda i: i.index_copy_(0, i, i),

@@ -27,7 +27,7 @@ TYPES = {"float": np.float32, "double": np.float64}
 
 
 class Function(NamedTuple):
-    """What OpenCL 1.2 allows (full profile), and the arguments that matter most."""
+    """Errors that OpenCL 1.2 allows (full profile), and the arguments that matter most."""
 
     float_limit: float
     double_limit: float
@@ -103,7 +103,7 @@ WIDER = {
 
 
 class Mathematics(Protocol):
-    """What computes functions of arrays whose size is a multiple of 48."""
+    """Computes functions of arrays whose size is a multiple of 48."""
 
     def __call__(self, name: str, kind: str, *arguments: Array) -> Array: ...
 

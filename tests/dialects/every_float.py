@@ -35,7 +35,7 @@ FLAGS = ("-march=native", "-O2")
 
 
 class Found(NamedTuple):
-    """What there is to say of a function.
+    """Errors of a function over all floats.
 
     `error` is the largest where the result is finite and should be, in units in the last place, at
     `argument`. The others count arguments: NaN or not, infinite or not by more than rounding, zeros

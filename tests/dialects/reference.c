@@ -1,7 +1,7 @@
 /*
  * Holds results of the dialect's mathematics against the C library's in long double. Errors are in
  * units in the last place (ulp) of the exact result; a result that should be infinite, zero or NaN
- * and is not, or the other way round, has an infinite error.
+ * and is not, or the reverse, has an infinite error.
  */
 #define _GNU_SOURCE
 #include <math.h>

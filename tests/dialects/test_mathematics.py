@@ -111,7 +111,7 @@ def test_fma_is_exact_where_the_processor_has_none() -> None:
 
 
 def test_lgamma_keeps_its_digits_near_its_zeros() -> None:
-    """Of which there are two between any two integers below -2."""
+    """Two zeros lie between any two integers below -2."""
     zeros = [-2.4570247382208006, -2.7476826467274127, -3.955294284858598, -7.000198333407325]
     zeros += [-9.999997244266672, -15.99999999999995]
     near = [z * (1 + i * 2.0**-e) for z in zeros for e in (20, 35, 50) for i in range(-8, 8)]

@@ -58,7 +58,7 @@ def test_programs_of_every_family_compile_for_vectors_of_four_floats(tmp_path: P
     for i, path in enumerate(files):
         program, processor = path.read_text(), f"-mcpu={PROCESSORS[i % len(PROCESSORS)]}"
         options = program.partition("\n")[0].removeprefix("//").split()
-        # Kernels as functions that nobody calls, or they would be left out.
+        # Kernels as external functions, since the compiler omits uncalled static ones.
         given = [*FLAGS, processor, *options, "-D__kernel=", "-Dkernel="]
         try:
             compile_object(program, given, tmp_path)

@@ -52,7 +52,7 @@ def rounded(x: float, mode: str) -> int:
 
 @pytest.mark.parametrize("source", ALL)
 def test_saturated_conversions(source: str) -> None:
-    """To every integer type, in every way to round, of numbers and of vectors."""
+    """To every integer type, by every rounding mode, of numbers and of vectors."""
     program, names = "", []
     for (kind, mode), width in itertools.product(itertools.product(INTEGERS, MODES), ("", "8")):
         load_x = "x[i]" if not width else "vload8(0, x + i)"

@@ -322,7 +322,7 @@ def test_a_function_declines(device):
 
     with cat:
         x = ones(device)
-        # What PyTorch takes off the stack for the kernel is there for the next.
+        # Arguments that PyTorch pops for the kernel are on the stack for the next.
         assert torch.cat([x, 2 * x]).tolist() == [1, 1, 1, 2, 2, 2]
         assert torch.cat([ones(device, 1, 2)] * 3, 1).shape == (1, 6)
     assert seen == [2, 3]

@@ -187,7 +187,7 @@ def test_results_have_the_dtypes_that_pytorch_promotes_to(device):
 
 
 def test_results_whose_shape_depends_on_values(device):
-    """PyTorch cannot say it without looking, so nobody asks."""
+    """PyTorch would have to inspect the tensor, so it is not asked."""
     with torch_outboard.kernel("aten::nonzero")(lambda x: torch.zeros(4, 1).long().to(x.device)):
         for _ in range(2):
             assert torch.nonzero(ones(device)).shape == (4, 1)
@@ -204,7 +204,7 @@ def test_results_whose_shape_depends_on_values(device):
 
 
 def test_many_threads_and_autograd(device):
-    """Python kernels in forward and backward passes of several threads: nobody waits for ever."""
+    """Python kernels in forward and backward passes of several threads do not deadlock."""
 
     @torch_outboard.kernel("aten::mul.Tensor")
     def multiply(x, y):

@@ -28,7 +28,7 @@ LATEST = 1.0  # seconds after which the kill comes at the latest
 START_LIMIT = 30.0  # seconds that processes may take to begin
 SHARED_MEMORY = Path("/dev/shm")
 
-# What a rank does, and the victim up to a moment. Prints when it died, or raised, and what.
+# The program of a rank, and of the victim up to a moment. Prints its death or its error.
 COMMUNICATE = """
 import faulthandler, random, signal, threading
 from contextlib import suppress
@@ -80,7 +80,7 @@ assert (torch.ones(3, device=device) + 1).tolist() == [2.0] * 3
 
 @dataclass
 class Outcome:
-    """What a run showed.
+    """The outcome of a run.
 
     Args:
         seconds: from the kill until the last of the others had raised.

@@ -27,7 +27,7 @@ RANKS = 3
 # Calls whose results are compared together: so many are under way at once.
 TOGETHER = 8
 
-# What Gloo on CPU reduces, so that there is something to compare with.
+# Dtypes that Gloo reduces on CPU, the reference.
 REDUCED = (torch.float32, torch.float64, torch.float16, torch.int8, torch.uint8, torch.int32,
            torch.int64, torch.bfloat16)  # fmt: skip
 MOVED = (*REDUCED, torch.bool)
@@ -40,7 +40,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Call:
-    """What all ranks know of a collective.
+    """Arguments of a collective, equal on all ranks.
 
     Args:
         members: global ranks of the group.
@@ -76,7 +76,7 @@ def drawn(seed: int, number: int) -> Call:
 
 
 def values(call: Call, rank: int, salt: int = 0) -> torch.Tensor:
-    """What a rank gives, on CPU: small whole numbers, so that the order of sums does not matter."""
+    """A rank's input, on CPU: small whole numbers, so that the order of sums does not matter."""
     generator = torch.Generator().manual_seed(call.number * 31 + rank * 7 + salt)
     whole = torch.randint(-2, 3, call.size, generator=generator)
     return (whole.abs() if call.dtype == torch.uint8 else whole).to(call.dtype)
@@ -169,7 +169,7 @@ def run_rank(rank: int, device: torch.device, seed: int, first: int, count: int)
 
 
 def run(seed: int, first: int, count: int, timeout: float) -> list[str]:
-    """What each rank printed; raises AssertionError if one found a difference, or failed."""
+    """The output of each rank; raises AssertionError if one found a difference, or failed."""
     program = f"""
         from tests.distributed.random_collectives import run_rank
         torch.set_num_threads(1)

@@ -14,7 +14,7 @@ from tests.support import SLOWNESS, try_python
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., Any]
 
-# What each begins with. `rank`, `ranks`, `device`; a group over a file, so that no port is needed.
+# The head of each program. `rank`, `ranks`, `device`; a group over a file, which needs no port.
 PROGRAM = f"""
 import datetime, os, sys, time
 sys.path.append({str(ROOT)!r})
@@ -53,7 +53,7 @@ def wait_until_the_other_is_done(seconds=60):
     while not os.path.exists(path + ".done") and time.monotonic() < end: time.sleep(0.02)
 
 def of_rank(rank, *size, dtype=torch.float32):
-    # What a rank draws, known to all.
+    # Random numbers of a rank, known to all.
     generator = torch.Generator().manual_seed(rank + 1)
     drawn = torch.randint(-4, 5, size, generator=generator)
     return drawn.bool() if dtype == torch.bool else drawn.abs().to(dtype)
@@ -69,7 +69,7 @@ def same(ours, theirs):
 def everything(elements, dtype=torch.float32, reduces=True):
     def drawn(seed): return of_rank(seed, elements, dtype=dtype)
     x, parts = drawn(rank).to(device), [drawn(r) for r in range(ranks)]
-    # What this rank gives to each, and what each gives to it.
+    # The input of this rank for each, and of each for it.
     whole = torch.cat([drawn(rank + 7 * r) for r in range(ranks)]).to(device)
     mine = [drawn(r + 7 * rank) for r in range(ranks)]
     if reduces:
@@ -134,14 +134,14 @@ torch._import_device_backends()
 sys.argv[1:] = [str(rank), str(ranks), f"{folder}/store"]
 exec(compile(source, "<string>", "exec"))
 """
-# What those that nobody disturbs end with.
+# The end of programs that are not disturbed.
 END = """
 if dist.is_initialized(): dist.destroy_process_group()
 """
 
 
 def run_ranks(program: str, folder: Path, ranks: int = 2, timeout: float = 240) -> list[str]:
-    """What each rank printed.
+    """The output of each rank.
 
     Args:
         program: what stands between PROGRAM and END.

@@ -56,7 +56,7 @@ def test_abort_of_work_that_hangs(
             torch.accelerator.synchronize()
         except RuntimeError as error:
             assert "aborted" in str(error), error
-        # What the CPU backend may still write is nobody else's.
+        # Memory that the CPU backend may still write has no other user.
         del x, works
         others = [torch.full((1000,), -1.0, device=device) for _ in range(10)]
         assert all(bool((o == -1).all()) for o in others)

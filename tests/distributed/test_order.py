@@ -1,4 +1,4 @@
-"""Collectives are in the order of streams, and nobody waits in the host for them."""
+"""Collectives are in the order of streams, and the host does not wait for them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What finds ranks that do something else: PyTorch's means, for groups of the device."""
+"""PyTorch's checks for ranks that call different collectives, for groups of the device."""
 
 import os
 
@@ -32,7 +32,7 @@ def test_other_shapes(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
     try_ranks: Run, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """Without that mode somebody raises within the timeout, and all can go on."""
+    """Without that mode at least one rank raises within the timeout, and all can go on."""
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", way)
     results = try_ranks("""
         import os, time
@@ -49,7 +49,7 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
         dist.destroy_process_group()
         print("ended", (torch.ones(2, device=device) + 1).tolist())
     """)
-    # On a thread of its own, where nobody can catch it, Gloo ends a process to which more comes
+    # On a separate thread, with no caller to catch it, Gloo ends a process to which more comes
     # than it has asked for, on CPU as well.
     ended = [r for r in results if way == "gloo" and "collective mismatch" in r.stderr]
     assert [r.returncode for r in results if r not in ended] == [0] * (2 - len(ended)), results
@@ -58,7 +58,7 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
 
 
 def test_flight_recorder(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Gloo did last, with sizes and groups; a driver's own communication is not in it."""
+    """Gloo's last operations, with sizes and groups, without communication by the driver."""
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", "gloo")
     run_ranks("""

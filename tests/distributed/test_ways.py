@@ -1,4 +1,4 @@
-"""Who communicates: the driver, where it can, or Gloo, between copies that overlap with it."""
+"""Communication by the driver, where it can, or by Gloo between copies that overlap with it."""
 
 import pytest
 
@@ -16,7 +16,7 @@ COLLECTIVES = {
 @pytest.mark.faults
 @pytest.mark.parametrize("setting", ["auto", pytest.param("gloo", marks=pytest.mark.slow)])
 def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
-    """Large ones, of which Gloo's go in pieces on separate memory, and small ones."""
+    """Large calls, by Gloo in pieces on separate memory, and small ones."""
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
     run_ranks(f"""
         begin(seconds=120)
@@ -38,7 +38,7 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
         work = dist.all_reduce(x[:3], async_op=True)
         work.wait()
         assert bool((x[:3] == 16).all()) and bool((x[3:] == 8).all())
-        # What the driver does not do Gloo does.
+        # Gloo does the calls that the driver cannot do.
         before = ways()["ALLREDUCE"]
         x, y = (torch.ones(5, dtype=t, device=device) for t in (torch.float32, torch.float16))
         z, w = (torch.full((5,), value, device=device) for value in (6, 1 + 2j))

@@ -108,7 +108,7 @@ def without_excluded(answer: Answer) -> Answer:
 
 
 def last_line(reason: str) -> str:
-    """What a traceback of PyTorch's tests ends with, without its advice."""
+    """The last line of a traceback of PyTorch's tests, without its advice."""
     lines = [line for line in reason.partition("To execute this test")[0].splitlines() if line]
     errors = [line for line in lines if "Error: " in line or "Exception: " in line]
     return (errors or lines or [""])[-1].strip()[:300]

@@ -10,9 +10,9 @@ import pytest
 from tests.documents.blocks import ALL, ROOT, Block, blocks
 from tests.support import kernels_run_on, run_python
 
-# What others than Python and the shell read is shown only where it is used.
+# Code for others than Python and the shell is shown only with its use.
 QUOTED = ("c", "cpp", "cl", "opencl", "toml", "cmake")
-# More would be code that nobody runs.
+# More would be code that is never run.
 ILLUSTRATIONS = 4
 
 
@@ -42,7 +42,7 @@ def problem(block: Block) -> str | None:
 def test_where_blocks_stand() -> None:
     assert [(block.name, found) for block in ALL if (found := problem(block))] == []
     illustrations = [block for block in ALL if block.relation == "illustration:"]
-    assert all(len(block.origin) > 20 for block in illustrations), "say why nobody can run it"
+    assert all(len(block.origin) > 20 for block in illustrations), "say why it cannot be run"
     assert len(illustrations) <= ILLUSTRATIONS
 
 

@@ -33,7 +33,7 @@ def steps(page: Path) -> list[tuple[Block, Block]]:
 
 
 def pattern(shown: str) -> str:
-    """What has to be found in an output."""
+    """A regular expression for an output."""
     lines = []
     for line in shown.strip().split("\n"):
         if line.strip() == "...":

@@ -83,7 +83,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which optional functions the driver lacks, and how many tests were skipped for each."""
+    """Optional functions that the driver lacks, with the number of tests skipped for each."""
     external = external_driver()
     if external is None:
         return

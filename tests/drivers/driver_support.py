@@ -1,4 +1,4 @@
-"""What the tests of drivers share: the drivers opened in several configurations.
+"""Shared by the tests of drivers: the drivers opened in several configurations.
 
 Those are the drivers of this package, or one other: the driver that `--driver` or OUTBOARD_DRIVER
 names.
@@ -383,7 +383,7 @@ def open_driver(
 
 
 def describe_alone(library: str | Path, function: str, environment: dict[str, str]) -> str:
-    """What a library finds in a process that loaded nothing else."""
+    """The devices that a library finds in a process that loaded nothing else."""
     code = f"""
 import ctypes
 library = ctypes.CDLL({str(library)!r})

@@ -141,7 +141,7 @@ def kernel_process(
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
-    """What such a process says: values, binary or error, keys of binaries, report, folder."""
+    """The output of such a process: values, binary or error, keys of binaries, report, folder."""
     assert done.returncode == 0, done.stderr
     answer: dict[str, object] = json.loads(done.stdout)
     return answer

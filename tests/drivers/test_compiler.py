@@ -143,7 +143,7 @@ def test_compiler_fails(open_with: Open) -> None:
 
 
 def test_compiler_hangs(tmp_path: Path, open_with: Open) -> None:
-    """What it has started ends with it."""
+    """Processes that it started end with it."""
     note = tmp_path / "process"
     error = failure(open_with("1", compile=f"sleep 1000 & echo $! > '{note}'; wait"))
     assert error.status == Status.ERROR
@@ -156,7 +156,7 @@ def test_compiler_hangs(tmp_path: Path, open_with: Open) -> None:
 
 
 def test_output_without_end(open_with: Open) -> None:
-    """What the compiler prints is read and dropped, and what holds it open is not waited for."""
+    """The compiler's output is read and dropped; no process that holds its pipe is waited for."""
     driver = open_with(compile="head -c 3000000 /dev/zero | tr '\\0' x; sleep 3 & exit 1")
     begin = time.monotonic()
     error = failure(driver)

@@ -140,7 +140,7 @@ def all_reduced(
     dtype: DType,
     reduction: Reduction = Reduction.SUM,
 ) -> bytes | None:
-    """What all ranks get; None where the driver refuses the dtype, and then on all ranks."""
+    """The result of all ranks; None where the driver refuses the dtype, and then on all ranks."""
     driver, size = ranks[0].driver, len(given[0])
     memory = [driver.make_memory(size) for _ in ranks]
     answers = set()
@@ -230,7 +230,7 @@ def test_every_float16(make_ranks: MakeRanks) -> None:
 def test_messages_of_a_group_wait_for_no_other_of_it(
     driver: DriverUnderTest, make_ranks: MakeRanks
 ) -> None:
-    """Each sends to each, itself included, before it receives, more than is kept on the way."""
+    """Each sends to each, itself included, before it receives, more than buffers hold."""
     ranks = make_ranks(3)
     size = 4 * MANY
     out = [driver.make_memory(size) for _ in ranks]

@@ -60,7 +60,7 @@ def test_import_is_the_same_memory(driver: DriverUnderTest, queue: int) -> None:
 
 
 def test_memory_comes_back(driver: DriverUnderTest, queue: int) -> None:
-    """What was shared is ordinary memory afterwards, in as large pieces, and no file is left."""
+    """Shared memory is ordinary memory afterwards, in as large pieces, and no file is left."""
     driver.need("memory_export")
     files = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

@@ -118,13 +118,13 @@ def test_any_status_and_any_function(faulty: DriverUnderTest) -> None:
     faulty.device_count()
     with pytest.raises(DriverError, match="memory_info"):
         faulty.memory_info(0)
-    # Ours does not stand in the way of the driver's own message.
+    # Ours does not hide the driver's message.
     with pytest.raises(DriverError, match="host driver has 2 devices"):
         faulty.memory_info(9)
 
 
 def test_what_a_failed_call_has_done(faulty: DriverUnderTest) -> None:
-    """What creates has created nothing; what waits has waited, and what destroys has destroyed."""
+    """Failed creation creates nothing; failed waits waited, and failed destruction destroyed."""
     queue, event = faulty.queue_create(0), faulty.event_create(0)
     address = faulty.allocate(0, 4096)
     faulty.write(queue, address, b"a" * 64)
@@ -235,7 +235,7 @@ def test_lost_device(faulty: DriverUnderTest) -> None:
     assert done == [1]  # nothing is pending on a lost device
     assert faulty.faults.injected() == 1
     faulty.fill(other, faulty.allocate(1, 64), b"a", 64)
-    # What gives back works, and all has to be given back before a reset.
+    # Functions that release work, and all has to be released before a reset.
     with pytest.raises(DriverError, match=r"cannot be reset: .* is among its live allocations"):
         faulty.device_reset(0)
     faulty.deallocate(0, address)

@@ -1,4 +1,4 @@
-"""What the driver `host` does of its own with programs; test_driver_programs.py has the rest."""
+"""Programs of the driver `host` beyond the contract, which test_driver_programs.py tests."""
 
 import subprocess
 from collections.abc import Iterator
@@ -134,7 +134,7 @@ def test_fork_and_exit(tmp_path: Path, end: str) -> None:
 
 @pytest.mark.slow  # compiles the driver
 def test_where_the_system_lacks_things(tmp_path: Path) -> None:
-    """Without files in memory, and without a way to close all descriptors in a child."""
+    """Without files in memory, and without a function to close all descriptors in a child."""
     names = ("host", "common", "compiler", "queues")
     folders = [ROOT / "torch_outboard" / "drivers" / name for name in names]
     sources = [str(path) for folder in folders for path in folder.glob("*.c")]

@@ -1,4 +1,4 @@
-"""What is said of files that dlopen would wait for, or that would end the process."""
+"""Errors for files that dlopen would wait for, or that would end the process."""
 
 import os
 import struct

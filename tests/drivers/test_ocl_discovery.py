@@ -57,7 +57,7 @@ def names(driver: DriverUnderTest) -> list[str]:
 
 
 def describe(library: Path, **environment: str) -> str:
-    """What a copy of the driver's library finds in a process that loaded nothing else."""
+    """Devices found by a copy of the driver's library in a process that loaded nothing else."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")}
     return describe_alone(library, "ob_ocl_describe", kept | environment)
 
@@ -194,7 +194,7 @@ def test_nothing_found_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_no_device_is_one_sentence(fake_library: str) -> None:
-    """What doctor knows, and what to do without hardware; not only once."""
+    """Doctor's findings, and advice without hardware, more than once."""
     printed = run_python(
         """
         import os

@@ -1,4 +1,4 @@
-"""What is OpenCL's own of programs, kernels and launches; test_driver_programs.py has the rest."""
+"""Programs, kernels and launches of OpenCL beyond the contract (test_driver_programs.py)."""
 
 import ctypes
 import itertools

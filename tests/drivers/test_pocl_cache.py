@@ -21,7 +21,7 @@ __attribute__((constructor)) static void run(void) { open(getenv("MARK"), O_CREA
 
 
 def run(code: str = "", **settings: str | None) -> dict[str, object]:
-    """What a process says that runs a kernel, after `code`."""
+    """The output of a process that runs a kernel, after `code`."""
     return answer_of(kernel_process(code=code, **settings))
 
 
@@ -237,7 +237,7 @@ Client(contract.load(ocl.library_path()))
 
 
 def left_with(limit: str, entries: list[Path]) -> list[bool]:
-    """Which entries are there after a process with this limit."""
+    """Entries left by a process with this limit."""
     settings = {"OUTBOARD_CACHE_DIR": str(entries[0].parents[2]), "OUTBOARD_CACHE_LIMIT": limit}
     done = ocl_process(INITIALIZE, **settings)
     assert done.returncode == 0, done.stderr

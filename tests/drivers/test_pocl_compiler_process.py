@@ -12,7 +12,7 @@ from program_support import ocl_process
 
 pytestmark = [pytest.mark.by_turns(3), *needs_pocl()]
 
-# What a process knows that runs the code of a test.
+# Names for the code of a test.
 PRELUDE = """
 import ctypes, json, os, signal, struct, sys, time
 from torch_outboard.drivers import contract, ocl
@@ -100,7 +100,7 @@ needs_two = pytest.mark.skipif(
 
 
 def run(folder: Path, code: str, **settings: str) -> dict[str, object]:
-    """What a process with an empty cache of PoCL prints."""
+    """The output of a process with an empty cache of PoCL."""
     done = ocl_process(PRELUDE + code, POCL_CACHE_DIR=str(folder / "kcache"), **settings)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout else {}

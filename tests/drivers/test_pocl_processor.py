@@ -1,4 +1,4 @@
-"""What the packaged PoCL compiles for: which processor, and with which functions."""
+"""The processor and the functions that the packaged PoCL compiles for."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ pytestmark = [
 
 
 def run(processor: str, folder: Path, body: str = "x[get_global_id(0)] = 3;") -> dict[str, object]:
-    """What a process says that runs a kernel with this body."""
+    """The output of a process that runs a kernel with this body."""
     settings = {"OUTBOARD_OCL_PROCESSOR": processor, "OUTBOARD_OCL_MEMORY": "shared"}
     return answer_of(kernel_process(body, **settings, POCL_CACHE_DIR=str(folder)))
 

@@ -1,4 +1,4 @@
-"""What the driver riscv says where something is missing: `--configuration riscv`."""
+"""Errors of the driver riscv where something is missing: `--configuration riscv`."""
 
 import subprocess
 import tempfile

@@ -135,7 +135,7 @@ def again(tensor, **options):
     file.seek(0)
     return torch.load(file, **options)
 """
-# What keeps metadata is what keeps it on CPU.
+# Operators keep metadata where CPU's keep it.
 METADATA = """
 tiling = torch.ops.metadata_example.tiling
 

@@ -1,4 +1,4 @@
-"""The example of training in several processes ends well, with a worker killed on the way."""
+"""The example of training in several processes ends well, with a worker killed in between."""
 
 from pathlib import Path
 

@@ -139,7 +139,7 @@ def check_entry(
         if reason in ("", NOT_RUNNABLE):
             continue
         if any(e.hides(check, reason) for e in exclusions for check in ("forward", "backward")):
-            # What eager CPU gets wrong is not held against the device.
+            # Errors of eager CPU do not count against the device.
             reasons[index] = NOT_RUNNABLE
         elif nature(op, sample).values == "random":
             pass  # Inductor's backend for CPU draws other numbers than eager mode

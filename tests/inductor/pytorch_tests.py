@@ -256,7 +256,7 @@ def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> t
         return 0, 0
     names = [name for name in listed if re.search(options.match, name)]
     names = names[: 2 * options.limit] if options.limit else names
-    # What answers depend on: on CPU they are the same for all of our sources.
+    # The key of answers: on CPU they do not depend on our sources.
     sources = {"cpu": metadata.version("torch"), "device": None}
     answers: dict[str, dict[str, Answer]] = {}
     for side, about in sources.items():

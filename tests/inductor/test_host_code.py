@@ -203,7 +203,7 @@ print("an extension:", devices)
 
 
 def test_cpu_tensors_of_a_graph_are_no_ones_after_its_calls(device, shares_memory):
-    """What a call keeps of its arguments stays right when later calls get other memory."""
+    """Arguments saved by a call stay right when later calls get other memory."""
     calls = _C.HostGraphCalls(device.index or 0, [], [])
     kept: list[torch.Tensor] = []
     keeps = [False]

@@ -28,7 +28,7 @@ def test_small_kernels_are_one_launch(device: torch.device):
         return chain(chain(x, 4) @ w, 3)
 
     code = checked_code(function, torch.randn(16, 16), torch.randn(16, 16) / 4, device=device)
-    # What is no kernel of the graph parts them.
+    # Calls that are no kernels of the graph separate them.
     assert launches(code) == expected_launches(2, launches(code))
     if launches(code) == 2:
         assert "never_launched" in code

@@ -1,4 +1,4 @@
-"""What kernels are written for is what the device's compiler takes."""
+"""The target of kernels equals the device's compiler."""
 
 from pathlib import Path
 from unittest import mock

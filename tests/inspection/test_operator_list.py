@@ -1,4 +1,4 @@
-"""What is said of operators: whether a device needs a kernel, and what runs them."""
+"""The list of operators: the need for a kernel, and the code that runs them."""
 
 import re
 from pathlib import Path

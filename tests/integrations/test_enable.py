@@ -1,4 +1,4 @@
-"""Which libraries are told, and when, on a package made for it.
+"""The libraries that are told, and when, on a package made for it.
 
 With the libraries themselves: tests/libraries.
 """

@@ -1,4 +1,4 @@
-"""What integrations change, on small modules: as asked, and restored to the same objects."""
+"""Changes by integrations, on small modules: as asked, and restored to the same objects."""
 
 import os
 import sys
@@ -71,7 +71,7 @@ def test_everything_is_restored(device, library, copied, monkeypatch):
     assert not library.supports("vulkan")
     assert library.Helper().device == "x"
     assert library.DEFAULT == os.environ["A_LIBRARY_DEVICE"] == device.type
-    # What imports the function from now on gets the new one, and is restored, too.
+    # Later imports of the function get the new one, and are restored, too.
     copied.later = library.choose
 
     changes.undo()

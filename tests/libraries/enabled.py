@@ -31,7 +31,7 @@ print("SHOWN", repr(shown))
 
 
 def shown(program: str, where: str, library: str, folder: Path, *settings: str) -> Any:
-    """What a program shows on one device."""
+    """The results of a program on one device."""
     folder = folder / where
     folder.mkdir(exist_ok=True)
     out = run_python(

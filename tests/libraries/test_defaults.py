@@ -175,7 +175,7 @@ def importable(library: str) -> None:
 
 
 def test_a_default_is_not_a_wish(device, tmp_path):
-    """Who asks for the CPU gets it."""
+    """An explicit request for the CPU is followed."""
     pytest.importorskip("stable_baselines3")
     program = """
 from stable_baselines3.common.utils import get_device

@@ -114,7 +114,7 @@ def test_torch_geometric(same_as_on_cpu, name):
 
         yield from learn([*layer.parameters(), *head.parameters()], loss)
 
-    # What is scattered is added in the order of threads.
+    # Scattered values are added in the order of threads.
     same_as_on_cpu(program, bitwise=False)
 
 

@@ -1,4 +1,4 @@
-"""What the library of library_driver.cpp was asked for, and what it is to refuse."""
+"""Calls to the library of library_driver.cpp, and the calls that it has to refuse."""
 
 import ctypes
 import enum
@@ -43,7 +43,7 @@ def counts() -> Counter[str]:
 
 @contextmanager
 def calls(mode: Mode = Mode.NORMAL) -> Iterator[Counter[str]]:
-    """What the library does in the scope, to be read behind it."""
+    """The library's calls in the scope, to be read behind it."""
     made: Counter[str] = Counter()
     before = counts()
     _library().library_set_mode(int(mode))
@@ -55,7 +55,7 @@ def calls(mode: Mode = Mode.NORMAL) -> Iterator[Counter[str]]:
 
 
 def entry_calls(name: str, dtype: torch.dtype, device: torch.device) -> Counter[str]:
-    """What the library does while an entry of the operator database is right on all samples."""
+    """The library's calls while an entry of the operator database is right on all samples."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     from tests.opinfo.checks import Limits, check_entry

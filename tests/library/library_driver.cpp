@@ -17,7 +17,7 @@
 
 namespace {
 
-// What the tests set and read.
+// Variables that the tests set and read.
 enum Mode : unsigned {
   kDeclines = 1,       // everything
   kFails = 2,          // everything
@@ -90,7 +90,7 @@ Sum activate(Sum x, ob_activation) {
   return x;
 }
 
-// An element by its indices, of which the last ones belong to the tensor's dimensions.
+// An element by its indices; the last ones belong to the tensor's dimensions.
 template <class T, class... Index>
 T& at(Work& work, int which, Index... index) {
   const std::array<int64_t, sizeof...(Index)> all = {index...};
@@ -139,7 +139,7 @@ void multiply(Work& work) {
 
 enum ConvolutionOperand { kInput, kWeight, kOutput, kChannels };
 
-// With three spatial dimensions, of which a tensor lacks the last ones.
+// With three spatial dimensions; a tensor may lack the last ones.
 template <class T>
 void convolve(Work& work) {
   using Sum = typename SumOf<T>::type;

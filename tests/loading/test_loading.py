@@ -21,7 +21,7 @@ LIBRARY = PACKAGE / "drivers/host/libob_host.so"
 CLEAN = {"OUTBOARD_DRIVER": None, "OUTBOARD_FAULTS": None, "TORCH_DEVICE_BACKEND_AUTOLOAD": None}
 HOST = {**CLEAN, "OUTBOARD_DRIVER": "host"}
 
-# Whatever somebody does first, each in its turn; `said` are the messages of the errors. Autograd on
+# Every first use, each in its turn; `said` are the messages of the errors. Autograd on
 # CPU asks all backends for their devices.
 FIRST_USES = """
 import torch
@@ -254,7 +254,7 @@ y.sum().backward()
 said = [before, "a_driver" in sys.modules, str(y.grad.device)]
 """
 )
-# What is said of another driver's device; PyTorch's parser has words of its own.
+# Errors for another driver's device; PyTorch's parser has separate messages.
 OTHER_DEVICE = (
     AUTOLOADED
     + """
@@ -388,7 +388,7 @@ def test_who_loads_what(tmp_path: Path):
 
 
 def in_children(cases: dict[str, tuple[str, str, str]]) -> dict[str, object]:
-    """What each says: a folder that comes first on the path, the driver's name, the program."""
+    """The output of each: a folder that comes first on the path, the driver's name, the program."""
     settings = {**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     printed = run_python(CHILDREN, str(ROOT), json.dumps(cases), **settings)
     outcomes = dict(json.loads(line) for line in printed.splitlines())

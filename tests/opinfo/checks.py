@@ -1,4 +1,4 @@
-"""What is checked of one entry of PyTorch's operator database on one dtype.
+"""Checks of one entry of PyTorch's operator database on one dtype.
 
 Everything runs twice: on CPU, which says what is right, and on the device. A check that CPU itself
 cannot do is left out; where CPU raises, the device has to raise the same.
@@ -84,7 +84,7 @@ class Limits:
 
 @dataclass
 class EntryResult:
-    """What the checks of an entry found.
+    """The findings of the checks of an entry.
 
     Args:
         samples: how many samples CPU could run.
@@ -128,7 +128,7 @@ class Call:
 
 @dataclass
 class Outcome:
-    """What a call returned or raised, how often it warned, and whether of a resized output."""
+    """The result or error of a call, its number of warnings, and whether of a resized output."""
 
     value: Any = None
     error: Exception | None = None
@@ -237,7 +237,7 @@ def is_generator(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Nature:
-    """What is known of a call's results before they are compared.
+    """Properties of a call's results before they are compared.
 
     Args:
         values: as in `tensor_difference`.
@@ -475,7 +475,7 @@ def check_one_out(
 def strided_difference(
     like: Any, on_cpu: list[torch.Tensor], on_device: list[torch.Tensor], known: Nature
 ) -> str | None:
-    """What CPU does wrong with gaps, or what the device does to them."""
+    """The error of CPU with gaps, or of the device."""
     for plain, want, got in zip(tensors_in(like), on_cpu, on_device, strict=True):
         for location, out in (("CPU", want), ("the device", got)):
             gaps = gaps_of(out)

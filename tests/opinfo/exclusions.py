@@ -1,4 +1,4 @@
-"""What the operator sweep does not ask of the device, each with its reason.
+"""Exclusions of the operator sweep, each with its reason.
 
 An exclusion that hides no failure any more fails the entry that it names, so this table cannot
 outlive its reasons.

@@ -127,7 +127,7 @@ def check_entry(op: OpInfo, device: torch.device, count: int) -> tuple[set[str],
 
 
 def differentiable_families() -> set[str]:
-    """Those of which entries have to have kernels."""
+    """Operators whose entries must have kernels."""
     return set(tables.families().values()) - set(NOT_DIFFERENTIABLE) - set(TESTED_BY_HAND)
 
 

@@ -4,7 +4,7 @@
     python -m tests.opinfo.layouts --entry nn.functional.group_norm
 
 Each entry of the operator database runs on CPU, on the device and on meta tensors, with the same
-arguments laid out in memory in the ways of `LAYOUTS`. The checks are `layout`, of results, and
+arguments laid out in memory by `LAYOUTS`. The checks are `layout`, of results, and
 `gradient layout`. The device has to do as CPU does. Where PyTorch's meta function says something
 else than CPU, `torch.compile` goes wrong on CPU as well: that is noted, and no failure.
 

@@ -53,7 +53,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Ties:
-    """What two right calls of a sample may differ in."""
+    """The freedom of results between two right calls of a sample."""
 
     rule: Rule
     input: torch.Tensor

@@ -32,7 +32,7 @@ def strided_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def gaps_of(out: torch.Tensor) -> torch.Tensor:
-    """What `strided_out` left between and behind the elements, on CPU."""
+    """The gaps of `strided_out` between and behind the elements, on CPU."""
     everything = torch.empty(0, dtype=out.dtype, device=out.device).set_(out.untyped_storage())
     indices = torch.arange(everything.numel()).as_strided(
         out.size(), out.stride(), out.storage_offset()

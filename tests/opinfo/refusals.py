@@ -1,4 +1,4 @@
-"""What CPU refuses, the device refuses: wrong arguments, and dtypes without a kernel.
+"""The device refuses CPU's refusals: wrong arguments, and dtypes without a kernel.
 
 Two checks of an entry of the operator database, whatever the dtype:
 

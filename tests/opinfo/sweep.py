@@ -93,7 +93,7 @@ def native_entries(answers: Sequence[Answer]) -> int:
 
 
 def on_device_summary(answers: Sequence[Answer]) -> str:
-    """What launched device kernels on which dtypes, and how many entries did without the host."""
+    """Operators and dtypes with device kernels, and the number of entries without the host."""
     on_device = {pair for answer in answers for pair in answer.served(on_device=True)}
     on_host = {pair for answer in answers for pair in answer.served(on_device=False)}
     overloads = {name for name, _ in on_device}

@@ -100,7 +100,7 @@ def test_roundings_are_compared_with_float64() -> None:
     near = exact.float() + torch.tensor([0, 1e-4])
     assert as_exact_as(exact.float(), near, exact, sums=True)
     assert not as_exact_as(exact.float(), near, exact, sums=False)
-    # What CPU is wrong by, the device may be, at the same element.
+    # The device may have CPU's error at the same element.
     assert as_exact_as(near, near, exact, sums=False)
 
 

@@ -1,7 +1,7 @@
 """Moves sample inputs between devices without changing how their tensors share memory.
 
 `tensor.to(device)` makes a dense copy. A sample with strides of its own, with two arguments in one
-storage or with a conjugated view would become a simpler one on the way, so storages are moved as a
+storage or with a conjugated view would become a simpler one, so storages are moved as a
 whole and the tensors are put over them again.
 """
 
@@ -17,7 +17,7 @@ class Transplant:
     Args:
         device: where to. "cpu" makes an independent copy, which the caller may change.
         requires_grad: whether floating-point and complex leaves that require grad do so again.
-        dtypes: tensors and dtypes that become others on the way; tensors then share no memory.
+        dtypes: tensors and dtypes that are replaced; tensors then share no memory.
     """
 
     def __init__(

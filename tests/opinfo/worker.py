@@ -29,7 +29,7 @@ LAYOUTS = "layouts"
 ARGUMENTS = "arguments"
 # One sample of an entry in one dtype, which both depend on the name of the turn.
 TURN = "turn"
-# What the sweeps cover, one after the other.
+# The sweeps, one after the other.
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
 )  # fmt: skip
@@ -40,7 +40,7 @@ MEMORY = 3 << 30  # bytes that a worker may map for an entry
 
 @dataclass
 class Answer:
-    """What is known of an entry after its checks.
+    """The outcome of an entry's checks.
 
     Args:
         status: "right", "excluded" (all that is wrong is excluded), "wrong", "crash", "timeout" or
@@ -254,7 +254,7 @@ def serve(settings: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def counted(wanted: bool) -> Iterator[set[tuple[str, str, str]]]:
-    """What ran inside the block, by operator, dtype and placement, if that is wanted."""
+    """Calls inside the block, by operator, dtype and placement, if wanted."""
     ran: set[tuple[str, str, str]] = set()
     if not wanted:
         yield ran

@@ -37,7 +37,7 @@ FAILURE = re.compile(r"^(?:FAILED|ERROR) (.*)$", re.M)  # of pytest and of the s
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a fault.
+    """The outcome of a fault.
 
     Attributes:
         found: by "near" tests, by "default" ones, by the "build"; "" if by none.

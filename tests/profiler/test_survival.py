@@ -77,7 +77,7 @@ CHECKS = """
         assert len(copies_of(profiler)) == 1
 
     def driver_without_times():
-        # What cannot be measured is left out, and neither results nor objects are lost.
+        # Unmeasurable work is left out, and neither results nor objects are lost.
         for call in ("event_create", "event_record", "event_elapsed", "event_query"):
             before = faults.live()["events"]
             faults.fail(call, repeat=True)

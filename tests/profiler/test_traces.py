@@ -1,4 +1,4 @@
-"""What the device did, in the traces and tables of `torch.profiler`."""
+"""Work of the device in the traces and tables of `torch.profiler`."""
 
 import itertools
 import time
@@ -141,7 +141,7 @@ def test_waits_of_the_host_and_of_queues(device, source):
     (wait,) = named(trace, "Stream Wait Event")
     assert (wait["pid"], wait["tid"]) == (device.index, other.stream_id)
     assert wait["dur"] >= 0
-    # Nobody works while it waits.
+    # No work runs while it waits.
     row = next(r for r in profiler.key_averages() if r.key == "Stream Wait Event")
     assert row.is_user_annotation
 

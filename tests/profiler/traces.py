@@ -27,7 +27,7 @@ def pinned() -> torch.Tensor:
 
 
 def copy_there(source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Work for the device on every driver: a copy that nobody waits for."""
+    """Work for the device on every driver: a copy that is not waited for."""
     return source.to(device, non_blocking=True)
 
 
@@ -55,7 +55,7 @@ def named(trace: Iterable[Event], name: str) -> list[Event]:
 
 
 def names_of_lanes(trace: Iterable[Event], device: int) -> dict[int, str]:
-    """What is written beside the rows of a device, by stream."""
+    """Labels beside the rows of a device, by stream."""
     return {
         e["tid"]: e["args"]["name"]
         for e in trace

@@ -28,7 +28,7 @@ from torch import nn
 SEED = 2026
 # How far the device may be from the exact values, in units of what CPU's float32 is off.
 ERROR_RATIO = 8.0
-# What is within this part of the largest element is right in float32, whatever CPU's error is.
+# Errors within this part of the largest element are right in float32, whatever CPU's error is.
 RELATIVE = 2e-5
 # As is what is smaller than this: gradients that would be zero without rounding.
 ABSOLUTE = 1e-7
@@ -77,7 +77,7 @@ Program = Callable[[Run], Iterator[dict[str, Any]]]
 
 @dataclass
 class Step:
-    """What a program showed after a step, copied to CPU."""
+    """Values of a program after a step, copied to CPU."""
 
     values: dict[str, Any]
     same_objects: set[frozenset[str]]
@@ -114,7 +114,7 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """What tells the memory of a tensor from that of others; None where there is none."""
+    """An identifier of a tensor's memory; None where there is none."""
     if tensor.layout != torch.strided or tensor.device.type == "meta" or not tensor.numel():
         return None
     return (str(tensor.device), tensor.untyped_storage().data_ptr())

@@ -1,4 +1,4 @@
-"""What many programs have in common: a small network, batches for it, a step."""
+"""Shared by many programs: a small network, batches for it, a step."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

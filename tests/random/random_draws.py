@@ -1,4 +1,4 @@
-"""What tests of random numbers share."""
+"""Shared by tests of random numbers."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -44,7 +44,7 @@ def seeded(generator: torch.Generator, seed: int, offset: int = 0) -> torch.Gene
 
 
 def with_threads(count: int, draw: Callable[[], T]) -> T:
-    """What is drawn by so many threads of the host."""
+    """Numbers drawn by so many threads of the host."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -210,7 +210,7 @@ def test_generators_of_other_devices_are_refused(device):
 
 # ---- Errors
 
-# What the sweep over arguments does not try.
+# Calls that the sweep over arguments does not try.
 WRONG = {
     "uniform_range": lambda d: torch.zeros(3, device=d).uniform_(1, 0),
     "normal_tensor": lambda d: torch.normal(torch.zeros(3, device=d), -torch.ones(3, device=d)),

@@ -25,7 +25,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class MappedMemory:
-    """What such a driver holds, for tests to look at."""
+    """The state of such a driver, for tests."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -1,4 +1,4 @@
-"""What can be said about the caching allocator from outside."""
+"""Invariants of the caching allocator that are visible from outside."""
 
 import gc
 import itertools
@@ -19,7 +19,7 @@ LARGE_SEGMENT = 20 << 20
 
 Block = dict[str, Any]
 
-# What programs of tests in separate processes begin with. `busy` gives a stream a copy that
+# The beginning of programs of tests in separate processes. `busy` gives a stream a copy that
 # starts half a second late, under fault injection.
 _IMPORTS = f"""
 import gc, itertools, os, random, sys, threading, time
@@ -51,7 +51,7 @@ def limit_to(size):
 
 
 def run_program(code: str, before: str = "", **settings: str | None) -> str:
-    """What a program prints that knows the names of this module, and those above.
+    """The output of a program that knows the names of this module, and those above.
 
     Args:
         code: the program.
@@ -72,7 +72,7 @@ def fails(call: Callable[[], object], *words: str, kind: type[Exception] = Runti
 
 
 def rounded(size: int) -> int:
-    """What a tensor of `size` bytes takes at least."""
+    """The least memory of a tensor of `size` bytes."""
     return max(GRANULARITY, -(-size // GRANULARITY) * GRANULARITY)
 
 

@@ -39,7 +39,7 @@ def is_alive_while_the_stream_works(recorded):
     assert not side.query(), "the work ended too early to tell"
     side.synchronize()
     faults.configure(delay_us=0)
-    # Whoever uses such memory next lets go of what is done.
+    # The next use of such memory releases finished work.
     host_memory.from_cpu(torch.ones(1), device)
     gc.collect()
     assert alive() is None
@@ -88,7 +88,7 @@ for name, use in calls.items():
                 assert raises and "after it had begun" in str(error)
 
         with late:
-            # What a kernel returns is looked at more closely, and longer, at the first call.
+            # The first call checks a kernel's results more closely, and takes longer.
             call(own)
             faults.configure(delay_us=50_000)
             waited = []

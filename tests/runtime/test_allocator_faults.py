@@ -163,7 +163,7 @@ faults.configure(limit=100 * MIB)
 fails(lambda: empty(150 * MIB, device), kind=torch.OutOfMemoryError)
 faults.configure(limit=0)
 
-# What fails while memory is given back is raised at the next synchronization, once.
+# A failed release of memory is raised once, at the next synchronization.
 empty(40 * MIB, device)
 faults.fail("deallocate")
 torch.accelerator.empty_cache()
@@ -255,7 +255,7 @@ def test_the_error_names_the_largest_allocation() -> None:
 kept = [empty(LARGEST, device)]
 words = "64.00 MiB were asked for", "at most 64.00 MiB in one piece", "256.00 MiB"
 fails(lambda: empty(LARGEST + 1, device), *words, kind=torch.OutOfMemoryError)
-# What is refused for another reason says nothing of that.
+# Errors for other reasons do not mention it.
 try:
     while True:
         kept.append(empty(LARGEST, device))

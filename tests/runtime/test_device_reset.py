@@ -50,7 +50,7 @@ def test_lost_device_refuses_work_and_comes_back(access: str) -> None:
         print(message_of(lambda: x.fill_(3)))
         print(message_of(module.synchronize))
         print(message_of(lambda: torch.empty(1 << 28, device=name)))
-        # What could not be raised where it happened is raised once, wherever somebody waits next.
+        # Errors that could not be raised where they happened are raised once, by the next wait.
         message_of(lambda: module.synchronize(1))
         print(torch.ones(3, device=f"{name}:1").add(1).tolist())
         print(message_of(module.reset_device))

@@ -51,7 +51,7 @@ def start(microseconds=3_600_000_000):
     faults.configure(delay_us=microseconds)
     return target.copy_(pinned, non_blocking=True)
 """
-# What runs in the background of a shell ignores Ctrl-C, and so would its children.
+# Background processes of a shell ignore Ctrl-C, and so would their children.
 WAIT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,7 +72,7 @@ SETTINGS = {
 CODE = {"ocl": KERNEL, "host": LATE}
 SECONDS = 20 * SLOWNESS
 
-# What a program does with Ctrl-C, after these seconds; status and output.
+# Reaction of a program to Ctrl-C, after these seconds; status and output.
 PROGRAMS = {
     "a wait for a kernel ends": (
         "ocl", 0.5, (3, "interrupted\n"),

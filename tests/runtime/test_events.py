@@ -61,7 +61,7 @@ def test_elapsed_time_measures(device, device_module):
 @pytest.mark.separate
 @pytest.mark.faults
 def test_events_on_many_threads(device, device_module):
-    """A chain through eight threads, each of which waits for the one before."""
+    """A chain through eight threads, each waits for the one before."""
     counter = torch.zeros(1, device=device)
     events = [device_module.Event() for _ in range(9)]
     recorded = [threading.Event() for _ in range(9)]

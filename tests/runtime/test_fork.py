@@ -12,7 +12,7 @@ from tests.support import run_python
 
 pytestmark = pytest.mark.by_turns(3)
 
-# What programs begin with.
+# The beginning of programs.
 CHILDREN = f"""
 import os
 import sys

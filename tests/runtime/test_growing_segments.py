@@ -125,7 +125,7 @@ for step in range(200):
     elif action < 0.97 and live:
         tensor, value = live.pop(rng.randrange(len(live)))
         torch.accelerator.synchronize()
-        assert holds(tensor, value), "somebody else wrote to this memory"
+        assert holds(tensor, value), "another tensor wrote to this memory"
         if rng.random() < 0.3:
             tensor.record_stream(rng.choice(streams))
         del tensor
@@ -166,7 +166,7 @@ for event in history._snapshot()["device_traces"][0]:
             mapped -= pieces
         case "alloc":
             assert pieces <= mapped, "a tensor lies where no memory is"
-            assert event["frames"], "nobody knows who made it"
+            assert event["frames"], "no frames of its allocation"
             alive.add(start)
         case "free_completed":
             alive.remove(start)

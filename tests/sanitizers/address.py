@@ -36,7 +36,7 @@ library.read_beyond_the_end(8)
 
 def build_reports() -> None:
     """Builds what the run needs besides the package."""
-    # What is preloaded into every process is not sanitized.
+    # Libraries preloaded into every process are not sanitized.
     for target, compiler in ((REPORTS, "cc"), (KNOWN_FAULTS, os.environ["CC"])):
         source = HERE / f"{target.stem.removeprefix('lib')}.c"
         call([compiler, "-std=gnu11", "-shared", "-fPIC", source, "-o", target, "-ldl"])

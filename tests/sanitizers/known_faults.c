@@ -1,4 +1,4 @@
-// What the sanitizers must find, or a run without findings says nothing.
+// Faults that the sanitizers must find; otherwise a run without findings says nothing.
 #include <limits.h>
 #include <stdlib.h>
 

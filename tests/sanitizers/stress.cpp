@@ -55,7 +55,7 @@ struct Memory {
   c10::Stream stream = default_stream(kDevice);
 };
 
-// What threads leave for others to free.
+// Memory that threads leave for others to free.
 struct Exchange {
   std::mutex mutex;
   std::vector<Memory> memory;
@@ -258,7 +258,7 @@ int run(const char* library, double seconds, unsigned seed) {
   synchronize_device(kDevice);
   release_unused_adopted_memory();
   const auto statistics = caching_allocator()->getDeviceStats(kDevice);
-  expect(statistics.allocated_bytes[0].current == 0, "memory is left that nobody holds");
+  expect(statistics.allocated_bytes[0].current == 0, "memory is left without an owner");
   std::printf("%llu steps\n", static_cast<unsigned long long>(steps.load()));
 
   // The process ends while a thread goes on.

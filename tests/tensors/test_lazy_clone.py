@@ -133,7 +133,7 @@ def test_gradients_and_bits(device):
 
 
 def test_memory_that_the_host_shares(pair, shares_memory):
-    """What others own is copied at once; an alias for the host is written alone."""
+    """Memory with other owners is copied at once; an alias for the host is written alone."""
     if not shares_memory:
         pytest.skip("the device shares no memory with the host")
     host = torch.arange(4.0)

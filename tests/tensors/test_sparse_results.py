@@ -107,7 +107,7 @@ def test_indices_to_be_filled_in(device: torch.device, layout: torch.layout) -> 
 
 @pytest.mark.usefixtures("checked_invariants")
 def test_unchecked_factories(device: torch.device) -> None:
-    """What is asked to be taken as it is stays unchecked in later calls; the rest is checked."""
+    """Tensors made without checks stay unchecked in later calls; others are checked."""
     wrong = torch.tensor([[7, 8], [9, 1]])
     values = torch.ones(2)
     for location in ("cpu", device):

@@ -17,7 +17,7 @@ from torch_outboard import fallback, placement
 
 
 def same(function: Callable[[], torch.Tensor | tuple], exact: bool = True) -> torch.Tensor:
-    """What the host draws; asserts that the device draws the same, with the same strides, and that
+    """The host's numbers; asserts that the device draws the same, with the same strides, and that
     the numbers drawn afterwards are the same.
     """
     results = []

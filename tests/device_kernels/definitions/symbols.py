@@ -34,7 +34,7 @@ absent = cast("SymTensor", argument("absent", "Optional[Tensor]"))
 maybe = cast("SymInt", argument("maybe", "Optional[int]"))
 many = cast("SymTensors", argument("many", "List[Optional[Tensor]]"))
 
-# What the names stand for where a test does not say it.
+# Default values of the names.
 VALUES: dict[str, Any] = {
     "a": -1, "b": 9, "c": 3, "r": 1.5, "numbers": [5, 6, 7], "reals": [0.5, 2.0], "flag": True,
     "mode": "mean", "tensor": torch.zeros(2, 3, 4), "absent": None, "maybe": None,

@@ -62,7 +62,7 @@ def location(body: Callable[..., Any]) -> str:
 
 
 def refusal(definition: Definition) -> str:
-    """What C++ says of a definition."""
+    """The error that C++ raises for a definition."""
     with pytest.raises(ValueError, match="definition of outboard_definitions") as error:
         make(definition, definition.overloads[-1])
     return str(error.value).splitlines()[0]

@@ -197,7 +197,7 @@ def test_autograd_and_autocast_do_not_see_a_body(device, define):
     x = torch.eye(3, device=device, requires_grad=True)
     with torch.autocast(device.type, dtype=torch.bfloat16):
         assert (x @ x).dtype == torch.bfloat16
-        # Which only knows that the operator has no derivative.
+        # PyTorch only knows that the operator has no derivative.
         assert OPS.bump_copy(x, False).grad_fn.name().endswith("WarnNotImplemented")
     with torch.inference_mode():
         assert OPS.bump_copy(x, False).is_inference()
@@ -341,7 +341,7 @@ print("ends")
 def test_exit_while_daemon_threads_call_bodies(device):
     done = try_program(EXIT, OUTBOARD_DRIVER="ocl", timeout=60)
     assert "ends" in done.stdout
-    # What Python does to daemon threads aborts processes that compute on the CPU, too.
+    # Python's treatment of daemon threads aborts processes that compute on the CPU, too.
     stopped_by_python = "terminate called without an active exception" in done.stderr
     assert done.returncode == 0 or (stopped_by_python and done.returncode == -signal.SIGABRT), done
 

@@ -1,4 +1,4 @@
-"""What documents show and say of kernels: operators in docs/kernels.md are short and run alone, and
+"""Kernels in documents: operators in docs/kernels.md are short and run alone, and
 docs/definitions.md names every statement and property."""
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 # ---- Every operation
 
-# What each operation of C++ is reached by, and its value for VALUES. `many` has values in calls
-# alone (test_lists_of_tensors).
+# Expressions that reach each operation of C++, and their values for VALUES. `many` has values
+# in calls alone (test_lists_of_tensors).
 EXAMPLES: dict[str, list[tuple[Value, Any]]] = {
     "none": [(maybe == None, 1), (b != None, 1)],  # noqa: E711
     "number": [(7, 7), (0.5, 0.5), (True, 1)],
@@ -251,7 +251,7 @@ def assert_(condition: object) -> None:
     assert condition
 
 
-# What is wrong whatever the call is.
+# Errors that do not depend on the call.
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: tensor + 1, "unsupported operand"),
     (lambda: mode * 2, "unsupported operand"),

@@ -62,7 +62,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def expected(tree: Any, values: dict[str, int]) -> int:
-    """What Python's integers give, where each step fits into 64 bits."""
+    """Results by Python's integers, where each step fits into 64 bits."""
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):
@@ -276,7 +276,7 @@ def test_what_makes_no_sense_is_refused() -> None:
             evaluate(value, a=2**32)
 
 
-# ---- An operator of which all values come from them
+# ---- An operator with all values from them
 
 
 @pytest.mark.parametrize("start", [2**53, 2**31 - 1, -(2**53) - 3, MOST - 3, LEAST])

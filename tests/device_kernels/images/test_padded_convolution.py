@@ -88,7 +88,7 @@ def test_more_images_than_are_packed_at_a_time(device):
     check(device, (40, 8, 120, 120), (4, 8, 3, 3), padding=1, tolerance=2e-3)
 
 
-@pytest.mark.parametrize("channels", [8, 32])  # of which the second goes by Winograd's algorithm
+@pytest.mark.parametrize("channels", [8, 32])  # the second by Winograd's algorithm
 def test_gradients_that_do_not_lie_in_order(device, channels):
     """Expanded, transposed and with gaps between rows."""
     x, weight = torch.randn(4, channels, 24, 22), torch.randn(channels, channels, 3, 3)
@@ -148,7 +148,7 @@ def test_kernels_that_run(device):
     assert ("tiles" if processor else "group_tiles") in launched(device)
 
 
-@pytest.mark.parametrize("kernel", [3, 5])  # of which the first one goes by Winograd's algorithm
+@pytest.mark.parametrize("kernel", [3, 5])  # the first by Winograd's algorithm
 @pytest.mark.usefixtures("timed")
 def test_a_gradient_is_packed_once(device, kernel):
     if not is_processor(device):
@@ -165,7 +165,7 @@ def test_a_gradient_is_packed_once(device, kernel):
         torch.testing.assert_close(result.cpu(), of_cpu, rtol=1e-4, atol=2e-3)
 
 
-@pytest.mark.slow  # it takes 4 GiB, most of which nobody touches
+@pytest.mark.slow  # it allocates 4 GiB, mostly untouched
 def test_elements_farther_than_32_bits_count(device):
     far = 2**31 + 64
     free, _ = torch.get_device_module(device).mem_get_info(device)

@@ -49,7 +49,7 @@ def test_right_indices_run_on_the_device(device):
                 )
             if not right or not any(row.placement == "device" for row in report.rows):
                 wrong.append(f"{probe.name} of {dtype}")
-    # What is on the CPU anyway.
+    # Their indices are on the CPU anyway.
     assert set(wrong) <= {f"{name} of torch.int64" for name in ("packed sequences", "tensor_split")}
 
 

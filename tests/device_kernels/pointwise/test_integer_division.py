@@ -34,7 +34,7 @@ def test_zeros_among_divisors(device, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_least_number_by_minus_one(device, dtype):
-    """Which on processors ends a process; the device goes on after it and after zeros."""
+    """Processors trap on it, and on zeros; the device goes on."""
     x = torch.full((19,), torch.iinfo(dtype).min, dtype=dtype, device=device)
     for function in (torch.floor_divide, torch.remainder, torch.fmod):
         assert function(x, torch.zeros_like(x) - 1).shape == x.shape

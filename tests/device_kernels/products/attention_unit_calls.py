@@ -41,7 +41,7 @@ def rows_first(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def few_calls() -> Iterator[Call]:
-    """What takes each path of the kernels; PoCL compiles one program for each size of heads."""
+    """Calls that take each path of the kernels; PoCL compiles one program per size of heads."""
     yield "tails", operands(65, 70, 16, batch=2), {}
     yield "causal", operands(70, 65, 16), {"is_causal": True}
     yield "rows first", rows_first(operands(1, 17, 16)), {}

@@ -48,7 +48,7 @@ def test_tiles_of_groups(device, m, k, n):
         check(torch.addmm, values(n), left, right, device=device, **LESS_NEAR)
 
 
-# Rows and columns of which eight are read at once, and such of which they are not.
+# Rows and columns that are read eight elements at once, and others.
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("m", "k", "n"), [(64, 96, 72), (72, 60, 65), (33, 1064, 40)])
 def test_tiles_of_halves(device, dtype, m, k, n):

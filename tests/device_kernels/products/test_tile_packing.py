@@ -34,7 +34,7 @@ def packed(device: torch.device, left: torch.Tensor, right: torch.Tensor) -> set
 
 
 def on_processor(device: torch.device, expected: set[str]) -> set[str]:
-    """What is packed there; the groups of a GPU read all operands where they lie."""
+    """Packed operands; work-groups of a GPU read all operands in place."""
     return expected if is_processor(device) else set()
 
 

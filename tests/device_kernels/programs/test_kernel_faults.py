@@ -1,4 +1,4 @@
-"""What kernels find wrong: raised by the next wait, once, and nothing is broken after it."""
+"""Device-side asserts: the next wait raises them once, and the device goes on."""
 
 import textwrap
 from collections.abc import Callable
@@ -216,7 +216,7 @@ def test_every_replay_is_asked(memory):
         print(replayed(graph))
         print(replayed(outer))
 
-        # Nobody asks after kernels that cannot go wrong.
+        # Kernels without asserts are not checked.
         plain, added = capture(lambda: x + 1)
         reads = faults.calls()["copy_device_to_host"]
         plain.replay()

@@ -48,7 +48,7 @@ def test_operators_are_there_for_the_next_process(environment):
     assert loaded == 0
     used_built, used_loaded = map(int, run_program(USE, **environment).split())
     assert used_loaded >= 1
-    # What is compiled now is what rand and fill need, which are no reductions.
+    # The programs compiled now are those of rand and fill, which are no reductions.
     cold_built, _ = map(int, run_program(USE, **{**environment, "OUTBOARD_CACHE_DIR": ""}).split())
     assert used_built + used_loaded == cold_built
     assert used_built < cold_built

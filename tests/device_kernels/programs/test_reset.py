@@ -32,7 +32,7 @@ print(use(), use())
 live = faults.live()
 print(live["programs"] > 0, live["kernels"] > 0)
 x = torch.arange(8.0, device="ocl")
-x[torch.tensor([99]).to("ocl")]  # a fault that nobody was told of
+x[torch.tensor([99]).to("ocl")]  # an assert that was not raised yet
 faults.lose(0)
 try:
     x.exp()
@@ -92,7 +92,7 @@ print(_C.program_counts()[2] > 0, faults.misuses())
 @pytest.mark.parametrize("lost", [False, True])
 def test_programs_that_are_to_be_written(tmp_path: Path, lost: bool) -> None:
     """The cache asks for no binary of a program that was given back."""
-    # Otherwise PoCL would cache what it compiled, and entries would be written when somebody asks.
+    # Otherwise PoCL would cache what it compiled, and entries would be written on request.
     environment = {**ENVIRONMENT, "POCL_KERNEL_CACHE": "0"}
     lines = run_program(
         PRELUDE + BEFORE_THEY_WERE_WRITTEN,

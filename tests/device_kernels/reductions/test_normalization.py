@@ -65,7 +65,7 @@ def batch_norm_in_both_modes(x, weight, bias, mean, var):
     [
         ((5, 7, 3, 4), torch.channels_last),
         ((16, 7), torch.contiguous_format),
-        # A GPU takes parts of channels, by vectors or not, of which one is shorter.
+        # A GPU takes parts of channels, by vectors or not; one part is shorter.
         ((17, 7, 20, 17), torch.contiguous_format),
         ((17, 7, 19, 17), torch.contiguous_format),
     ],
@@ -95,7 +95,7 @@ def test_batch_norm_updates_strided_statistics(device):
 
 
 def test_batch_norm_updates_statistics_before_it_rounds_those_of_float16(device):
-    # What is left of the running mean and variance are the roundings of those of the batch.
+    # The running mean and variance become the rounding errors of those of the batch.
     values = 3 * torch.randn(8, 3).half() + 2
     variance, mean = (t.half() for t in torch.var_mean(values.double(), 0))
 

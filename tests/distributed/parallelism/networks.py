@@ -1,4 +1,4 @@
-"""What ranks of these tests train, and one process without any group to compare them with."""
+"""Networks that ranks train, and one process without a group as the reference."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -60,7 +60,7 @@ def train(
 
 
 def alone(steps: int = 10, model: nn.Module | None = None) -> tuple[nn.Module, list[float]]:
-    """What one process on CPU makes of whole batches."""
+    """Losses of one process on CPU with whole batches."""
     model = model or network()
     return model, train(model, "cpu", steps=steps)
 

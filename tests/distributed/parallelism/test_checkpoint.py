@@ -66,7 +66,7 @@ path = {str(tmp_path)!r}
 model, optimizer = trained()
 dcp.save(state_of(model, optimizer), checkpoint_id=path + "/sync")
 saving = dcp.async_save(state_of(model, optimizer), checkpoint_id=path + "/async")
-# What is saved is what was there at the call.
+# The checkpoint holds the values at the time of the call.
 train(model, device, slice(None), optimizer, steps=2)
 saving.result()
 check_loaded(path + "/sync")

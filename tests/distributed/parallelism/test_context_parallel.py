@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_context_parallel(run_ranks: Run) -> None:
-    """Losses and gradients of whole sequences on one process, by both ways of sending."""
+    """Losses and gradients of whole sequences on one process, by both methods of rotation."""
     run_ranks("""
         from torch import nn
         from torch.distributed.device_mesh import init_device_mesh

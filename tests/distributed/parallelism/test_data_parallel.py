@@ -31,7 +31,7 @@ for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True},
     found = train(model, device, mine, steps=4)
     check_losses(mean_over_ranks(found, device), losses)
     check_parameters(model.parameters(), reference.parameters())
-# What ranks begin with is the first one's.
+# Ranks begin with the parameters of the first.
 torch.manual_seed(rank)
 first = nn.Linear(3, 3).to(device)
 model = DistributedDataParallel(first)
@@ -76,7 +76,7 @@ def two_steps():
     for _ in range(2): model(x, rank).sum().backward()
 refused(RuntimeError, two_steps, "find_unused_parameters=True")
 
-# Gradients of two halves of a part, of which the first is not communicated.
+# Gradients of two halves of a part; the first is not communicated.
 reference = network()
 optimizer = adam(reference.parameters())
 model = DistributedDataParallel(network().to(device))
@@ -147,7 +147,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 def normalized():
     torch.manual_seed(0)
-    # Without a bias, of which the gradient would be rounding alone.
+    # Without a bias, since its gradient would be rounding alone.
     layers = nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)
     return nn.Sequential(*layers)
 
@@ -204,7 +204,7 @@ assert 0 <= overlap <= min(times["backward_compute_time"], times["backward_comm_
 
 @pytest.mark.slow
 def test_several_devices_of_each_process(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers on two devices, which the ranks use the other way round; two ranks on each device."""
+    """Layers on two devices, which the ranks use in opposite order; two ranks on each device."""
     for name in ("OUTBOARD_HOST_DEVICES", "OUTBOARD_OCL_COPIES"):
         monkeypatch.setenv(name, "2")
     run_ranks("""

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_restart_from_a_checkpoint(tmp_path: Path) -> None:
-    """The losses of both attempts together are those of one process that nobody killed."""
+    """The losses of both attempts together are those of one process that was not killed."""
     program = tmp_path / "program.py"
     program.write_text(
         """

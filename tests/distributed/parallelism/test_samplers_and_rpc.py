@@ -1,4 +1,4 @@
-"""What feeds ranks."""
+"""Samplers, data loaders and RPC between ranks."""
 
 import pytest
 

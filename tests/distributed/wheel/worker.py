@@ -48,7 +48,7 @@ class OnDevice(OnCPU):
         import torch_outboard
 
         # A fork leaves PyTorch a pool of threads that the next who asks for it makes anew. That
-        # would be autograd's threads, one for each device, of which some find none and abort.
+        # would be autograd's threads, one for each device; some find none and abort.
         torch.set_num_threads(1)
         self = cls(test_name)
         self.rank = rank
@@ -87,7 +87,7 @@ def run_test(side: type[OnCPU], name: str) -> dict[str, str]:
 
 
 def in_fork(side: type[OnCPU], name: str, timeout: float) -> dict[str, Any]:
-    """The same in a separate process, of which nothing is left afterwards."""
+    """The same in a separate process, which leaves nothing behind."""
     start = time.monotonic()
     read, write = os.pipe()
     with tempfile.TemporaryFile("w+") as log:

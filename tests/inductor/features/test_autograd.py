@@ -1,4 +1,4 @@
-"""What surrounds a compiled backward pass: hooks, donated memory, compiled autograd."""
+"""Around a compiled backward pass: hooks, donated memory, compiled autograd."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What is done with compiled modules besides calling them: saving, copying, moving, training."""
+"""Uses of compiled modules besides calls: saving, copying, moving, training."""
 
 import copy
 import gc

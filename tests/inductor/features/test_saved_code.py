@@ -29,7 +29,7 @@ def test_a_graph_alone(device: torch.device, tmp_path: Path):
 
 
 def test_artifacts_of_caches(device: torch.device):
-    """What another process saved compiles nothing here."""
+    """Code saved by another process is not compiled again."""
     from torch._dynamo.utils import counters
 
     x = torch.randn(8, 16)

@@ -180,7 +180,7 @@ def test_a_wrong_index_of_a_score(device, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_has_no_source_is_computed_by_the_formula(device):
+def test_attention_without_a_source_is_computed_by_the_formula(device):
     """A cumulative sum over a tensor from outside."""
     skip_without_kernels()
     counters.clear()

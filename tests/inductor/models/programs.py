@@ -1,4 +1,4 @@
-"""What is done with a model, compiled on a device: programs that are compared with eager CPU.
+"""Programs with a model, compiled on a device, that are compared with eager CPU.
 
 See tests/programs/comparison.py: where the device's numbers differ from CPU's, a run on CPU in
 float64 says by how much they may.
@@ -76,7 +76,7 @@ def prepared(run: Run, make: Make, how: How) -> tuple[nn.Module, Callable[..., A
 
 
 def numbers(output: Any) -> dict[str, torch.Tensor]:
-    """What a model computes, of its loss, scores and states."""
+    """The loss, scores and states of a model."""
     if isinstance(output, torch.Tensor):
         return {"output": output}
     named = output.items() if hasattr(output, "items") else enumerate(output)

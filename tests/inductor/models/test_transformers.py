@@ -12,7 +12,7 @@ from tests.programs.comparison import compare
 pytest.importorskip("transformers")
 
 ALL = tuple(ARCHITECTURES)
-# Of which PyTorch's compiler makes several graphs, on any device.
+# PyTorch's compiler makes several graphs of these, on any device.
 IN_PIECES = {"Longformer", "Mixtral", "wav2vec 2.0"}
 WITH_FLEX_ATTENTION = ("BERT", "Llama", "Mistral", "Gemma 2")
 WITH_CHECKPOINTS = ("BERT", "GPT-2", "Llama", "Mixtral", "T5", "ViT", "Whisper")

@@ -32,7 +32,7 @@ def test_they_are_called_in_order():
 def test_what_caches_depend_on(monkeypatch: pytest.MonkeyPatch):
     known = InOrder(repeat_by_views, Named("a", [])).uuid()
     assert known == (hash_of_sources(), "repeat_by_views", "a")
-    # A function that is somebody's own may do something else in the next process.
+    # A user's function may do something else in the next process.
     for other in (lambda graph: None, Named(None, [])):
         assert InOrder(repeat_by_views, other).uuid() is None
     numbers = [UseOwnNumbers(kind).uuid() for kind in (Words, HostValues)]

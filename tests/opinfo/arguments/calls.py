@@ -203,7 +203,7 @@ def _like(result: torch.Tensor) -> torch.Tensor:
 
 
 def _functional_results(overload: str, arguments: dict[str, Any]) -> Any:
-    """What the form without outputs returns; None if there is no such form, or it raises."""
+    """The result of the form without outputs; None if there is no such form, or it raises."""
     packet = overload_of(overload).overloadpacket
     for name in packet.overloads():
         schema = getattr(packet, name)._schema
@@ -256,7 +256,7 @@ def best_call(overload: str, calls: list[ArgumentsCall]) -> ArgumentsCall | None
 
 
 def by_schema(overload: str) -> ArgumentsCall | None:
-    """Arguments of which only the schema is known."""
+    """Arguments made from the schema alone."""
     schema = overload_of(overload)._schema
     if any(a.is_out for a in schema.arguments):
         packet = overload_of(overload).overloadpacket

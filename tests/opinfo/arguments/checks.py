@@ -1,4 +1,4 @@
-"""What is checked of one overload: every variation does on the device what it does on CPU."""
+"""Checks of one overload: every variation gives CPU's results on the device."""
 
 import contextlib
 import math
@@ -36,7 +36,7 @@ NO_MEMORY = re.compile(
     "can't allocate memory|not enough memory|Storage size calculation overflow|out of memory"
     "|allocate [0-9.]+ .iB|cannot allocate"
 )
-# What CPU's kernels say that break inside, or that cannot read a layout which the device's can.
+# Errors of CPU's kernels that fail inside, or cannot read a layout that the device's can.
 LIMITS_OF_CPU = re.compile(
     "INTERNAL ASSERT FAILED|could not create a primitive|itensor_view_from_dense"
     "|contiguous|elements? must have stride|tensor does not have a device|uninitialized"
@@ -144,7 +144,7 @@ def check_variation(
     result: EntryResult,
     strides: bool = True,
 ) -> str | None:
-    """What the device does otherwise than CPU, or None; `strides`: whether those count."""
+    """The difference between device and CPU, or None; `strides`: whether those count."""
     expected = on_cpu.outcome
     assert expected is not None
     try:
@@ -172,7 +172,7 @@ def check_variation(
         if (difference := placement_difference(variation, expected, actual)) != "compare":
             return difference
     elif expected.error is not None or actual.error is not None:
-        # What depends on the order may be refused.
+        # Calls that depend on the order may be refused.
         refused = actual.error is not None and "unsupported operation" in str(actual.error)
         if depends_on_order(variation) and refused and expected.error is None:
             return None
@@ -270,7 +270,7 @@ def placed(variation: Variation, device: torch.device) -> ArgumentsCall | None:
 
 
 def placement_difference(variation: Variation, expected: Outcome, actual: Outcome) -> str | None:
-    """What PyTorch's rule for accelerators says of tensors on two devices, or "compare".
+    """The outcome by PyTorch's rule for tensors on two devices, or "compare".
 
     The call raises a RuntimeError. Numbers are the exception: a CPU tensor without dimensions may
     stand beside tensors of the device; then the call may give CPU's results as well.

@@ -1,4 +1,4 @@
-"""What the sweep over arguments does not ask of the device, each with its reason.
+"""Exclusions of the sweep over arguments, each with its reason.
 
 As in `tests/opinfo/exclusions.py`, an exclusion that hides no failure any more fails its overload.
 `failure` begins with the argument and its value, as in "alpha = 2j". Calls that an unsafe exclusion

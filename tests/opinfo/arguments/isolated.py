@@ -31,7 +31,7 @@ FILLS = (0x11, 0x6E)
 
 @dataclass
 class CpuRun:
-    """What a call did on CPU, and its arguments afterwards; or why there is no outcome."""
+    """The outcome of a call on CPU, and its arguments afterwards; or why there is no outcome."""
 
     outcome: Outcome | None
     arguments: dict[str, Any]
@@ -108,7 +108,7 @@ def _message(run: CpuRun) -> bytes:
     """As bytes that can be read again; kernels make tensors that cannot."""
     assert run.outcome is not None
     if (error := run.outcome.error) is not None:
-        # What is left of arguments does not matter then, and can be of impossible sizes.
+        # The arguments do not matter then, and can be of impossible sizes.
         plain = CpuRun(Outcome(error=error, warnings=run.outcome.warnings), {})
         try:
             return _readable(plain)

@@ -114,7 +114,7 @@ def test_cpu_kernels_that_break_end_only_their_own_call(monkeypatch: Any) -> Non
     assert (first.outcome.value.tolist(), third.outcome.value.tolist()) == ([2, 2], [4, 4])
     assert second.outcome is None
     assert "SIGSEGV" in second.without
-    # Results that nobody wrote are noticed, too.
+    # Unwritten results are noticed, too.
     monkeypatch.setattr("tests.opinfo.arguments.calls.run", lambda *_: torch.empty(100))
     assert not is_defined(calls[0])
 

@@ -14,7 +14,7 @@ HUGE = (2**31, 2**33, 2**62)
 SCALARS = (True, 0, -1, 2, 2.5, 2j, nan, inf, *HUGE)
 FLOATS = (0.0, -1.0, 0.5, 2.0, nan, inf, -inf, 1e300)
 INTS = (0, 1, -1, 2, 5, *HUGE, -(2**62))
-# What operators know, and what none does.
+# Names that operators know, and one that none does.
 STRINGS = (
     "", "wrong", "none", "tanh", "floor", "trunc", "left", "right", "sum", "mean", "prod", "amax",
     "amin", "max", "min", "add", "multiply",
@@ -36,7 +36,7 @@ class Variation:
         check: "numbers", "lists", "tensors", "layouts", "overlaps" or "devices".
         label: the argument and what it is.
         elsewhere: whether tensors are on different devices: the argument `moved` is on the host
-            and the others on the device, or the other way round.
+            and the others on the device, or the reverse.
     """
 
     check: str
@@ -190,7 +190,7 @@ def _reversed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _overlaps(call: ArgumentsCall, name: str) -> Iterator[Variation]:
-    """What is written shares memory with another tensor: all of it, or all but one element."""
+    """A written tensor shares memory with another: all of it, or all but one element."""
     written = call.arguments[name]
     if isinstance(written, (list, tuple)):
         if len(written) > 1 and all(isinstance(t, torch.Tensor) for t in written):
