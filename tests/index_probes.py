@@ -56,7 +56,7 @@ class Probe:
         return eval(self.expression, {**NAMES, "i": i, "new": new})
 
     def wrong(self, values: Iterable[int] = WRONG) -> Iterator[torch.Tensor]:
-        """Index tensors whose last element is wrong: one of `values`."""
+        """Index tensors whose last element is wrong: just out of range, or one of `values`."""
         for dtype in self.dtypes:
             near = (self.size, self.size + 1, -self.size, -self.size - 1, -1)
             for value in (*near, *values):
