@@ -16,7 +16,35 @@ from tests.forked_python import run_forked
 # How many times as long as usual processes may take: sanitizers are slow.
 SLOWNESS = float(os.environ.get("TEST_SLOWNESS", "1"))
 
+ROOT = Path(__file__).resolve().parent.parent
+
 T = TypeVar("T")
+
+
+def environment_without(*prefixes: str) -> dict[str, str]:
+    """This process's environment without variables whose names have one of the prefixes."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
+def run_pytest(
+    *arguments: str | Path, without: tuple[str, ...], timeout: float = 280, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs pytest in a separate process.
+
+    Args:
+        arguments: its command line.
+        without: prefixes of environment variables that the process does not inherit.
+        timeout: seconds, times `SLOWNESS`.
+        settings: environment variables to set.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=ROOT,
+        env=environment_without(*without) | settings,
+        capture_output=True,
+        text=True,
+        timeout=timeout * SLOWNESS,
+    )
 
 
 def run_python(
@@ -87,9 +115,8 @@ def in_threads(work: Callable[[int], T], count: int) -> list[T]:
 def kernels_run_on(driver: str) -> bool:
     """Whether the first device of a driver runs kernels on this machine."""
     command = [sys.executable, "-m", "tests.kernels_run"]
-    root = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "OUTBOARD_DRIVER": driver}
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True).returncode == 0
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True).returncode == 0
 
 
 def compile_library(source: Path, output: Path) -> None:

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 
 from tests import run
 from tests.run import ROOT, Stage
+from tests.support import run_pytest
 
 pytestmark = pytest.mark.slow
 
@@ -141,12 +141,8 @@ def test_the_tests_of_device_kernels_fail_without_a_device_that_compiles(tmp_pat
     if "pocl" not in ocl.describe().lower():
         pytest.skip("the OpenCL of this machine is not PoCL")
     test = "tests/device_kernels/test_placement.py::test_a_placement_for_a_block"
-    command = [sys.executable, "-m", "pytest", "-q", "--configuration", "ocl", test]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")}
-    result = subprocess.run(
-        command, cwd=ROOT, env={**environment, "PATH": str(tmp_path)},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    without = ("OUTBOARD_",)
+    result = run_pytest("--configuration", "ocl", test, without=without, PATH=str(tmp_path))
     assert result.returncode == 1, result.stdout
     assert "1 error" in result.stdout
 

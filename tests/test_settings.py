@@ -3,16 +3,13 @@
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.support import run_python, try_python
+from tests.support import ROOT, run_python, try_python
 from tools import settings_page
 from torch_outboard import _C, settings
 from torch_outboard.setting_table import TABLE, Setting
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_table_holds_what_the_sources_read():

@@ -2,11 +2,8 @@
 
 import subprocess
 import textwrap
-from pathlib import Path
 
-from tests.support import run_python, try_python
-
-ROOT = str(Path(__file__).resolve().parents[2])
+from tests.support import ROOT, run_python, try_python
 
 
 def _program(code: str, settings: dict[str, str | None]) -> tuple[str, dict[str, str | None]]:
@@ -16,7 +13,9 @@ def _program(code: str, settings: dict[str, str | None]) -> tuple[str, dict[str,
     """
     kept = {name: value for name, value in settings.items() if name.startswith("OUTBOARD_")}
     others = {name: value for name, value in settings.items() if name not in kept}
-    beginning = f"import os, sys\nsys.path.insert(0, {ROOT!r})\nos.environ.update({others!r})\n"
+    beginning = (
+        f"import os, sys\nsys.path.insert(0, {str(ROOT)!r})\nos.environ.update({others!r})\n"
+    )
     return beginning + textwrap.dedent(code), {"OUTBOARD_PLACEMENT": "device", **kept}
 
 

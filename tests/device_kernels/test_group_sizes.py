@@ -1,13 +1,11 @@
 """Kernels in the forms of GPUs, on devices whose work-groups are no power of two."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.device_kernels.processes import run_program
+from tests.support import run_pytest
 
 FOLDER = Path(__file__).parent
 # Tests of kernels in which the work items of a group share work.
@@ -21,15 +19,10 @@ products/test_attention.py::test_causal pointwise/test_lists.py::test_norms"""
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("lanes", [12, 192])
 def test_groups_of_any_size(lanes: int) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "--configuration", "gpu", "-m", "not slow"]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    result = subprocess.run(
-        [*command, *(str(FOLDER / test) for test in SHARING.split())],
-        env={**kept, "OUTBOARD_DRIVER": "ocl", "TEST_LANES": str(lanes)},
-        cwd=FOLDER.parents[1],
-        capture_output=True,
-        text=True,
-    )
+    arguments = ["--configuration", "gpu", "-m", "not slow"]
+    files = [FOLDER / test for test in SHARING.split()]
+    settings = {"OUTBOARD_DRIVER": "ocl", "TEST_LANES": str(lanes)}
+    result = run_pytest(*arguments, *files, without=("PYTEST_",), timeout=1000, **settings)
     assert result.returncode == 0, result.stdout[-9000:]
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import torch_outboard
-from tests.support import compile_library, run_python
+from tests.support import ROOT, compile_library, run_python
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "examples" / "vendor_kernel" / "relu.cpp"
 # Required functions alone, and memory that the host must not touch: what a vendor starts with.
 MINIMAL = ROOT / "tests" / "drivers" / "minimal_driver.c"

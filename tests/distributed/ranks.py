@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support import SLOWNESS, try_python
+from tests.support import ROOT, SLOWNESS, try_python
 
-ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., Any]
 
 # The head of each program. `rank`, `ranks`, `device`; a group over a file, which needs no port.

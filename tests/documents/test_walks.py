@@ -4,7 +4,6 @@ In an output, `...` stands for anything and a line of it for any lines; fraction
 three digits may be others.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.blocks import ROOT, Block, blocks
-from tests.support import SLOWNESS, kernels_run_on
+from tests.support import SLOWNESS, environment_without, kernels_run_on
 
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("start/*.md")), DOCS / "threads.md", DOCS / "debugging.md"]
@@ -52,12 +51,9 @@ def pattern(shown: str) -> str:
 def test_a_walk(page: Path, tmp_path: Path) -> None:
     if not kernels_run_on("ocl"):
         pytest.skip("the driver `ocl` runs no kernels here")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}
-    environment = {
-        **kept,
-        "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = environment_without("OUTBOARD_", "PYTEST_")
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment["PYTHONPATH"] = str(ROOT)
     for name in ("examples", "tests", "csrc", "pyproject.toml"):  # commands are typed in a clone
         (tmp_path / name).symlink_to(ROOT / name)
     assert steps(page)

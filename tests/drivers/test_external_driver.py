@@ -1,19 +1,18 @@
 """The tests of this folder on a driver that is not of this package, as vendors run them."""
 
-import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from driver_support import problem_of_external
 
+from tests.support import ROOT, run_pytest
+
 pytestmark = pytest.mark.by_turns(3)
 
 FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
 
 
 def compile_driver(folder: Path, source: str, name: str = "mychip") -> Path:
@@ -25,12 +24,7 @@ def compile_driver(folder: Path, source: str, name: str = "mychip") -> Path:
 
 
 def run_tests(driver: Path | str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")}
-    return subprocess.run(
-        [*command, "--driver", str(driver), *options],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+    return run_pytest("--driver", driver, *options, without=("PYTEST_XDIST",))
 
 
 MINIMAL = (FOLDER / "minimal_driver.c").read_text()

@@ -8,14 +8,12 @@ import pytest
 from driver_support import MEMORY, DriverUnderTest, open_driver, reason_without_clang
 from program_support import ints, read_ints, refuses_binaries
 
-from tests.support import run_python
+from tests.support import ROOT, run_python
 from torch_outboard.drivers import host
 
 pytestmark = pytest.mark.skipif(
     reason_without_clang() is not None, reason=str(reason_without_clang())
 )
-
-ROOT = Path(__file__).resolve().parents[2]
 
 SOURCE = """
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -15,7 +15,7 @@ from driver_support import (
     open_driver,
 )
 
-from tests.support import run_python
+from tests.support import environment_without, run_python
 from torch_outboard.drivers import contract, ocl
 from torch_outboard.drivers.client import Client
 from torch_outboard.drivers.contract import (
@@ -58,8 +58,8 @@ def names(driver: DriverUnderTest) -> list[str]:
 
 def describe(library: Path, **environment: str) -> str:
     """Devices found by a copy of the driver's library in a process that loaded nothing else."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")}
-    return describe_alone(library, "ob_ocl_describe", kept | environment)
+    environment = environment_without("OUTBOARD_") | environment
+    return describe_alone(library, "ob_ocl_describe", environment)
 
 
 def test_chosen_devices(open_fake) -> None:

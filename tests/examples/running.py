@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import CONFIGURATIONS
-from tests.support import SLOWNESS
+from tests.support import ROOT, SLOWNESS, environment_without
 
-ROOT = Path(__file__).resolve().parents[2]
 # Where torch.utils.cpp_extension compiles; cached, so that nothing is compiled twice.
 EXTENSIONS = ROOT / "build" / "extensions"
 
@@ -49,8 +48,8 @@ x = torch.tensor([-1.0, 2.0]).to(device)
 
 def environment(configuration: str, **more: str) -> dict[str, str]:
     """This process's environment, with the settings of another configuration."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOARD_")}
-    return {**own, **CONFIGURATIONS[configuration], "TORCH_EXTENSIONS_DIR": str(EXTENSIONS), **more}
+    settings = {**CONFIGURATIONS[configuration], "TORCH_EXTENSIONS_DIR": str(EXTENSIONS), **more}
+    return environment_without("OUTBOARD_") | settings
 
 
 @functools.cache

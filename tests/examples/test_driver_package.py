@@ -1,16 +1,14 @@
 """The example of a driver in a separate package: it installs, keeps the contract and trains."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import torch_outboard
 from tests.examples.running import ROOT, run
-from tests.support import run_python
+from tests.support import run_pytest, run_python
 
 pytestmark = pytest.mark.by_turns(6)
 
@@ -36,12 +34,8 @@ def test_it_installs_and_trains() -> None:
 
 @pytest.mark.slow
 def test_it_keeps_the_contract(mychip: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "tests/drivers", "-q", "-p", "no:cacheprovider"]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}
-    result = subprocess.run(
-        [*command, "--driver", str(mychip)],
-        cwd=ROOT, env=kept, capture_output=True, text=True, timeout=250, check=False,
-    )  # fmt: skip
+    without = ("OUTBOARD_", "PYTEST_")
+    result = run_pytest("tests/drivers", "--driver", mychip, without=without)
     assert result.returncode == 0, result.stdout[-3000:]
 
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import ROOT, environment_without
+
 pytestmark = pytest.mark.by_turns(6)
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wrong_kernel" / "run.py"
+EXAMPLE = ROOT / "examples" / "wrong_kernel" / "run.py"
 # OCLGRIND_LIBRARY names another copy.
 OCLGRIND = Path(os.environ.get("OCLGRIND_LIBRARY", "/usr/lib/oclgrind/liboclgrind-rt-icd.so"))
 
 
 def output(tmp_path: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environment |= {"OUTBOARD_CACHE_DIR": str(tmp_path), **settings}
+    environment = environment_without("PYTEST_") | {"OUTBOARD_CACHE_DIR": str(tmp_path), **settings}
     return subprocess.run(
         [sys.executable, EXAMPLE],
         env=environment, capture_output=True, text=True, timeout=200, check=False,

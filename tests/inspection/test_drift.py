@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support import ROOT
 from tools.schema_changes import of_headers, text_of
 from torch_outboard.commands import main
 from torch_outboard.dispatch import dispatcher
@@ -25,7 +26,6 @@ from torch_outboard.inspection.drift import (
     schemas_of,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 MINOR = minor_of(torch.__version__)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from tests.libraries.models import ROOT
-from tests.support import run_python
+from tests.support import ROOT, run_python
 
 # Whatever the program leaves in `shown` is printed. `where` is "cpu" or the device's name.
 BEFORE = f"""

@@ -1,7 +1,6 @@
 """Models of transformers that are small and have random weights, in training."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from tests.inductor.models.architectures import ARCHITECTURES
 from tests.inductor.models.programs import on
 from tests.programs.comparison import Run
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 20
 
 

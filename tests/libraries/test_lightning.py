@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from tests.libraries.models import ROOT
+from tests.support import ROOT
 from torch_outboard.integrations import disable, enable
 
 lightning = pytest.importorskip("lightning")

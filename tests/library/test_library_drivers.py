@@ -5,18 +5,15 @@ They need a driver with a library, so each runs in a separate process; to run on
     python -m pytest tests/library -k ocl
 """
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import SLOWNESS, kernels_run_on
+from tests.support import ROOT, kernels_run_on, run_pytest
 from torch_outboard.drivers import host, ocl
 
 FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
 # With kernels and without, on memory that the host shares and that it does not. Fault injection
 # checks descriptions.
 DEVICES = {
@@ -48,18 +45,10 @@ CASES = [
 @pytest.mark.parametrize(("kind", "checks"), CASES)
 def test_library(driver: Path, kind: str, checks: str) -> None:
     base, settings = DEVICES[kind]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}
-    environment = {
-        **kept,
-        **settings,
-        "LIBRARY_DRIVER_BASE": base.library_path(),
-        "OUTBOARD_DRIVER": str(driver),
-    }
     if kind == "ocl" and not kernels_run_on("ocl"):
         pytest.skip("no device compiles code; `python -m torch_outboard doctor` says why")
-    files = [str(FOLDER / f"{name}_checks.py") for name in checks.split()]
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", *files, "-q", "-p", "no:cacheprovider"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400 * SLOWNESS,
-    )  # fmt: skip
+    files = [FOLDER / f"{name}_checks.py" for name in checks.split()]
+    drivers = {"LIBRARY_DRIVER_BASE": base.library_path(), "OUTBOARD_DRIVER": str(driver)}
+    without = ("OUTBOARD_", "PYTEST_")
+    result = run_pytest(*files, without=without, timeout=400, **settings, **drivers)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import torch_outboard
-from tests.support import run_python, try_python
+from tests.support import ROOT, run_python, try_python
 
 pytestmark = pytest.mark.by_turns(3)
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(torch_outboard.__file__).parent
 LIBRARY = PACKAGE / "drivers/host/libob_host.so"
 

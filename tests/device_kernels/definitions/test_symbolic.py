@@ -6,7 +6,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -30,6 +29,7 @@ from tests.device_kernels.definitions.symbols import (
     reals,
     tensor,
 )
+from tests.support import ROOT
 from torch_outboard import _C
 from torch_outboard.ops import symbolic
 from torch_outboard.ops.definition import Graph, argument
@@ -46,9 +46,6 @@ from torch_outboard.ops.symbolic import (
     symbol,
     where,
 )
-
-ROOT = Path(__file__).resolve().parents[3]
-
 
 # ---- Every operation
 

@@ -1,12 +1,10 @@
 """docs/kernels.md shows the macros and functions of a pointwise definition as they are."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.device_kernels.processes import run_program
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 import torch
 from tests.device_kernels import gpu_driver
