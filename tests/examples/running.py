@@ -75,12 +75,12 @@ def compiling() -> Iterator[None]:
         yield
 
 
-def source_file(name: str, text: str) -> Path:
+def source_file(name: str, source: str) -> Path:
     """A source of a test, in a separate file that changes only if the source does."""
     path = EXTENSIONS / "sources" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
+    if not path.exists() or path.read_text() != source:
+        path.write_text(source)
     return path
 
 

@@ -43,7 +43,7 @@ FOR_THE_BACKWARD_PASS = (
 
 NOT_ASKED_FOR = "results that were not asked for are empty, as on CUDA, and CPU computes them"
 
-OUTPUTS_GROW = "as other operators the device resizes outputs, of which CPU refuses the sizes"
+OUTPUTS_GROW = "as other operators the device resizes outputs whose sizes CPU refuses"
 
 CONTRADICTION = "`is_target` says something else than `target`; the device looks at the latter"
 
