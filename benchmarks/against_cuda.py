@@ -1,13 +1,13 @@
-"""Time of operators and training steps on a GPU: a device of this kit against PyTorch's own CUDA.
+"""Time of operators and training steps on a GPU: a device of this kit against PyTorch's CUDA.
 
     python -m benchmarks.against_cuda [--rounds 9] [--group operators] [--save gpu-h100] [names...]
 
 For a machine with an NVIDIA GPU, an OpenCL driver for it, and a PyTorch that is built for CUDA.
 Both sides use the same GPU and take turns. Float32 is computed without the rounding of
-TensorFloat-32, which the kit's kernels do not do either. The group `halves` is of 16-bit types.
-Steps of `autocast` run in `torch.autocast` with bfloat16; those of `compiled` have a network that
-each side's `torch.compile` compiled. Tensors are several times as large as a
-GPU's cache. What fails is printed, and the next one measured.
+TensorFloat-32, as in the kit's kernels. The group `halves` is of 16-bit types. Steps of `autocast`
+run in `torch.autocast` with bfloat16; those of `compiled` have a network that each side's
+`torch.compile` compiled. Tensors are several times as large as a GPU's cache. A failure is printed,
+and the next work measured.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ into_result = partial(of_tensors, into=True)
 
 
 def without_tensor_float() -> None:
-    """CUDA's products and convolutions keep all bits of float32, as the kit's do."""
+    """Makes CUDA's products and convolutions use all bits of float32, like the kit's."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
 
 
 def chain(device: str) -> Callable[[], object]:
-    """50 operators on few elements: what a launch costs when nobody waits for it."""
+    """50 operators on few elements: the cost of a launch without a wait."""
     x = torch.ones(16, device=device)
 
     def run() -> object:

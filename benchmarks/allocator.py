@@ -1,9 +1,9 @@
-"""Cost of allocating and giving back memory that is cached, measured in C++.
+"""Cost of allocating and freeing cached memory, measured in C++.
 
     python -m benchmarks.allocator [--json]
 
 Prints nanoseconds for one allocation and one release together: the median of several runs for each
-size. Fails if the driver was called, or if a median lies above the limit.
+size. Fails if the driver was called, or if a median is above the limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def measure() -> dict[int, float]:
     from torch_outboard.drivers import faults
 
     device = torch.device(torch_outboard.device_name(), 0)
-    # Neighbours in use, as in a real program: blocks are split and merged each time.
+    # Neighbouring blocks are in use: blocks are split and merged each time.
     held = [torch.empty(size, dtype=torch.uint8, device=device) for size in SIZES for _ in range(4)]
     medians = {}
     for size in SIZES:

@@ -1,4 +1,4 @@
-"""Times of compiled functions on a device against Inductor's own code for CPU.
+"""Times of compiled functions on a device against Inductor's code for CPU.
 
     python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
@@ -6,10 +6,9 @@ Groups are fused, chain, sorts, steps, "dynamic shapes" and optimizers. By defau
 run by device kernels, as do eager operators between them (OUTBOARD_PLACEMENT=device), and are
 compared with Inductor's code for CPU; `--how eager` is eager mode on the device, `--how auto`
 compiled with the default placement of eager operators. `--reference` is compiled or eager on CPU,
-or "device eager", or "device separate", in which an optimizer has kernels for each tensor. Besides,
-`calls` measures what a call of a compiled graph of one small kernel takes, and `first` the first
-call of a compiled training step, without and with its caches. `--save`
-keeps both as NAME_calls.
+or "device eager", or "device separate", in which an optimizer has kernels for each tensor. `calls`
+measures a call of a compiled graph of one small kernel, and `first` the first call of a compiled
+training step, without and with its caches. `--save` stores both as NAME_calls.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _cases() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
         "sort of 1024 x 500": (lambda x: x.sort(-1), (r(1024, 500),)),
         "sort of 64 columns": (lambda x: x.sort(0), (r(64, 2048),)),
         "sort of int64": (lambda x: x.sort(-1), (torch.randint(0, 10**6, (2048, 64)),)),
-        "nucleus of 256": (  # the words whose chances make up 0.9
+        "nucleus of 256": (  # the tokens whose probabilities sum to 0.9
             lambda x: ((s := x.softmax(-1).sort(-1, descending=True))[0].cumsum(-1) < 0.9) * s[1],
             (r(1024, 256),),
         ),
@@ -114,14 +113,14 @@ def _optimizer(kind: str, make_model: Callable[[], torch.nn.Module]) -> Work:
 
 
 def _cut(x: torch.Tensor, length: int) -> torch.Tensor:
-    """Of sequences; what is to be learned of whole ones stays."""
+    """Inputs cut to a length; targets of whole sequences stay."""
     return x[:, :length].contiguous() if x.dim() > 1 else x
 
 
 def _step(name: str, lengths: tuple[int, ...] = ()) -> Work:
     """A whole step of training; forward and backward are compiled, and the optimizer by itself.
 
-    With lengths, there is a step for each, whose inputs are cut to that, and sizes are open.
+    With lengths, there is a step for each, with inputs cut to it and dynamic shapes.
     """
 
     def make(device: str) -> Callable[[], object]:
@@ -146,7 +145,7 @@ def _step(name: str, lengths: tuple[int, ...] = ()) -> Work:
     return make
 
 
-# What inputs are cut to, one after the other.
+# Lengths of inputs, one after the other.
 DYNAMIC_SHAPES = {"small GPT": (128, 96, 64, 112, 80), "tiny BERT": (64, 48, 32, 56, 40)}
 GROUPS = {
     "fused": [*list(_cases())[:9], "Adam step"],
@@ -178,11 +177,11 @@ def paired(names: list[str], device: str, how: str, reference: str, rounds: int)
         "POCL_MAX_PTHREAD_COUNT": str(len(os.sched_getaffinity(0))),
         _HOW: how,
     }
-    # A device with an index, so that it is another name.
+    # With an index, so that the name differs.
     other = f"{device}:0" if reference.startswith("device ") else "cpu"
     of_reference = {**settings, _HOW: reference.removeprefix("device ")}
     if other == "cpu":
-        # Else its threads sit on one processor now and then, and spin.
+        # Otherwise its threads sometimes share one processor, and spin.
         of_reference["OMP_PROC_BIND"] = "true"
     results = compare(
         names, device=device, reference=other, rounds=rounds, module=module,
@@ -224,7 +223,7 @@ print(time.perf_counter() - start)
 
 
 def _apart(code: str, device: str, settings: dict[str, str]) -> float | dict[str, float]:
-    """What code prints last, in a process of its own: the driver is chosen at its start."""
+    """The last output of code in a separate process: the driver is fixed at its start."""
     answer = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         env={**os.environ, "OUTBOARD_DRIVER": device, **settings},

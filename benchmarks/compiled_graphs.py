@@ -2,9 +2,9 @@
 
     python -m benchmarks.compiled_graphs [--device ocl] [--rounds 21] [--save NAME]
 
-The graph is a chain of 50 kernels of 1024 values each, since what is added up alternates between
-rows and columns. For both ways: microseconds of the host until the call returns, and until the
-device is done, each per kernel, in turns, and the ratio of the latter.
+The graph is a chain of 50 kernels of 1024 values each, since sums alternate between rows and
+columns. For replays and for launches: microseconds per kernel until the call returns, and until the
+device is done, in turns, and the ratio of the latter.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _CALLS = 20
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:
-    """As many kernels as `KERNELS`: none of the sums can be fused with the one before it."""
+    """A chain of `KERNELS` kernels: no sum can be fused with the previous one."""
     for step in range(KERNELS):
         x = (x - x.sum(step % 2, keepdim=True) * 0.1).sin()
     return x
 
 
 def seconds(function: Callable[[torch.Tensor], object], x: torch.Tensor) -> tuple[float, float]:
-    """Of a call: until it returns, and until the device is done."""
+    """Seconds of a call until it returns, and until the device is done."""
     torch.accelerator.synchronize()
     start = time.perf_counter()
     for _ in range(_CALLS):

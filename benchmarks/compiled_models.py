@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from benchmarks.training_steps import Gpt, Mlp, ResNet18
 
-# Makes a model, its inputs with what is to be learned last, and the loss of output and that.
+# Makes a model, its inputs with the target last, and the loss of output and target.
 Model = Callable[[], tuple[nn.Module, list[Tensor], Callable[[Tensor, Tensor], Tensor]]]
 
 

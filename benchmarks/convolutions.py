@@ -2,9 +2,9 @@
 
     python -m benchmarks.convolutions [--driver host] [--rounds 11] [--save NAME] [names...]
 
-Batches of 8 images of 64 x 64 and of 224 x 224 pixels, float32. CPU's side is PyTorch's, which
-means oneDNN. A direction is the forward, the gradient of the input or that of the weight, each by
-itself. GFLOP/s count two operations for each product of the direct form, whatever is computed.
+Batches of 8 images of 64 x 64 and of 224 x 224 pixels, float32. The reference is PyTorch on CPU,
+which uses oneDNN. A direction is the forward, the gradient of the input or that of the weight, each
+by itself. GFLOP/s count two operations for each product of the direct form, for every algorithm.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ WORKS: dict[str, Work] = {name: partial(convolution, *case) for name, case in CA
 
 
 def summary(results: list[Ratio]) -> str:
-    """Median and worst ratio, and times by all of what is measured."""
+    """Median and worst ratio, and times in all."""
     ratios = [r.ratio for r in results]
     device, reference = (
         sum(getattr(r, side) for r in results) for side in ("device_seconds", "reference_seconds")
@@ -118,7 +118,7 @@ def table(results: list[Ratio]) -> list[str]:
 
 
 def compiler(driver: str) -> str:
-    """What makes kernels for the driver's devices, as far as it says so."""
+    """The compiler of kernels for the driver's devices, if the driver names it."""
     if driver != "host":
         return ""
     from torch_outboard.drivers import host
@@ -134,9 +134,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of names, such as 'k7' or '56x56 k3'")
     parser.add_argument("--driver", default="host")
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument(
-        "--save", metavar="NAME", help="of the files that are written below benchmarks/results"
-    )
+    parser.add_argument("--save", metavar="NAME", help="name of the files below benchmarks/results")
     options = parser.parse_args()
     names = [n for n in WORKS if not options.names or any(part in n for part in options.names)]
     if not names:

@@ -85,7 +85,7 @@ def copy(make: Callable[[torch.Tensor], torch.Tensor], device: str) -> Callable[
 
 
 def at_indices(function: Function, size: tuple[int, ...], device: str) -> Callable[[], object]:
-    """`function` of a matrix, of places in its rows or columns, and of another matrix."""
+    """`function` of a matrix, of indices of its rows or columns, and of another matrix."""
     torch.manual_seed(0)
     values, indices = torch.randn(ROWS, COLUMNS), torch.randint(0, min(ROWS, COLUMNS), size)
     moved = values.to(device), indices.to(device), values.clone().to(device)
@@ -97,7 +97,7 @@ def _many(function: Function, operands: int = 1) -> Work:
 
 
 def _integers(function: Function) -> Work:
-    """Of dividends and divisors that are not zero, which kernels look at."""
+    """`function` of dividends and of divisors that are not zero, which kernels check."""
 
     def make(device: str) -> Callable[[], object]:
         torch.manual_seed(0)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.dialect_mathematics [function ...]
 
-Both run the same loop over arrays that fit in the second-level cache, by turns; the table has the
-ratio of the medians, below 1 where the dialect is faster, for vectors as wide as each prefers.
+Both run the same loop over arrays that fit in the second-level cache, in turns. The table has the
+ratio of the medians, below 1 where the dialect is faster, with the best vector width of each.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ Ranks are processes of one thread each. In each of them the device and CPU take 
 round; the median of the rounds' ratios is reported with its interval. On separate memory the
 reference is a copy to pinned memory, Gloo, and a copy back, one after another.
 
-Hidden is the part of the time of all_reduce in which the backward pass computes, in profiles of
-steps of DistributedDataParallel (benchmarks/overlap.py). On the device it is reported as the part
-that is visible, over that of CPU beside it.
+The hidden part of all_reduce is the time in which the backward pass computes, in profiles of steps
+of DistributedDataParallel (benchmarks/overlap.py). The result is the visible part on the device
+over that on CPU in the same process.
 
-With --costs: what docs/distributed_costs.md says of each collective, measured over a network with
-delay and loss (benchmarks.network), as root.
+With --costs: the model of docs/distributed_costs.md for each collective, measured over a network
+with delay and loss (benchmarks.network), as root.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ CONFIGURATIONS: dict[str, tuple[dict[str, str], str]] = {
         "copies",
     ),
 }
-# Times of the reference, by its name and by size.
+# Maximum ratios to the reference, by its name and by size.
 TARGETS = {
     "cpu": {"4 B": 1.5, "1 MiB": 1.1, "64 MiB": 1.05},
     "copies": {"4 B": 1.5, "1 MiB": 1.1, "64 MiB": 0.8},
 }
 STEP_TARGET = 1.05
-# Of communication that is visible: as much as on CPU, and on separate memory at most this.
+# Maximum visible share of communication on separate memory; on shared memory CPU's share.
 VISIBLE_TARGET = 0.4
-# A profile is of several steps, so that fewer rounds do.
+# A profile is of several steps, so fewer rounds are enough.
 OVERLAP_ROUNDS = 5
 
 

@@ -2,9 +2,9 @@
 
 python -m benchmarks.distributed --costs
 
-The model is that of docs/distributed_costs.md. It is held against what ranks in network namespaces
-send (benchmarks.network): bytes are counted by the relay, messages that wait for each other are the
-slope of the time over the delay.
+The model is that of docs/distributed_costs.md. It is compared with ranks in network namespaces
+(benchmarks.network): the relay counts bytes, and the number of messages in a row is the slope of
+the time over the delay.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks import network
 
-# What the extrapolation takes for a network of hosts: seconds each way, bytes per second, and bytes
-# per second of a copy between device and host.
+# Assumptions for a network of hosts: seconds each way, bytes per second, and bytes per second of a
+# copy between device and host.
 LATENCY, BANDWIDTH, COPY = 20e-6, 1.25e9, 10e9
 HOSTS = (8, 64, 512)
 SIZES = {"4 KiB": 1 << 12, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
@@ -34,7 +34,7 @@ LOSSES = (0.001, 0.01)
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one collective by Gloo, for n ranks; the larger of its tensors counts as 1.
+    """The cost of one collective by Gloo, for n ranks; the larger of its tensors counts as 1.
 
     Attributes:
         sent: what the rank that sends most sends.
@@ -65,14 +65,14 @@ MODEL = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one collective: bytes of each rank in one call, and seconds."""
+    """Measures of one collective: bytes of each rank in one call, and seconds."""
 
     sent: list[float]
     seconds: float
 
 
 def measure(ranks: int, delay: float, loss: float = 0.0) -> dict[tuple[str, int], Measured]:
-    """By collective and bytes, over a network. Raises RuntimeError if a rank fails."""
+    """Measures by collective and bytes, over a network. Raises RuntimeError if a rank fails."""
     found: dict[tuple[str, int], Measured] = {}
     with network.Network(ranks, delay, loss) as hosts, tempfile.TemporaryDirectory() as folder:
         started = []
@@ -119,7 +119,7 @@ def terms(name: str, hosts: int, size: int) -> dict[str, float]:
 
 
 def extrapolate() -> None:
-    """Prints what the model says of many hosts."""
+    """Prints the model's times for many hosts."""
     print(
         f"\nMany hosts, {1e6 * LATENCY:g} us each way, {8e-9 * BANDWIDTH:g} Gbit/s, copies of "
         f"{1e-9 * COPY:g} GB/s: ms, and the largest term\n"
@@ -133,14 +133,14 @@ def extrapolate() -> None:
             for hosts in HOSTS:
                 found = terms(name, hosts, size)
                 most = max(found, key=lambda term: found[term])
-                # Copies go on beside the wire, in pieces.
+                # Copies overlap with the wire, in pieces.
                 total = found["latency"] + max(found["wire"], found["copies"])
                 cells.append(f"{1e3 * total:.3g} {most}")
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
 def report() -> None:
-    """Prints the model and, where there can be a network, what was measured beside it."""
+    """Prints the model and, where there can be a network, the measurements beside it."""
     reason = network.problem()
     if reason is not None:
         print(f"No network is measured here: {reason}. The model alone:\n")

@@ -2,7 +2,7 @@
 
 python -m benchmarks.distributed_ranks RANK RANKS STORE WORK ROUNDS
 
-In one process the device and CPU take turns, round by round, so that a ratio is made of neighbours.
+In one process the device and CPU take turns, round by round, so that a ratio is of adjacent rounds.
 Rank 0 prints a line of JSON for each measure: name, seconds of the device and of the reference in
 each round, and others by name.
 """
@@ -42,7 +42,7 @@ def synchronize() -> None:
 
 
 def seconds(step: Step, repeats: int) -> float:
-    """Of one step, with all ranks at it."""
+    """Seconds of one step, on all ranks together."""
     synchronize()
     dist.barrier(group=_cpu)
     begin = time.perf_counter()
@@ -132,7 +132,7 @@ def ddp(rounds: int) -> None:
 
 
 def overlap(rounds: int) -> None:
-    """What ResNet-18 hides, of both sides in turns."""
+    """The hidden share in steps of ResNet-18, of both sides in turns."""
     steps = steps_of("ResNet-18")
     for _ in range(rounds):
         for side, step in steps.items():
@@ -144,7 +144,7 @@ def overlap(rounds: int) -> None:
 
 
 def collectives(elements: int) -> dict[str, Step]:
-    """Each with float32 tensors of which the larger has so many elements."""
+    """Collectives by name, on float32 tensors; the larger one has this number of elements."""
     ranks = dist.get_world_size()
     part = max(1, elements // ranks)
     whole = torch.ones(part * ranks, device=device())

@@ -2,8 +2,8 @@
 
     python -m benchmarks.enqueue [--device ocl] [--wait] [--json]
 
-The best of several runs of `CALLS` calls each; the device works on while calls are made, or with
-`--wait` each call is followed by one of `synchronize`.
+The best of several runs of `CALLS` calls each. The device works during the calls, or with `--wait`
+`synchronize` follows each call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def calls(device: str) -> dict[str, Callable[[], object]]:
 
 
 def measure(device: str, wait: bool = False) -> dict[str, float]:
-    """Microseconds per call, by name; of calls whose completion is waited for, or not."""
+    """Microseconds per call, by name, with or without a wait for its completion."""
     synchronize = torch.get_device_module(device).synchronize
     results = {}
     with placement.use("device"):
@@ -63,7 +63,7 @@ def measure(device: str, wait: bool = False) -> dict[str, float]:
 
 
 def measure_apart(driver: str, wait: bool = False) -> dict[str, float]:
-    """The same on the first device of a driver, in a process of its own.
+    """The same on the first device of a driver, in a separate process.
 
     Raises:
         RuntimeError: where that fails, with the end of what it wrote.

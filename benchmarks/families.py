@@ -2,9 +2,9 @@
 
     python -m benchmarks.families [--reference ocl] [--rounds 9] [--save] [families...]
 
-Each operator on 4 Ki, 256 Ki and 4 Mi elements, by device kernels alone. Two drivers cannot live in
-one process: each has one, and so has CPU, and they take turns, in pairs (paired.py). PoCL gets as
-many threads as this process has processors. What is reported is the median ratio of each family.
+Each operator on 4 Ki, 256 Ki and 4 Mi elements, by device kernels alone. A process has one driver,
+so each driver and CPU have a process, and they take turns, in pairs (paired.py). PoCL gets as many
+threads as this process has processors. The result is the median ratio of each family.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _random(side: int, device: str, count: int = 1) -> list[Tensor]:
 
 
 def _of(function: Callable[..., object], operands: int = 1) -> Prepare:
-    """Of matrices; the result is a new tensor."""
+    """`function` of matrices; the result is a new tensor."""
 
     def prepare(side: int, device: str) -> Callable[[], object]:
         tensors = _random(side, device, operands)
@@ -43,7 +43,7 @@ def _of(function: Callable[..., object], operands: int = 1) -> Prepare:
 
 
 def _indexed(function: Callable[[Tensor, Tensor, Tensor], object], whole: bool = False) -> Prepare:
-    """Of a matrix, places in its rows (or for each element), and another matrix."""
+    """`function` of a matrix, indices of its rows (or per element), and another matrix."""
 
     def prepare(side: int, device: str) -> Callable[[], object]:
         x, y = _random(side, device, 2)
@@ -182,7 +182,7 @@ def settings(driver: str) -> dict[str, str]:
 
 
 def medians(results: list[Ratio], names: list[str]) -> str:
-    """Of all sizes, then of each."""
+    """Ratios of all sizes, then of each."""
     shown = [statistics.median(r.ratio for r in results if r.name in names)]
     for size in SIZES:
         of_size = (r.ratio for r in results if r.name in names and r.name.endswith(f", {size}"))

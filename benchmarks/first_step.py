@@ -2,10 +2,10 @@
 
     python -m benchmarks.first_step [--tree ../other] [--rounds 3] [--save NAME] [networks...]
 
-Each network runs in processes of its own with empty folders of programs, in turn in this tree and
-in those of `--tree`, which have to be built: the first and second step, a step with another batch
-size, the process with its exit, and in another process the first step with what that left on disk.
-`processor` is the time of all threads and of the compiler's own processes.
+Each network runs in separate processes with empty folders of programs, in turn in this tree and in
+those of `--tree`, which have to be built: the first and second step, a step with another batch
+size, the process with its exit, and in another process the first step with the first process's
+programs on disk. `processor` is the time of all threads and of the compiler's processes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def measure(tree: Path, network: str) -> Times:
 
 
 def answer(command: list[str], environment: dict[str, str], tree: Path) -> Times:
-    """What a process prints, and as "process" what it takes itself."""
+    """The output of a process, and its seconds as "process"."""
     start, before = time.perf_counter(), children()
     process = subprocess.run(
         command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True

@@ -1,7 +1,7 @@
 """Small networks in plain PyTorch for the first training step of a process: `NETWORKS`.
 
-Each is a function of a device that returns a training step, and each takes operators that others do
-not: relative positions, images that are scaled up and joined, tokens that are sent to experts.
+Each is a function of a device that returns a training step, and each has operators that others
+lack: relative positions, images that are scaled up and joined, tokens that are routed to experts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RootMeanSquareNorm(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """Two layers of each, T5's way: tokens (N, L) to logits (N, M, 128)."""
+    """Two layers of encoder and decoder, as in T5: tokens (N, L) to logits (N, M, 128)."""
 
     def __init__(self, width: int = 64, heads: int = 4) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ Loss = Callable[[nn.Module, int], torch.Tensor]
 
 
 def _trained(model: nn.Module, loss: Loss) -> Step:
-    """The step that clips gradients and lets AdamW take them; its argument is the batch size."""
+    """A step with clipped gradients and AdamW; its argument is the batch size."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(batch: int) -> None:

@@ -1,9 +1,9 @@
-"""Times of `flex_attention` compiled to its own kernels against its dense formula, compiled.
+"""Times of the kernels of compiled `flex_attention` against its compiled dense formula.
 
     python -m benchmarks.flex_attention [--device ocl] [--rounds 11] [--length 1024]
 
-Heads are 4 of 64 elements, in float32. For each kind of scores: a forward pass, and one with its
-backward pass, by both ways in turns, in one process, and the ratio of their times.
+4 heads of 64 elements, in float32. For each kind of scores: a forward pass, and one with its
+backward pass, by kernels and by the formula in turns, in one process, and the ratio of their times.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> None:
     kernels = patch.object(flex_kernels, "DENSE_BYTES", 0)
     formula = patch.object(flex_kernels, "replace", lambda *_: False)
     for name, (score, mask) in masks(options.length, options.device).items():
-        # Dynamo knows compiled functions by their code, and would take one for the other.
+        # Dynamo identifies compiled functions by their code, and would confuse the two.
         sides = []
         for using in (kernels, formula):
 

@@ -1,4 +1,4 @@
-"""What kernels compiled for the machine's processors reach, on the driver `host`.
+"""Speed of kernels compiled for the machine's processors, on the driver `host`.
 
     python -m benchmarks.run --part host_kernels --name host-kernels
 
@@ -16,7 +16,7 @@ from benchmarks.measurement import Measurement, middle
 from benchmarks.paired import compare
 from torch_outboard.drivers import host
 
-# A product in 512-bit vectors, where the reference does not use them, is held to more: see
+# A product in 512-bit vectors, where the reference does not use them, has a stricter target: see
 # docs/compilers.md.
 PRODUCT_TARGETS = {"mm 1024 float32": 1.0, "mm 2048 float32": 1.0}
 CONVOLUTION_MEDIAN, CONVOLUTION_WORST = 1.1, 1.8
@@ -83,7 +83,7 @@ def alone() -> Iterator[Measurement]:
 
 
 def measurements(rounds: int) -> Iterator[Measurement]:
-    """All of it; nothing where there is no clang for the driver."""
+    """All measurements; none where there is no clang for the driver."""
     if host.describe().startswith("no kernels"):
         return
     yield from against_cpu(rounds)

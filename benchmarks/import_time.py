@@ -1,13 +1,13 @@
-"""What an installed backend adds to the processor time of `import torch`.
+"""The processor time that an installed backend adds to `import torch`.
 
     python -m benchmarks.import_time [--rounds 25] [--save]
 
 Starts Python in turn with and without the backend, from start to exit, and takes the median of the
-differences. PyTorch looks for backends where none is installed, too. A process takes seconds, and
-the difference drowns in them on a busy machine; so the backend's own part, from its entry point to
-the registered device, is measured in one process as well.
-Fails if importing loads the driver's library, if the backend's part lies above the limit, or if the
-difference does with all of its interval.
+differences. PyTorch looks for backends where none is installed, too. A process takes seconds, whose
+noise exceeds the difference on a busy machine. So the backend's part, from its entry point to the
+registered device, is measured in one process as well.
+Fails if importing loads the driver's library, if the backend's part is above the limit, or if the
+whole interval of the difference is.
 """
 
 from __future__ import annotations

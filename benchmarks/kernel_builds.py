@@ -3,8 +3,8 @@
     python -m benchmarks.kernel_builds [--driver host] [--json]
 
 The first training step in a process, less a later one: with an empty folder of programs (cold), and
-in another process with what that left (warm). Programs are built in as many processes as the driver
-runs at once.
+in another process with the programs of the first (warm). Programs are built in as many processes as
+the driver runs at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch_outboard import _C
 
 device = torch_outboard.device_name()
 synchronize = torch.get_device_module(device).synchronize
-# What every first use costs is no kernel's.
+# The cost of every first use does not belong to kernels.
 torch.ones(1, device=device)
 synchronize()
 step = WORKS["CNN of the demo"](device)
@@ -53,7 +53,7 @@ def measure(driver: str) -> dict[str, tuple[float, int, int]]:
             "OUTBOARD_PLACEMENT": "device",
             "OUTBOARD_CACHE_DIR": folder,
         }
-        # PoCL keeps programs, too.
+        # PoCL caches programs, too.
         settings["POCL_CACHE_DIR"] = f"{folder}/pocl"
         for name in ("cold", "warm"):
             answer = subprocess.run(

@@ -11,8 +11,8 @@ from benchmarks.paired import Ratio
 
 @dataclass(frozen=True)
 class Measurement:
-    """A line of the table; what was measured is right if `value` is at most `target` and `high` at
-    most `upper_end`."""
+    """A line of the table. The target is met if `value` is at most `target` and `high` at most
+    `upper_end`."""
 
     name: str
     target: float

@@ -4,7 +4,7 @@
         subprocess.run(network.command(0, ["ping", "-c", "1", network.address(1)]))
 
 Each namespace has a TUN interface, whose other end the relay reads and writes in a thread of this
-process; so no queueing discipline of the kernel is needed. It takes root, `ip` and /dev/net/tun.
+process; so no queueing discipline of the kernel is needed. It needs root, `ip` and /dev/net/tun.
 The relay passes some ten thousand packets of 1,500 bytes a second: it is for latencies and for
 counting bytes, not for bandwidth.
 """
@@ -31,7 +31,7 @@ TCP = 6
 
 
 def problem() -> str | None:
-    """Why there can be no such network here; None if there can."""
+    """The reason why there can be no such network here; None if there can."""
     if os.geteuid() != 0:
         return "network namespaces are made by root"
     if shutil.which("ip") is None:
@@ -146,7 +146,7 @@ class Network:
             now = time.monotonic()
             while waiting and waiting[0][0] <= now:
                 _, _, to, packet = heapq.heappop(waiting)
-                with contextlib.suppress(OSError):  # as a full or absent host loses packets
+                with contextlib.suppress(OSError):  # a full or absent host loses packets
                     os.write(self._files[to], packet)
 
     @staticmethod

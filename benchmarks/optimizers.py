@@ -74,7 +74,7 @@ WORKS: dict[str, Work] = {
 def launches(step: Step, device: str) -> Counter[str]:
     """Kernels that a step launches, by name."""
     synchronize = torch.get_device_module(device).synchronize
-    step()  # state is made, and programs are compiled
+    step()  # makes state and compiles programs
     synchronize()
     activities = [torch.profiler.ProfilerActivity.PrivateUse1]
     with torch.profiler.profile(activities=activities) as profile:

@@ -1,4 +1,4 @@
-"""How much of communication the backward pass hides, from a profile of training steps."""
+"""The share of communication that the backward pass hides, from a profile of training steps."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch.profiler import profile
 Span = tuple[int, int]
 
 BACKWARD = "autograd::engine::evaluate_function"
-# What the device's backend calls its work on streams, and Gloo its own on CPU tensors.
+# Names of the device's work on streams, and of Gloo's on CPU tensors.
 OF_DEVICE = "ALLREDUCE"
 OF_CPU = "gloo:all_reduce"
-# Categories of what a device does in a profile.
+# Categories of a device's work in a profile.
 WORK = ("kernel", "concurrent_kernel", "gpu_memcpy", "gpu_memset")
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same moments, in order and without overlaps."""
+    """The union of spans, in order and without overlaps."""
     found: list[Span] = []
     for first, last in sorted(spans):
         if found and first <= found[-1][1]:
@@ -34,7 +34,7 @@ def total(spans: Iterable[Span]) -> int:
 
 
 def common(left: list[Span], right: list[Span]) -> list[Span]:
-    """The moments that are in both, of spans that do not overlap."""
+    """The intersection of two lists of spans without overlaps."""
     found = []
     for first, last in left:
         for begin, end in right:

@@ -1,10 +1,10 @@
 """Paired measurements of one piece of work on two devices.
 
-Each side lives in a process of its own, so that neither's thread pool, allocator nor caches touch
-the other's. The processes take turns, round by round (A B, then B A), a ratio is made of each
-round's two times, and the median of the ratios is reported with a bootstrap interval: what else the
-machine does hits both sides of a pair alike. OpenMP's threads wait as they do by default, or as
-OMP_WAIT_POLICY says.
+Each side has a separate process, so that thread pools, allocators and caches do not affect the
+other side. The processes take turns, round by round (A B, then B A). Each round's two times give a
+ratio, and the result is the median of the ratios with a bootstrap interval: other load of the
+machine affects both sides of a pair alike. OpenMP's threads wait by default settings, or by
+OMP_WAIT_POLICY.
 
 A measured function takes the name of a device and returns a callable that does the work once:
 
@@ -38,7 +38,7 @@ Work = Callable[[str], Callable[[], object]]
 
 # Seconds that one side of a round should last; shorter work is repeated until it does.
 ROUND_SECONDS = 0.02
-# Seconds after which OpenMP's threads of the other side, whose turn was before, no longer spin.
+# Seconds after which OpenMP's threads of the other side no longer spin.
 REST = 0.01
 RESULTS = Path(__file__).parent / "results"
 
@@ -54,7 +54,7 @@ class Ratio:
     low: float  # 95 % interval of the median
     high: float
     rounds: int
-    commit: str = ""  # in files that keep results of several; "" is an earlier one, not known
+    commit: str = ""  # in files with results of several; "" is unknown
 
     def __str__(self) -> str:
         return (
@@ -263,7 +263,7 @@ def _processor() -> str:
 
 
 def environment() -> dict[str, object]:
-    """What a result depends on: versions, hardware, date, commit."""
+    """The conditions of a result: versions, hardware, date, commit."""
     import torch
 
     return {
@@ -291,7 +291,7 @@ def save(name: str, results: Iterable[Ratio], folder: Path = RESULTS) -> Path:
 
 
 def save_values(name: str, case: str, values: Mapping[str, float], folder: Path = RESULTS) -> Path:
-    """Writes what is no ratio to `folder/name.json`, each case with the environment of its own."""
+    """Writes values that are not ratios to `folder/name.json`, each case with its environment."""
     path = folder / f"{name}.json"
     cases = json.loads(path.read_text()) if path.exists() else {}
     cases[case] = {"environment": environment(), **values}

@@ -1,4 +1,4 @@
-"""What each pass of `torch_outboard.inductor` over graphs gains: time with it over time without it.
+"""The gain of each pass of `torch_outboard.inductor` over graphs: time with it over time without.
 
     python -m benchmarks.passes [--device ocl] [--rounds 11] [--save NAME] [passes...]
 
@@ -26,7 +26,7 @@ from benchmarks.paired import Ratio, Work, compare, save
 ROUND_SECONDS = 0.2
 _WITHOUT = "BENCHMARK_WITHOUT"
 
-# By pass: its module, its function, what that returns where it is left out, and networks.
+# By pass: its module, its function, the function's result when it is left out, and networks.
 PASSES: dict[str, tuple[str, str, Callable[..., object], tuple[str, ...]]] = {
     "known_indices": (
         "passes.known_indices", "repeat_by_views", lambda graph: None, ("U-Net", "upsampling")

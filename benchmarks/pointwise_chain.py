@@ -2,8 +2,8 @@
 
     python -m benchmarks.pointwise_chain [--rounds 21] [names...]
 
-The second piece of work gives CPU results to write into, allocated beforehand: what remains is the
-computation, without the cost of fresh memory.
+The second piece of work gives CPU results that are allocated beforehand: it measures the
+computation without the cost of fresh memory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What `torch.profiler` costs a training step on a device, and how much of the step it explains.
+"""The cost of `torch.profiler` for a training step on a device, and the share of time it explains.
 
 python -m benchmarks.profiler [--device ocl] [--rounds 15] [--steps 3] [--kernels-only] [--image 64]
 
-A round takes the same steps of ResNet-18 without and with a profile, in turns; the median of the
-rounds' ratios is reported with its interval. The time is that of the steps, without the start and
-the end of the profile. Device time is what the trace says of kernels, copies and fills on the
-device's streams, each moment once, over the time of the profiled steps. Way `device`.
+A round takes the same steps of ResNet-18 without and with a profile, in turns; the result is the
+median of the rounds' ratios with its interval. The time is that of the steps, without the start and
+the end of the profile. Device time is the union of the trace's kernels, copies and fills on the
+device's streams, over the time of the profiled steps. The placement is `device`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def seconds(step: Callable[[], object], steps: int, synchronize: Callable[[], ob
 
 
 def covered(spans: Iterable[tuple[int, int]]) -> int:
-    """How long at least one of the spans lasts, in their unit."""
+    """The length of the union of the spans, in their unit."""
     total, reached = 0, -1
     for begin, end in sorted(spans):
         total += max(0, end - max(begin, reached))

@@ -26,11 +26,11 @@ from benchmarks.paired import RESULTS, Ratio, compare, environment
 DEVICE = "host"
 
 
-# The interval of a training step may reach this far: a median met by luck is not met.
+# The upper limit of the interval of a training step, so that a lucky median does not count.
 TRAINING_UPPER_END = 1.05
 
 
-# Pieces of work by module, with the ratio that each should not exceed.
+# Pieces of work by module, with the maximum ratio of each.
 RATIOS: dict[str, dict[str, float]] = {
     "benchmarks.small_ops": {"x + y": 1.0, "boxed: sgn": 1.5, "boxed: roll": 1.5},
     "benchmarks.pointwise_chain": {
@@ -67,7 +67,7 @@ def _compare(
     )  # fmt: skip
 
 
-# What training steps on `ocl` by device kernels may take of CPU's time.
+# The maximum ratio of training steps on `ocl` by device kernels to CPU.
 OCL_BY_DEVICE = 2.5
 OCL_MODELS = ("MLP", "small GPT", "ResNet-18, 8 x 3 x 64 x 64")
 
@@ -141,7 +141,7 @@ def enqueueing(rounds: int) -> Iterator[Measurement]:
 
 
 def allocator(rounds: int) -> Iterator[Measurement]:
-    """In a process of its own, because it watches the driver from the first use on."""
+    """In a separate process, because it counts driver calls from the first use on."""
     command = [sys.executable, "-m", "benchmarks.allocator", "--json"]
     environment = {**os.environ, "OUTBOARD_DRIVER": DEVICE}
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -181,7 +181,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; repeatable")
-    parser.add_argument("--name", default="", help="of another OpenCL, say: ends names of files")
+    parser.add_argument("--name", default="", help="ends names of files, for another OpenCL")
     options = parser.parse_args()
     measurements = []
     for name in options.part or PARTS:

@@ -14,8 +14,8 @@ from torch.nn import functional
 from benchmarks.command import run_as_command
 from benchmarks.paired import Work
 
-# A training run takes step after step. In rounds of a single step half of the time goes into waking
-# threads and into caches that the other side's turn left cold.
+# A round has several steps, as in a training run: in rounds of a single step half of the time goes
+# into waking threads and into cold caches after the other side's turn.
 ROUND_SECONDS = 0.5
 
 
@@ -72,7 +72,7 @@ class ResNet18(nn.Sequential):
 
 
 class GptBlock(nn.Module):
-    """Causal self-attention and a feed-forward layer, each normalized before."""
+    """Causal self-attention and a feed-forward layer, each with a normalization in front."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def _digit_net() -> nn.Module:
     return DigitNet()
 
 
-# Networks, what they are given, and how many classes they tell apart.
+# Networks, shapes of their inputs, and numbers of classes.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor], int]] = {
     "CNN of the demo": (_digit_net, lambda: torch.randn(64, 1, 8, 8), 10),
     "MLP": (Mlp, lambda: torch.randn(64, 784), 10),

@@ -2,8 +2,8 @@
 
     python -m benchmarks.warm_calls --tree ../other [--rounds 15] [--save NAME]
 
-Both trees have to be built. A round is a process in each, which take turns call by call: a process
-is faster or slower than the next one by some per cent as a whole. `load definitions` is the time
+Both trees have to be built. A round is a process in each, which take turns call by call, because
+processes differ in speed by some per cent as a whole. `load definitions` is the time
 until device kernels can be called, `first calls` that of the first call of all operators together,
 with their programs on disk. Inputs have 32 elements, so a call is the work of enqueuing it.
 """
@@ -69,7 +69,7 @@ for line in sys.stdin:
     synchronize()
     first = time.perf_counter() - start
     seconds = []
-    for _ in range(8):  # the least of several, since the kernels share the processors
+    for _ in range(8):  # the least of several, since kernels share the processors
         start = time.perf_counter()
         for _ in range(20):
             run()

@@ -1,10 +1,10 @@
-"""What autocast and the profiler cost operators when they are off.
+"""The cost of autocast and the profiler for operators when they are off.
 
 python -m benchmarks.when_off [--device host] [--rounds 41] [--pairs 3]
 
-Two processes take turns with the same operators. One has trained under `torch.autocast`, taken a
-profile of the device and recorded the history of memory before, and all that is off again; the
-other has done nothing of it. Each pair is a new pair of processes: where memory lies makes some
+Two processes take turns with the same operators. One has first trained under `torch.autocast`,
+taken a profile of the device and recorded the history of memory, and all that is off again; the
+other has done none of it. Each pair is a new pair of processes: the location of memory makes some
 percent of difference between any two.
 """
 

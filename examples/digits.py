@@ -7,10 +7,10 @@ trained by device kernels, where the device has any; then the first steps are ta
 device kernels and with the placement `auto`. The run exits with status 1 if
 
 - the trained network recognizes less than 97 % of the digits it has not seen,
-- its checkpoint does not give the same network again,
-- the device can run code and launched no kernel,
-- or a loss of the first steps in float32 is further from that of float64 on CPU than 0.001 and than
-  twice what float32 on CPU is.
+- its checkpoint does not restore the same network,
+- the device can compile and launched no kernel,
+- or a loss of the first steps in float32 differs from that of float64 on CPU by more than 0.001,
+  and by more than twice the difference of float32 on CPU.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from torch_outboard import fallback, placement
 REQUIRED_ACCURACY = 0.97
 BATCH = 64
 COMPARED_STEPS = 60
-# Sums in another order differ by rounding, and training makes more of that from step to step. Of
-# five seeds CPU's own float32 losses were off by 0.001 to 0.002 with two.
+# Sums in another order differ by rounding, and training increases the difference from step to step.
+# With two of five seeds CPU's float32 losses were off by 0.001 to 0.002.
 ALLOWED_DIFFERENCE = 1e-2
-# AdamW divides gradients by their size. Those of biases before a batch normalization are nothing
-# but rounding, and would become whole steps: losses of two correct runs are 0.008 apart then.
+# AdamW divides gradients by their size. Gradients of biases before a batch normalization consist of
+# rounding errors, and would become whole steps: then losses of two correct runs are 0.008 apart.
 COMPARED_EPSILON = 1e-3
 REPORTED_STEPS = 10
 
@@ -82,12 +82,12 @@ class DigitNet(nn.Module):
 
 @dataclass
 class Training:
-    """What a training run left behind."""
+    """The result of a training run."""
 
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    # Until the first step was done, with finding the device and compiling its kernels.
+    # Until the end of the first step, with device search and compilation of kernels.
     first_step_seconds: float = 0.0
 
 
@@ -118,7 +118,7 @@ class Steps:
     times: list[float] = field(default_factory=list)
 
     def difference(self, other: Steps) -> float:
-        """The largest difference between losses; NaN if one of them is."""
+        """The largest difference between losses; NaN if a loss is NaN."""
         ours, theirs = (torch.tensor(losses).double() for losses in (self.losses, other.losses))
         return (ours - theirs).abs().max().item()
 
@@ -177,7 +177,7 @@ def train(
     channels: int,
     checkpoint: Path,
 ) -> tuple[nn.Module, Training]:
-    """Trains with mixed precision; half way everything is saved and goes on from the file."""
+    """Trains with mixed precision; half way saves everything and continues from the file."""
     start = time.perf_counter()
     torch.manual_seed(0)
     model = DigitNet(channels).to(device)
@@ -337,12 +337,12 @@ def failures(
     by_placement: list[dict[str, float]],
     test_size: int,
 ) -> list[str]:
-    """What the run must not end with; `by_placement` is of all configurations but CPU."""
+    """The failures of a run; `by_placement` is of all configurations but CPU."""
     found = []
     if accuracies[1] < REQUIRED_ACCURACY:
         found.append(f"{accuracies[1]:.2%} is below {REQUIRED_ACCURACY:.0%}")
     for side, accuracy_here in zip(sides, accuracies, strict=True):
-        # Another order of sums may decide on a single digit.
+        # Another order of sums may change the result for one digit.
         if abs(accuracy_here - accuracies[1]) > 1 / test_size + 1e-6:
             found.append(f"the checkpoint is another network on {side.title}")
     allowed = max(ALLOWED_DIFFERENCE, 2 * differences[0])

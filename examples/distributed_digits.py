@@ -2,12 +2,12 @@
 
     torchrun --nproc-per-node 2 --max-restarts 1 examples/distributed_digits.py
 
-Without torchrun the script starts itself so. Each process uses the device that LOCAL_RANK names,
-if there are as many. First one process learns alone, then all together with
+Without torchrun the script starts torchrun with these options. Each process uses the device of its
+LOCAL_RANK, if there are as many. First one process trains alone, then all together with
 DistributedDataParallel, then with sharded parameters. In the middle of that a worker is killed:
-torchrun starts all again, and they go on from the last distributed checkpoint (with `--max-
-restarts 0` nobody is killed). The run exits with status 1 if a network recognizes clearly less of
-the digits it has not seen than the one that learned alone, or if the restart did not happen.
+torchrun restarts all, and they continue from the last distributed checkpoint (with `--max-restarts
+0` no worker is killed). The run exits with status 1 if a network recognizes clearly fewer test
+digits than the one that trained alone, or if the restart did not happen.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALLOWED_LOSS = 0.02  # of accuracy; 0.3 % is one digit
 TIMED_STEPS = 20
 
 console = Console()
-# Newer names of the same: the older ones are in every PyTorch.
+# The older names exist in every PyTorch.
 warnings.filterwarnings("ignore", "`torch.distributed.*deprecated", FutureWarning)
 
 
@@ -63,12 +63,12 @@ class Result:
     communication_seconds: float = 0.0
 
     def visible(self) -> float:
-        """Seconds of a step that are communication which nothing hides."""
+        """Seconds of a step in communication without overlap."""
         return min(max(self.step_seconds - self.alone_seconds, 0.0), self.communication_seconds)
 
 
 def network(channels: int, device: torch.device) -> nn.Module:
-    """With the same weights everywhere, and statistics of whole batches."""
+    """The network with the same weights in all ranks, and statistics of whole batches."""
     torch.manual_seed(0)
     return nn.SyncBatchNorm.convert_sync_batchnorm(DigitNet(channels)).to(device)
 
@@ -105,7 +105,7 @@ def learn(
 
 
 def seconds_of(*communications: Callable[[], object]) -> float:
-    """The median of what communication takes, begun by all ranks together."""
+    """The median seconds of communication, begun by all ranks together."""
     times = []
     for _ in range(5):
         dist.barrier()
@@ -118,7 +118,7 @@ def seconds_of(*communications: Callable[[], object]) -> float:
 
 
 def of_statistics(model: nn.Module, device: torch.device) -> Callable[[], object]:
-    """What SyncBatchNorm does: statistics of each layer forward, sums of gradients backward."""
+    """Communication of SyncBatchNorm: statistics per layer forward, sums of gradients backward."""
     sizes = [m.num_features for m in model.modules() if isinstance(m, nn.SyncBatchNorm)]
     parts = [torch.zeros(2 * size + 1, device=device) for size in sizes]
 
@@ -131,13 +131,13 @@ def of_statistics(model: nn.Module, device: torch.device) -> Callable[[], object
 
 
 def of_gradients(model: nn.Module, device: torch.device) -> Callable[[], object]:
-    """What DistributedDataParallel does in a step, in one bucket."""
+    """Communication of DistributedDataParallel in a step, in one bucket."""
     gradients = torch.zeros(sum(p.numel() for p in model.parameters()), device=device)
     return lambda: dist.all_reduce(gradients)
 
 
 def of_shards(model: nn.Module, device: torch.device) -> Callable[[], object]:
-    """What FSDP2 does: parameters are gathered twice, and gradients summed and divided once."""
+    """Communication of FSDP2: parameters gathered twice, gradients summed and divided once."""
     ranks = dist.get_world_size()
     parts = [
         torch.zeros(-(-sum(p.numel() for p in part.parameters()) // ranks), device=device)
@@ -169,8 +169,8 @@ def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epoch
 
 
 def load_last(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Loads what was saved last, if anything; returns the first epoch that is left to do."""
-    # Written at the end: without it a checkpoint is a part of one.
+    """Loads the last checkpoint, if there is one; returns the next epoch."""
+    # Written at the end: a checkpoint without it is incomplete.
     found = [int(path.parent.name[6:]) for path in folder.glob("epoch-*/.metadata")]
     if not found:
         return 0
@@ -212,7 +212,7 @@ def failures(results: dict[str, Result], restarted: bool, restart_wanted: bool) 
 
 
 def store_of(attempt: int) -> dist.Store:
-    """Where processes of one attempt find each other.
+    """The store of the processes of one attempt.
 
     Torchrun keeps its store when it starts processes again, and on CPU Gloo would find the
     addresses of those that are gone.
@@ -246,7 +246,7 @@ def main() -> int:
     index = int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count()
     torch.accelerator.set_device_index(index)
     device = torch.device(accelerator.type, index)
-    # Checkpoints exchange what they know by the CPU's backend.
+    # Checkpoints exchange metadata by the CPU's backend.
     dist.init_process_group(
         f"cpu:gloo,{device.type}:outboard", store=store_of(attempt), rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]), timeout=timedelta(seconds=120),
@@ -272,7 +272,7 @@ def main() -> int:
         )
         results["alone"] = Result(accuracy(model, test_set, device), seconds, seconds)
         note(f"alone: {results['alone'].accuracy:.2%}")
-        # A step with a rank's part of the batch and no communication, to compare with.
+        # The reference: a step with a rank's part of the batch and no communication.
         small = learn(model, new_optimizer(model), train_set, device, range(1), (rank, ranks))
 
         together = DistributedDataParallel(network(options.channels, device))

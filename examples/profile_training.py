@@ -1,10 +1,10 @@
-"""Profiles a few training steps: what the device does, for whom, and where its memory goes.
+"""Profiles a few training steps: work of the device by operator, and memory by line.
 
     python examples/profile_training.py
     python examples/profile_training.py --folder profile
 
-Prints which kernels and copies took most of the device's time, and how much of the profiled steps
-it worked. With a folder, the trace (for https://ui.perfetto.dev) and the history of memory (for
+Prints the kernels and copies with most of the device's time, and the device's share of the profiled
+steps. With a folder, the trace (for https://ui.perfetto.dev) and the history of memory (for
 https://pytorch.org/memory_viz) are written there. OUTBOARD_DRIVER names the device.
 """
 
@@ -86,6 +86,6 @@ if folder is not None:
     memory._dump_snapshot(str(folder / "memory.pickle"))
     print(f"wrote {folder / 'trace.json'} and {folder / 'memory.pickle'}")
 
-# A device that computes by itself has times of that; else operators ran by CPU kernels.
+# Device kernels have device times; CPU kernels have none.
 if torch_outboard.placement.get_placement(device) == "device" and busy == 0:
     sys.exit("the profile has no time of the device")

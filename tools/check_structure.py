@@ -1,4 +1,4 @@
-"""Checks the structure of the sources and says each fault in a sentence; exit status 1 for any.
+"""Checks the structure of the sources and prints a sentence for each fault; exit status 1 for any.
 
     python tools/check_structure.py [--root FOLDER]
 
@@ -7,7 +7,7 @@
   those under TYPE_CHECKING do not.
 - Includes of csrc/ point down in the table of layers.
 - Nothing native parses numbers by functions that the program's locale changes.
-- Kernel texts have different names, since tables name them without their folder.
+- Kernel sources have different names, since tables name them without their folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 PACKAGE = "torch_outboard"
 # Folders of csrc/, the lowest first; those of one line may include each other. The longest entry
-# that a file lies under is its layer. Everybody may include what lies in csrc/ itself.
+# that a file lies under is its layer. All layers may include files of csrc/ itself.
 LAYERS = (
     ("include",),
     ("runtime",),
@@ -42,7 +42,7 @@ NUMBER_PARSERS = re.compile(
     r'|\b(v?[fs]?scanf)\s*\([^;]*"[^"\n]*%\*?\d*[lL]?[aefgAEFG]'
 )
 NATIVE = (".c", ".cpp", ".h")
-# What builds and runs put between the sources.
+# Files of builds and runs between the sources.
 MADE = ("__pycache__", f"{PACKAGE}/include", f"{PACKAGE}/lib", f"{PACKAGE}/share")
 
 
@@ -81,7 +81,7 @@ def imported_names(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
-    """Texts with a dot; the name of the package alone is also that of other things."""
+    """String constants with a dot; the package's name alone has other meanings, too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
             yield node.value
@@ -109,7 +109,7 @@ def imports(root: Path) -> dict[str, set[str]]:
 
 
 def circles(root: Path) -> Iterator[str]:
-    """Circles among what lies in a package: modules, and folders with all that is in them."""
+    """Circles among the entries of a package: modules, and folders with all their modules."""
     witnesses: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
     for module, others in imports(root).items():
         for other in sorted(others):
@@ -171,7 +171,7 @@ def upward_includes(root: Path) -> Iterator[str]:
 
 
 def without_comments(text: str) -> str:
-    """C or C++ with blanks for comments, so that lines stay where they are."""
+    """C or C++ with blanks for comments, so that line numbers stay."""
     pattern = r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/'
 
     def blank(match: re.Match[str]) -> str:

@@ -1,14 +1,15 @@
 """Runs named steps on a machine with a GPU that is lent for minutes: the most valuable first.
 
     python -m tools.gpu_run --seconds 330 --commit $(git rev-parse --short HEAD) --output OUT
-    python -m tools.gpu_run --merge OUT/steps.json   # what ran elsewhere, into the file kept here
+    python -m tools.gpu_run --merge OUT/steps.json   # adds results of another machine to the file
     python -m tools.gpu_run --list
 
 Each step has a time limit, and writes its log and its result at once, so that a stop in the middle
-loses nothing. `benchmarks/results/gpu-steps.json` remembers which steps succeeded at which commit;
-steps that did so at this commit are left out.
+loses nothing. `benchmarks/results/gpu-steps.json` stores the commit at which each step succeeded;
+steps that succeeded at this commit are left out.
 
-On a machine without a GPU, `--emulated` runs the steps that can run there: PoCL poses as a GPU.
+On a machine without a GPU, `--emulated` runs the steps that can run there: PoCL declares itself a
+GPU.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of a step: `status` is that of the process, or -1 where its time was over."""
+    """The outcome of a step: `status` is that of the process, or -1 after its time limit."""
 
     step: str
     commit: str
@@ -127,7 +128,7 @@ def word(status: object) -> str:
 
 
 def described(outcome: dict[str, object] | None) -> str:
-    """How a step ended, and at which commit."""
+    """The outcome of a step, with its commit."""
     if outcome is None:
         return "never ran"
     return f"{word(outcome['status'])} at {outcome['commit']}"
@@ -141,7 +142,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=330, help="for all steps together")
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--output", type=Path, default=Path("gpu-output"))
-    parser.add_argument("--again", action="store_true", help="also what succeeded at this commit")
+    parser.add_argument(
+        "--again", action="store_true", help="also steps that succeeded at this commit"
+    )
     parser.add_argument("--emulated", action="store_true", help="without a GPU")
     parser.add_argument("--merge", type=Path, metavar="FILE")
     parser.add_argument("--list", action="store_true")

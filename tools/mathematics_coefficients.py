@@ -26,7 +26,7 @@ LN2, PI = mpmath.log(2), +mp.pi
 
 
 class Fit(NamedTuple):
-    """A polynomial in z on [low, high]; `share` is how much of the result it is, at most."""
+    """A polynomial in z on [low, high]; `share` is its maximum share of the result."""
 
     name: str
     function: Function
@@ -152,7 +152,7 @@ FITS = [
         mpf(2),
         "ds",
     ),
-    # What Stirling's formula leaves, times x, in 1 / x^2, for x >= 8.
+    # The remainder of Stirling's formula, times x, in 1 / x^2, for x >= 8.
     Fit(
         "STIRLING",
         lambda z: (
@@ -221,7 +221,7 @@ def as_float(value: mpf) -> str:
 
 
 def as_bits(value: mpf) -> str:
-    """For tables, whose elements are no expressions."""
+    """The value for tables, whose elements must not be expressions."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016x}UL"
 
 
@@ -336,7 +336,7 @@ def gamma_zeros() -> list[mpf]:
 
 
 def two_over_pi() -> list[int]:
-    """Enough for the largest double: 1024 bits before the point of x, and 192 that matter."""
+    """Enough for the largest double: 1024 bits before the point of x, and 192 significant ones."""
     words = 20
     with mp.workprec(64 * words + 100):
         bits = int(mpmath.floor(2 / mp.pi * mpf(2) ** (64 * words)))

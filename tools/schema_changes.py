@@ -1,9 +1,9 @@
-"""Writes what schemas of operators differ between the supported versions of PyTorch.
+"""Writes the schemas of operators that differ between the supported versions of PyTorch.
 
     python tools/schema_changes.py FOLDER...
 
-A folder is that of a PyTorch, or of its headers: `make check-versions` brings those of all versions
-to build/versions. They are read for names and schemas alone.
+A folder is that of a PyTorch, or of its headers: `make check-versions` downloads those of all
+versions to build/versions. The tool reads only names and schemas.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def of_headers(folder: Path) -> tuple[int, dict[str, str]]:
         for file in sorted((include / "ATen" / "ops").glob("*_ops.h")):
             for match in _DECLARED.finditer(file.read_text(encoding="utf-8")):
                 schema = f"aten::{json.loads(match[1])}"
-                with suppress(RuntimeError):  # a type that this version does not know
+                with suppress(RuntimeError):  # a type that this version lacks
                     schema = str(torch._C.parse_schema(schema))
                 found[schema.partition("(")[0]] = schema
         version = include / "torch" / "headeronly" / "version.h"
@@ -46,7 +46,7 @@ def of_headers(folder: Path) -> tuple[int, dict[str, str]]:
 
 
 def text_of(versions: Mapping[int, Mapping[str, str]]) -> str:
-    """The text of the file, for schemas by minor version and overload."""
+    """The content of the file, for schemas by minor version and overload."""
     minors = sorted(versions)
     lines = [
         "# Schemas that differ between minor versions of PyTorch 2; by tools/schema_changes.py.",

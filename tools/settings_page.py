@@ -13,11 +13,11 @@ from torch_outboard.settings import range_of
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
 
-Environment variables are read at the first use of the device; unset and empty mean the default. A
-value that is not possible raises `ValueError` then, which names the variable, the value and the
-range. One that begins with `OUTBOARD_` and is not known is named in a warning.
-`python -m torch_outboard doctor` shows those that are set. Lists are separated by commas.
-`python -m tools.settings_page` writes this page from `torch_outboard/setting_table.py`.
+The kit reads environment variables at the first use of the device; unset and empty mean the
+default. An invalid value then raises `ValueError` with the variable, the value and the range. A
+warning names unknown variables that begin with `OUTBOARD_`. `python -m torch_outboard doctor`
+shows those that are set. Lists are separated by commas. `python -m tools.settings_page` writes
+this page from `torch_outboard/setting_table.py`.
 """
 
 

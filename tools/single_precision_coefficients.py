@@ -34,7 +34,7 @@ def interpolate(function: Function, low: mpf, high: mpf, degree: int) -> list[mp
 
 
 def near(function: Function, limit: mpf) -> Function:
-    """The function, with its limit near 0, where it would divide by nothing."""
+    """The function, with its limit near 0, where it would divide by zero."""
     return lambda y: function(y) if abs(y) > TINY else limit
 
 
@@ -100,7 +100,7 @@ def main() -> None:
         return
     print('"""Computed by tools/single_precision_coefficients.py: do not edit."""\n')
     print("# fmt: off")
-    # How the logarithm of 2, its inverse and pi / 2 are made of numbers of single precision.
+    # The logarithm of 2, its inverse and pi / 2 as sums of numbers of single precision.
     for name, value, parts in (
         ("LOG_OF_2", mpmath.log(2), 2),
         ("LOG2_OF_E", 1 / mpmath.log(2), 2),

@@ -1,9 +1,9 @@
-"""Lays out what Sphinx makes the site of: the documents, and a page for each file they link to.
+"""Prepares the sources of the Sphinx site: the documents, and a page for each file they link to.
 
     python tools/site_sources.py build/docs-source
 
 A link of a document to a file or folder of the project leads to a page that shows it; the documents
-themselves stay as they are. Exit status 1 if a link leads nowhere.
+themselves do not change. Exit status 1 for a broken link.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-# Where pages of what lies outside of docs/ go.
+# The folder of pages for files outside of docs/.
 PROJECT = "project"
 LINK = re.compile(r"(?<!!)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 FENCED = re.compile(r"^( *`{3,}).*?^\1 *$", re.M | re.S)
 LANGUAGES = {".cpp": "cpp", ".h": "cpp", ".c": "c", ".cl": "c", ".py": "python", ".sh": "bash"}
-# What builds put between the sources.
+# Files of builds between the sources.
 MADE = ("__pycache__", ".so", ".pyc")
 
 
 class Site:
-    """Pages by their files in the project, as far as they were asked for."""
+    """Pages by their files in the project, made on request."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -36,7 +36,7 @@ class Site:
         self.dead: list[str] = []
 
     def page(self, file: Path) -> Path:
-        """Where the page of a file or folder of the project is, which is made at the first call."""
+        """The path of the page of a file or folder of the project, made at the first call."""
         if file in self.pages:
             return self.pages[file]
         if file.is_relative_to(DOCS):
@@ -81,7 +81,7 @@ class Site:
         return f"---\norphan: true\n---\n# {file.name}\n\n{where}\n\n{shown}"
 
     def folder(self, folder: Path, page: Path) -> str:
-        """What is in it, each with its page."""
+        """The entries of a folder, each with its page."""
         lines = [f"---\norphan: true\n---\n# {folder.relative_to(ROOT)}/\n"]
         for path in sorted(folder.iterdir()):
             if path.name.endswith(MADE) or path.name.startswith("."):

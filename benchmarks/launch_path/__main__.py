@@ -2,9 +2,9 @@
 
     python -m benchmarks.launch_path [--json] [names...]
 
-The driver `ocl` gets an OpenCL whose calls return at once (stub_opencl.cpp), so that what remains
-is PyTorch, the kit and the driver, without OpenCL's own time. Beside it stands the same call on CPU
-tensors, in turns: with 16 elements that is PyTorch's own cost. The best of several runs.
+The driver `ocl` gets an OpenCL whose calls return at once (stub_opencl.cpp), so the times are those
+of PyTorch, the kit and the driver, without OpenCL's. The reference is the same call on CPU tensors,
+in turns: with 16 elements that is PyTorch's cost. The best of several runs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@
 
 namespace {
 
-// The first word of every object points to the table of functions (cl_khr_icd).
+// The first field of every object points to the table of functions (cl_khr_icd).
 struct Object {
   void* const* table;
 };
@@ -44,7 +44,7 @@ constexpr cl_uint kLastPlace = 150;
 std::atomic<uint64_t> g_calls[kLastPlace];
 std::atomic<uint64_t> g_blocking;  // copies that the host waits for
 
-// Counts a call; `place` is that of the function in the table.
+// Counts a call; `place` is the index of the function in the table.
 void count(cl_uint place) { g_calls[place].fetch_add(1, std::memory_order_relaxed); }
 
 enum Place : cl_uint {
@@ -216,7 +216,7 @@ cl_int get_profiling_info(cl_event, cl_uint, size_t room, void* result, size_t* 
   return answer_number(cl_ulong{1}, room, result, needed);
 }
 
-// ---- Memory: pages that nobody touched take no memory of the host
+// ---- Memory: untouched pages take no memory of the host
 
 cl_mem create_buffer(cl_context, cl_bitfield, size_t size, void*, cl_int* code) {
   count(k_clCreateBuffer);
@@ -333,7 +333,7 @@ cl_int release_program(cl_program program) {
   return CL_SUCCESS;
 }
 
-// There are no binaries, so that nothing goes into the cache of programs.
+// There are no binaries, so the cache of programs stays empty.
 cl_int get_program_info(cl_program program, cl_uint what, size_t room, void* result,
                         size_t* needed) {
   if (what == CL_PROGRAM_SOURCE)
@@ -441,8 +441,7 @@ extern "C" void* clGetExtensionFunctionAddress(const char* name) {
   return known ? reinterpret_cast<void*>(&get_platform_ids) : nullptr;
 }
 
-// How often a function was called, of those that are counted; "blocking": copies that the host
-// waits for.
+// The number of calls of a counted function; "blocking": copies that the host waits for.
 extern "C" uint64_t stub_opencl_calls(const char* function) {
   static const std::map<std::string_view, cl_uint> places = {
 #define OUTBOARD_PLACE(place, result, name, arguments) {#name, place},

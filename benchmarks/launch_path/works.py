@@ -1,4 +1,4 @@
-"""What is measured: operators on few elements, and steps of a small network."""
+"""The measured work: operators on few elements, and steps of a small network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def product(device: str) -> Call:
 
 
 def training_step(dtype: torch.dtype) -> Callable[[str], Call]:
-    """Of an MLP with AdamW; other dtypes than float32 by autocast."""
+    """A step of an MLP with AdamW; other dtypes than float32 by autocast."""
 
     def prepare(device: str) -> Call:
         sizes = (16, 32, 32, 8)

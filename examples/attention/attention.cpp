@@ -1,6 +1,6 @@
-// A vendor's attention: scaled_dot_product_attention chooses it where it can serve, and
-// torch_outboard's own elsewhere. The kernels are written in operators of PyTorch, so that they run
-// on every device.
+// A vendor's attention: scaled_dot_product_attention chooses it for the calls that it supports, and
+// torch_outboard's for others. The kernels call PyTorch's operators, so that they run on every
+// device.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
@@ -57,7 +57,7 @@ attention(const Tensor& query, const Tensor& key, const Tensor& value,
   const Tensor s = scores(query, key, bias.value_or(Tensor()), is_causal, scale_of(query, scale));
   const Tensor logsumexp = at::logsumexp(s, -1);
   const Tensor result = at::matmul(at::exp(s - logsumexp.unsqueeze(-1)), value);
-  // What only kernels with dropout or sequences of many lengths need stays undefined.
+  // Results for dropout and for sequences of many lengths stay undefined.
   return {result,       logsumexp, Tensor(), Tensor(), query.size(-2),
           key.size(-2), Tensor(),  Tensor(), Tensor()};
 }

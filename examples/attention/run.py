@@ -28,7 +28,7 @@ names = {
 
 
 class Watch(TorchDispatchMode):
-    """Notes which attention is called."""
+    """Records the attention that is called."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 // A vendor's policies for autocast: one of PyTorch's operators gets a policy, and so does an
-// operator of the vendor's own.
+// custom operator of the vendor.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -8,8 +8,8 @@ namespace {
 // PyTorch's lists do not name it.
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m){KERNEL_PRIVATEUSEONE(erf, fp32)}
 
-// Operators without a policy run with the dtypes they are given. torch_outboard says so itself
-// where no extension does.
+// Operators without a policy run with the dtypes of their arguments. torch_outboard registers this
+// fallback where no extension does.
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }
@@ -18,7 +18,7 @@ at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, double scale
   return at::mul(at::matmul(a, b), scale);
 }
 
-// The macros know PyTorch's operators alone. For others the cast is a function that calls the
+// The macros support PyTorch's operators alone. For others the cast is a function that calls the
 // operator again, with autocast off.
 at::Tensor scaled_product_autocast(const at::Tensor& a, const at::Tensor& b, double scale) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);

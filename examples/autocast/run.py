@@ -1,4 +1,4 @@
-"""Operators of one's own get a policy for autocast, in C++ and in Python.
+"""Autocast policies of custom operators, in C++ and in Python.
 
     python examples/autocast/run.py
 
@@ -22,7 +22,7 @@ amp = torch.get_device_module(device).amp
 
 load("autocast_example", [Path(__file__).with_name("policies.cpp")], is_python_module=False)
 example = torch.ops.autocast_example
-# From Python: without a policy it would run in whatever dtype comes.
+# From Python: without a policy it would run in the dtype of its argument.
 amp.register_policy("autocast_example::mean_square", "fp32")
 
 x = torch.ones(8, 8, device=device)

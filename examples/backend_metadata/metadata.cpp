@@ -1,5 +1,5 @@
-// A vendor's metadata: how a tensor is tiled in the memory of the device. It travels with the
-// tensor through torch.save and torch.load.
+// A vendor's metadata: the tiling of a tensor in the memory of the device. torch.save stores it and
+// torch.load restores it.
 #include <torch/csrc/jit/serialization/pickler_helper.h>
 #include <torch/library.h>
 
@@ -18,7 +18,7 @@ struct Tiling final : c10::BackendMeta {
   int64_t edge;
 };
 
-// 0 if there is none.
+// 0 without metadata.
 int64_t tiling(const at::Tensor& tensor) {
   const auto* meta = dynamic_cast<Tiling*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
   return meta != nullptr ? meta->edge : 0;
@@ -28,7 +28,7 @@ void set_tiling(const at::Tensor& tensor, int64_t edge) {
   tensor.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Tiling>(edge));
 }
 
-// PyTorch saves a map from strings to bool, which has to hold everything.
+// PyTorch saves a map from strings to bool, so its keys must hold everything.
 constexpr char kPrefix[] = "tiling:";
 
 void save(const at::Tensor& tensor, std::unordered_map<std::string, bool>& saved) {

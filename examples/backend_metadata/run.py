@@ -1,4 +1,4 @@
-"""A vendor's metadata travel with tensors, beside the strings that users attach.
+"""A vendor's metadata of tensors, beside the strings that users attach.
 
     python examples/backend_metadata/run.py
 

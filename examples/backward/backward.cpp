@@ -1,5 +1,5 @@
-// Derivatives from C++: a kernel for a step of PyTorch's own formula, a torch::autograd::Function
-// in place of the formula, and an operator that says it has none.
+// Derivatives from C++: a kernel for a step of PyTorch's formula, a torch::autograd::Function that
+// replaces the formula, and an operator without a derivative, which raises.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/ones_like.h>
@@ -24,7 +24,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("threshold_backward", TORCH_FN(threshold_backward));
 }
 
-// In place of PyTorch's formula for celu: alpha * (exp(x / alpha) - 1) below zero.
+// Replaces PyTorch's formula for celu: alpha * (exp(x / alpha) - 1) below zero.
 struct Celu final : torch::autograd::Function<Celu> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& self,
                             double alpha) {

@@ -1,4 +1,4 @@
-"""Derivatives on the device: PyTorch's formulas, and a vendor's own in C++ and Python.
+"""Derivatives on the device: PyTorch's formulas, and a vendor's in C++ and Python.
 
     python examples/backward/run.py
 
@@ -40,7 +40,7 @@ class Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        # What lies below autograd: the operator of PyTorch's would record its own formula.
+        # Below autograd, or the inner operator would record PyTorch's formula.
         with torch._C._AutoDispatchBelowAutograd():
             return x.tanh()
 

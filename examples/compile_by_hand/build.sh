@@ -23,7 +23,7 @@ $CLANG $TARGET -O2 -x c -c $DIALECT/current_item.c -o current_item.o            
 $ZIG ld.lld -shared -Bsymbolic --no-undefined -o saxpy.elf program.o current_item.o
 readelf -W --dyn-syms saxpy.elf
 
-# The same by a precompiled header, which is read in a tenth of the time.
+# The same with a precompiled header, which clang reads in a tenth of the time.
 FLAGS="$TARGET $LANGUAGE -O3"
 $CLANG $FLAGS -c -Xclang -emit-pch $DIALECT/opencl.h -o opencl.pch                         # once
 $CLANG $FLAGS -E -include $DIALECT/language/types.h saxpy.cl -o text.cl                    # 1

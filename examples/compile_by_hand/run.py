@@ -1,5 +1,5 @@
-"""A kernel on another instruction set, twice: by a compiler and a linker alone, and by the table of
-the driver `riscv`, without PyTorch.
+"""A kernel on another instruction set, without PyTorch: by a compiler and a linker, then by the
+table of the driver `riscv`.
 
     pip install unicorn ziglang
     python examples/compile_by_hand/run.py

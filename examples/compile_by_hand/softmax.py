@@ -1,4 +1,4 @@
-"""Operators and their derivatives on the emulated processor, with a report of what ran where.
+"""Operators and their derivatives on the emulated processor, with a report of their placements.
 
 OUTBOARD_DRIVER=riscv python examples/compile_by_hand/softmax.py
 """

@@ -1,6 +1,5 @@
-// Operators of a library of one's own, with kernels for the device and three kinds of derivatives.
-// The kernels are written in operators of PyTorch, so that they run on every device; a vendor's
-// would launch something.
+// Custom operators, with kernels for the device and three kinds of derivatives. The kernels call
+// PyTorch's operators, so that they run on every device; a vendor's kernels would launch programs.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -20,7 +19,7 @@ TORCH_LIBRARY(custom_example, library) {
 
 at::Tensor hypotenuse(const at::Tensor& a, const at::Tensor& b) { return at::sqrt(a * a + b * b); }
 
-// Shapes alone, for FakeTensor and torch.compile.
+// Shapes only, for FakeTensor and torch.compile.
 at::Tensor hypotenuse_shape(const at::Tensor& a, const at::Tensor& b) {
   return at::empty_symint(c10::SymIntArrayRef(at::infer_size_symint(a.sym_sizes(), b.sym_sizes())),
                           a.options());
@@ -35,7 +34,7 @@ at::Tensor swish_backward(const at::Tensor& gradient, const at::Tensor& x, doubl
   return gradient * (s + beta * x * s * (1 - s));
 }
 
-// ---- With a derivative in C++: the gradient passes as if nothing were limited
+// ---- With a derivative in C++: the gradient passes unchanged
 
 at::Tensor limit(const at::Tensor& x, double bound) { return at::clamp(x, -bound, bound); }
 
@@ -68,7 +67,7 @@ TORCH_LIBRARY_IMPL(custom_example, Meta, library) {
 }
 
 TORCH_LIBRARY_IMPL(custom_example, Autograd, library) {
-  // Asking for a gradient raises, rather than giving none.
+  // Asking for a gradient raises, instead of returning none.
   library.impl("hypotenuse", torch::autograd::autogradNotImplementedFallback());
   library.impl("limit", &limit_autograd);
 }

@@ -1,9 +1,9 @@
-"""Operators of one's own in C++ and in Python, and a kernel for another library's operator.
+"""Custom operators in C++ and in Python, and a kernel for another library's operator.
 
     python examples/custom_operators/run.py
 
-Compiles `operators.cpp`, adds what is easier in Python, and lets PyTorch's checks for custom
-operators run on the device. Exits with status 1 if one fails or a value is wrong.
+Compiles `operators.cpp`, adds operators in Python, and runs PyTorch's checks for custom operators
+on the device. Exits with status 1 if one fails or a value is wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ torch.library.register_fake(
     "custom_example::swish_backward", lambda gradient, x, beta: torch.empty_like(x)
 )
 
-# ---- An operator in Python, with a kernel for this device alone
+# ---- An operator in Python, with a kernel for this device only
 
 
 @torch.library.custom_op("custom_example::cube", mutates_args=(), device_types=device)
@@ -62,7 +62,7 @@ def backward_of_cube(ctx, gradient):
 
 cube.register_autograd(backward_of_cube, setup_context=save_for_cube)
 
-# ---- Another library's operator, which has a kernel for the CPU alone
+# ---- Another library's operator, which has a kernel for the CPU only
 
 
 @torch.library.custom_op("custom_example::nms", mutates_args=(), device_types="cpu")
@@ -87,7 +87,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def nms_on_device(boxes, scores, iou_threshold):
     order = scores.argsort(descending=True, stable=True)
     boxes = boxes[order]
-    # The overlaps are a matrix of the device; only the last choice is made one by one.
+    # The device computes the matrix of overlaps; only the last choice is sequential.
     better = overlap(boxes[:, None], boxes[None]).gt(iou_threshold).triu(1).cpu()
     keep = torch.ones(len(order), dtype=torch.bool)
     for index in range(len(order)):

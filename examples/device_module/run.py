@@ -1,4 +1,4 @@
-"""What carries the name of the device: the module, methods, properties, strings.
+"""Names with the device's name: the module, methods, properties, strings.
 
 python examples/device_module/run.py
 """
@@ -34,7 +34,7 @@ for what, thing in things.items():
     print(f"{what:16} .{name}()  {', '.join(map(str, places))}  {is_there}".rstrip())
     assert places == {torch.device(name, 0)}
 
-# Every dtype can be stored, also those that no kernel computes with.
+# Every dtype can be stored, also dtypes without kernels.
 for dtype in (torch.float8_e4m3fn, torch.complex32, torch.uint4):
     bits = torch.arange(8, dtype=torch.uint8)
     tensor = bits.view(dtype) if dtype.itemsize > 0 else bits

@@ -1,4 +1,4 @@
-"""What does PyTorch call to run a layer and its backward pass, by which keys, and where?
+"""Prints the calls of a layer and its backward pass, with their dispatch keys and placements.
 
 python examples/dispatch_trace/run.py
 """

@@ -1,4 +1,4 @@
-/* The beginning of every driver: a table that says that there is no device. */
+/* The beginning of every driver: a table without a device. */
 #include <outboard/driver.h>
 
 static const char* last_error(void* context) { return "no mychip is plugged in"; }

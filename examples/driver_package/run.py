@@ -18,7 +18,7 @@ def main() -> int:
         source, target = Path(folder, "source"), Path(folder, "installed")
         shutil.copytree(HERE, source)  # builds leave files beside the sources
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # Not from an index: what it needs is here already.
+        # Not from an index: the requirements are installed already.
         pip += ["--no-index", "--no-deps", "--no-build-isolation", "--target", target, source]
         subprocess.run(pip, check=True)
         paths = [str(target), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

@@ -1,4 +1,4 @@
-"""Trains a small network on the device of whatever driver is in use, and says what ran where."""
+"""Trains a small network on the device of the driver in use, and prints placements of operators."""
 
 import sys
 
@@ -18,7 +18,7 @@ def points(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def main() -> int:
     torch.manual_seed(0)
     device = torch.device(torch_outboard.device_name())
-    fallback.set_policy(copied="allow")  # the report says what ran on copies
+    fallback.set_policy(copied="allow")  # the report counts copies
     model = torch.nn.Sequential(
         torch.nn.Linear(2, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32), torch.nn.ReLU(),
         torch.nn.Linear(32, 2),

@@ -1,5 +1,5 @@
-// A vendor's own fallback for all operators of the device that have no kernel: it says so, and runs
-// the CPU's.
+// A vendor's fallback for all operators without a kernel for the device: it prints the operator and
+// runs the CPU's kernel.
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
@@ -16,7 +16,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_cpu>());
 }
 
-// For one operator of PyTorch's it is a kernel like any other.
+// For one operator of PyTorch the same function is a kernel like any other.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("erfinv", torch::CppFunction::makeFromBoxedFunction<&on_cpu>());
 }

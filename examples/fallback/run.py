@@ -1,8 +1,8 @@
-"""What runs operators that the device has no kernel for: policies, lists, and a vendor's fallback.
+"""Operators without a kernel for the device: policies, lists, and a vendor's fallback.
 
     python examples/fallback/run.py
 
-Compiles `fallback.cpp`. Exits with status 1 if something else happens than what it prints.
+Compiles `fallback.cpp`. Exits with status 1 if an outcome differs from the expected one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.utils.cpp_extension import load
 import torch_outboard
 from torch_outboard import fallback
 
-# Before the device is first used: PyTorch has one place for a fallback.
+# Before the first use of the device: PyTorch has one slot for a fallback.
 load("fallback_example", [Path(__file__).with_name("fallback.cpp")], is_python_module=False)
 device = torch_outboard.device_name()
 x = torch.tensor([0.5, 0.25]).to(device)

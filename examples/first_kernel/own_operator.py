@@ -1,4 +1,4 @@
-"""An operator of one's own by a kernel in OpenCL C, with a derivative."""
+"""A custom operator by a kernel in OpenCL C, with a derivative."""
 
 import torch
 

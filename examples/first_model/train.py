@@ -1,4 +1,4 @@
-"""Trains, saves and reloads a small model on the device, and says what ran where."""
+"""Trains, saves and reloads a small model on the device, and prints placements of operators."""
 
 import sys
 import tempfile

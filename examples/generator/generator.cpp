@@ -1,4 +1,4 @@
-// A vendor's class of random number generators, registered with PyTorch. It counts in a seed and an
+// A vendor's class of random number generators, registered with PyTorch. Its state is a seed and an
 // offset, so the kernels of torch_outboard can draw from it.
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/ops/empty.h>

@@ -1,8 +1,8 @@
-"""A vendor's class of random number generators serves the device.
+"""A vendor's class of random number generators for the device.
 
     python examples/generator/run.py
 
-Compiles `generator.cpp`, draws from the device's default generator and from one of its own, and
+Compiles `generator.cpp`, draws from the device's default generator and from another one, and
 exits with status 1 if a generator is not the vendor's or a state does not repeat its numbers.
 """
 

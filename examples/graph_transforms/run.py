@@ -1,4 +1,4 @@
-"""Fake tensors, torch.func, graphs, counters and hooks: what stands between programs and kernels.
+"""Modes and transforms between programs and kernels: fake tensors, torch.func, graphs, hooks.
 
 python examples/graph_transforms/run.py
 """
@@ -28,7 +28,7 @@ gradients = torch.func.vmap(torch.func.grad(lambda row: row.sin().sum()))(x)
 torch.testing.assert_close(gradients.cpu(), x.cpu().cos())
 print(f"torch.func: gradients of each row on {gradients.device}")
 
-# A graph of operators, in which nothing is written in place.
+# A graph of operators without in-place writes.
 graph = make_fx(torch.func.functionalize(lambda t: t.clone().add_(1).mul_(2)))(x).graph
 print("functionalized:", [str(node.target) for node in graph.nodes if node.op == "call_function"])
 
@@ -42,7 +42,7 @@ with torch.autograd.graph.save_on_cpu():
     loss = layer(x).sigmoid().sum()
 loss.backward()
 saved = layer.weight.grad.clone()
-# And here they are computed again.
+# Here they are computed again.
 layer.zero_grad()
 checkpoint(lambda t: layer(t).sigmoid(), x, use_reentrant=False).sum().backward()
 torch.testing.assert_close(layer.weight.grad, saved)

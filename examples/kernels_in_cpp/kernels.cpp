@@ -1,4 +1,4 @@
-// Kernels registered as PyTorch's guides for new backends do it: nothing here is torch_outboard's.
+// Kernels registered with PyTorch alone, by its guides for new backends.
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/tanh.h>
@@ -6,7 +6,7 @@
 
 namespace {
 
-// A kernel for real hardware would launch a program of its own; these ask other operators.
+// A kernel for real hardware would launch a program; these call other operators.
 at::Tensor relu(const at::Tensor& self) { return at::clamp_min(self, 0); }
 
 at::Tensor& relu_(at::Tensor& self) { return at::clamp_min_out(self, self, 0); }

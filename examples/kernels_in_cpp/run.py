@@ -1,4 +1,4 @@
-"""Kernels in C++ win, whether their library is loaded before torch_outboard or after it.
+"""Kernels in C++ precede built-in ones, whether their library is loaded before or after the kit.
 
     python examples/kernels_in_cpp/run.py
 
@@ -63,7 +63,7 @@ def main() -> int:
     for order in ("before", "after", "after the first use"):
         env = {**os.environ}
         if order == "before":
-            # Else `import torch` registers the device by itself, which is the second order.
+            # Otherwise `import torch` registers the device by itself, which is the second order.
             env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         done = subprocess.run([sys.executable, "-c", CALLS, library, order], env=env, check=False)
         if done.returncode != 0:

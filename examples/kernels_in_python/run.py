@@ -22,12 +22,12 @@ def softplus(self, beta=1, threshold=20):
     return torch.log1p(torch.exp(self * beta)) / beta
 
 
-# The same in an object that takes everything back when it goes.
+# The same in an object that unregisters everything when it is freed.
 library = torch.library.Library("aten", "IMPL")
 library.impl("hardtanh", lambda self, low=-1, high=1: self.clamp(low, high), "PrivateUse1")
 
 
-# torch_outboard's decorator: for some dtypes and devices, and leaving calls to others.
+# torch_outboard's decorator: for some dtypes and devices, and it can decline calls.
 @torch_outboard.kernel("aten::relu", dtypes=[torch.float32])
 def relu(self):
     if self.dim() > 1:

@@ -1,4 +1,4 @@
-"""Which operators does a new device need kernels for, and which of them has this one?
+"""Counts the operators that need kernels on a new device, and the kernels of this one.
 
 python examples/kernels_needed/run.py
 """

@@ -10,7 +10,7 @@ import torch
 import torch_outboard
 from torch_outboard import fallback
 
-# PyTorch says that some of these are in beta, and that quantized dtypes will go.
+# PyTorch warns that some of these are in beta, and that quantized dtypes are deprecated.
 warnings.filterwarnings("ignore", category=UserWarning)
 fallback.set_policy(copied="allow")
 device = torch_outboard.device_name()

@@ -1,4 +1,4 @@
-// Tensors without storage: a vendor's packed numbers, 4 bits each, of which PyTorch sees no memory.
+// Tensors without storage: a vendor's packed numbers, 4 bits each, in memory unknown to PyTorch.
 #include <ATen/ATen.h>
 #include <ATen/OpaqueTensorImpl.h>
 #include <ATen/ops/_to_copy_native.h>
@@ -7,7 +7,7 @@
 
 namespace {
 
-// Two numbers in a byte, and what to multiply them by. A vendor would keep a handle of the device.
+// Two numbers in a byte, and their factor. A vendor would store a handle of the device.
 struct Packed {
   at::Tensor bytes;  // on the device, uint8
   double scale;
@@ -21,7 +21,7 @@ class PackedTensor final : public at::OpaqueTensorImpl<Packed> {
                                      sizes) {
     set_custom_layout(true);
   }
-  // PyTorch's name for memory in nobody else's format. Such tensors are printed by to_dense().
+  // PyTorch's name for memory in an unknown format. Such tensors are printed by to_dense().
   c10::Layout layout_custom() const override { return at::kMkldnn; }
 
   // For detach(), Parameter and autograd: a second tensor over the same handle, of this class.
@@ -67,7 +67,7 @@ at::Tensor unpack(const at::Tensor& tensor) {
 
 bool is_packed(const at::Tensor& tensor) { return packed_of(tensor) != nullptr; }
 
-// ---- What PyTorch asks of such tensors. Dense ones are handled as before.
+// ---- Operators that PyTorch calls for such tensors. Dense ones are passed on.
 
 at::Tensor to_dense(const at::Tensor& self, std::optional<at::ScalarType> dtype,
                     std::optional<bool>) {
@@ -107,7 +107,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("clone", &clone);
 }
 
-// Where a tensor with this layout goes to the CPU, PyTorch looks under this key.
+// When a tensor with this layout moves to the CPU, PyTorch uses this key.
 TORCH_LIBRARY_IMPL(aten, MkldnnCPU, library) { library.impl("_to_copy", &to_copy); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Tensors without storage: packed numbers, of which PyTorch knows sizes and dtype alone.
+"""Tensors without storage: packed numbers with sizes and dtype, but without memory for PyTorch.
 
     python examples/opaque_tensors/run.py
 

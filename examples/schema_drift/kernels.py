@@ -1,4 +1,4 @@
-"""Kernels of a vendor, for operators that not every PyTorch has."""
+"""Kernels of a vendor, for operators that some versions of PyTorch lack."""
 
 import torch
 
@@ -17,7 +17,7 @@ if is_there("aten::cholesky"):
         return torch.linalg.cholesky(self, upper=upper)
 
 
-# The first argument was called `grad`, and is `grad_output` since 2.14.
+# The first argument is `grad` until 2.13, and `grad_output` since 2.14.
 @torch_outboard.kernel("aten::_cdist_backward")
 def cdist_backward(gradient, x1, x2, p, cdist):
     raise NotImplementedError

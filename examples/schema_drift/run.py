@@ -1,4 +1,4 @@
-"""Which of a vendor's kernels would another PyTorch still call?
+"""Checks which of a vendor's kernels another PyTorch would call.
 
 python examples/schema_drift/run.py
 """

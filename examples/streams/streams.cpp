@@ -1,5 +1,5 @@
-// Devices, streams and events in C++: PyTorch's generic classes reach the device through its guard,
-// and know nothing of torch_outboard.
+// Devices, streams and events in C++: PyTorch's generic classes reach the device through its guard;
+// the code does not depend on torch_outboard.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
@@ -17,7 +17,7 @@ constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 
 c10::impl::VirtualGuardImpl guard() { return c10::impl::VirtualGuardImpl(kType); }
 
-// Two streams of one device: the second waits for the first, and for nothing else. Returns the sum
+// Two streams of one device: the second waits only for the first. Returns the sum
 // of (1 + 1) * 2 over `count` numbers, and checks that this thread has its device and stream again.
 double produce_and_consume(c10::DeviceIndex device, int64_t count) {
   const c10::Device place(kType, device);
@@ -38,8 +38,7 @@ double produce_and_consume(c10::DeviceIndex device, int64_t count) {
     {
       const c10::StreamGuard on_stream(consumer);
       ready.block(consumer);
-      // The memory belongs to the first stream, and must not be used anew before the second is
-      // done.
+      // The memory belongs to the first stream, and must not be reused before the second is done.
       guard().recordDataPtrOnStream(numbers.storage().data_ptr(), consumer);
       result = numbers.mul_(2).sum().item<double>();
     }

@@ -1,11 +1,11 @@
-// The out= form of a structured operator: it is all that a backend has to bring of `add`.
+// The out= form of a structured operator: the only form of `add` that a backend must write.
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sub.h>
 #include <torch/library.h>
 
 namespace {
 
-// PyTorch has checked the arguments by then, and `out` has the size and the dtype of the result.
+// PyTorch has checked the arguments, and `out` has the size and the dtype of the result.
 at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
                     at::Tensor& out) {
   // A kernel for real hardware would launch a program here.

@@ -2,7 +2,7 @@
 
     python examples/structured_operators/run.py
 
-Compiles `add.cpp`, and brings `mul.out` in Python. Exits with status 1 if a form takes another
+Compiles `add.cpp`, and registers `mul.out` from Python. Exits with status 1 if a form takes another
 kernel or gives another result than on the CPU.
 """
 

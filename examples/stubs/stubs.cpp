@@ -1,4 +1,4 @@
-// Kernels behind the stubs of PyTorch's own implementations, which do everything but compute:
+// Kernels behind the stubs of PyTorch's implementations, which do everything but the computation:
 // broadcasting, type promotion, and the loop's sizes and strides.
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-"""A network that is scripted and traced on the device, saved, and loaded elsewhere.
+"""A network that is scripted and traced on the device, saved, and loaded on another device.
 
 python examples/torchscript/run.py
 """
@@ -10,7 +10,7 @@ import torch
 
 import torch_outboard
 
-# TorchScript is deprecated where torch.compile and torch.export take its place.
+# Newer versions of PyTorch deprecate TorchScript.
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 torch_outboard.fallback.set_policy(copied="allow")
 
@@ -42,7 +42,7 @@ scripted = torch.jit.script(model)
 traced = torch.jit.trace(model, images.to(device))
 frozen = torch.jit.freeze(scripted)
 for name, run in (("scripted", scripted), ("traced", traced), ("frozen", frozen)):
-    for _ in range(3):  # the first calls profile, the later ones run what they made of it
+    for _ in range(3):  # the first calls profile, the later ones run the optimized code
         scores = run(images.to(device))
     torch.testing.assert_close(scores.cpu(), expected, atol=1e-4, rtol=1e-4)
     print(f"{name:9} on {scores.device}: {scores[0].tolist()}")

@@ -1,7 +1,7 @@
-// A vendor's kernel: `relu` for float32, in place of the kit's. To stay short it computes on the
-// host, and it is right on every device: where the host cannot touch device memory, the driver's
-// copies bring the data and take the results back. A kernel on the device would be launched on
-// outboard::current_queue() and announced with outboard::mark_submitted(), as the copies are here.
+// A vendor's kernel: `relu` for float32, which replaces the built-in one. To stay short it computes
+// on the host. It works on every device: where the host cannot touch device memory, the driver
+// copies operands and results. A kernel on the device would be launched on
+// outboard::current_queue() and announced with outboard::mark_submitted(), like these copies.
 //
 // Built by CMakeLists.txt beside this file; torch.ops.load_library() of the result is enough.
 #include <ATen/ops/empty_like.h>
@@ -17,7 +17,7 @@ void compute(const float* from, float* to, int64_t count) {
   std::transform(from, from + count, to, [](float x) { return x < 0.0f ? 0.0f : x; });
 }
 
-// By copies: address() is a number for the driver, and nothing that the host may dereference.
+// By copies: address() is a number for the driver; the host must not dereference it.
 void compute_on_copies(const at::Tensor& input, const at::Tensor& result) {
   const c10::DeviceIndex device = input.device().index();
   const ob_driver& driver = outboard::driver();
@@ -35,7 +35,7 @@ void compute_on_copies(const at::Tensor& input, const at::Tensor& result) {
                                  bytes),
       "copy_host_to_device");
   outboard::mark_submitted(device);
-  outboard::wait_for_current_queue(device);  // before `values` goes
+  outboard::wait_for_current_queue(device);  // before `values` is freed
 }
 
 at::Tensor relu(const at::Tensor& self) {

@@ -1,5 +1,5 @@
-"""A kernel that writes 1 GiB behind its result, for tools that see that: on a device that does not
-look it damages what lies there, or ends the process.
+"""A kernel that writes 1 GiB behind its result, for tools that detect this. On a device without
+checks it overwrites other memory, or ends the process.
 
 OUTBOARD_DRIVER=riscv OUTBOARD_RISCV_MEMORY=67108864 python examples/wrong_kernel/run.py
 OUTBOARD_OCL_LIBRARY=/usr/lib/oclgrind/liboclgrind-rt-icd.so python examples/wrong_kernel/run.py

@@ -53,7 +53,7 @@ def test_what_pytorch_reads_is_there(device_module):
 def left_out_of_cuda() -> set[str]:
     """The names in the table of the page on the device module."""
     page = (ROOT / "docs/extending/device_module.md").read_text()
-    table = page.partition("## What `torch.cuda` has beyond these names")[2].partition("\n## ")[0]
+    table = page.partition("## Names of `torch.cuda` that are missing")[2].partition("\n## ")[0]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     assert all(len(row) == 4 and row[2].strip() for row in rows), "a name has no reason"
     return {name for row in rows for name in re.findall("`([^`]+)`", row[1])}

@@ -1,8 +1,8 @@
 /*
  * The driver of mychip: one card with 1 GiB of memory that the host cannot touch, a copy engine,
- * and a library for products of matrices. There is no such card, so memory of the host plays its
- * part, and each call has done its work when it returns. Where a card has an interface of its own,
- * that stands in the place of malloc, memcpy and the loops; nothing else would be different.
+ * and a library for matrix products. Memory of the host simulates the card, and each call has done
+ * its work when it returns. A driver for a real card replaces malloc, memcpy and the loops by calls
+ * of the card's interface; everything else stays the same.
  */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include <outboard/driver.h>
@@ -63,8 +63,8 @@ static ob_status device_properties(void* context, int32_t device, ob_device_prop
   return OB_OK;
 }
 
-/* ---- Memory: the highest bit but one says that an address is the card's. Before what the caller
- *      gets there is a line with its size. ---- */
+/* ---- Memory: the highest bit but one marks addresses of the card. A line before each allocation
+ *      holds its size. ---- */
 
 static const uint64_t on_card = (uint64_t)1 << 62;
 enum { LINE = 64 };
@@ -109,7 +109,7 @@ static ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes
   return OB_OK;
 }
 
-/* ---- Queues, on which nothing is ever pending ---- */
+/* ---- Queues, without pending work ---- */
 
 struct ob_queue_t {
   int32_t device;
@@ -209,8 +209,8 @@ static ob_status fill(void* context, ob_queue queue, ob_address to, const void* 
 
 /* ---- The card's library ---- */
 
-/* A matrix as a BLAS takes it: rows one after the other ('N') or columns ('T'), `leading` elements
- * from one to the next. 0 for any other. */
+/* The order of a matrix for a BLAS: rows one after the other ('N') or columns ('T'), `leading`
+ * elements from one to the next. 0 for any other. */
 static char order_of(const ob_tensor* matrix, int64_t* leading) {
   const bool by_rows = matrix->sizes[2] == 1 || matrix->strides[2] == 1;
   const bool by_columns = matrix->sizes[1] == 1 || matrix->strides[1] == 1;
