@@ -10,7 +10,7 @@
 namespace outboard {
 
 // Destroys a driver's event where that is still possible; nullptr is ignored. An error is deferred.
-void destroy_event(ob_event event) noexcept;
+OUTBOARD_API void destroy_event(ob_event event) noexcept;
 
 // Its driver event is created at the first record, on the device of the recorded stream.
 class OUTBOARD_API Event {
