@@ -210,25 +210,31 @@ def kernels(
     dense = key == "PrivateUse1"
     found = []
     defined = iter(definitions().get(name, ()))
-    for source, placed, family, index, dtypes, separate_memory, place in routed or ():
-        ours = source == "kit"
+    for kernel in routed or ():
+        family = kernel.family
+        ours = kernel.source == "kit"
         built_in = ours and family is not None
         defined_in, of_definition = next(defined, ("", 0)) if built_in else ("", 0)
         if ours and not dense:
             skipped = "not for this layout"
-        elif index not in (-1, device) or (separate_memory and _C.shares_host_memory(device)):
+        elif kernel.device not in (-1, device) or (
+            kernel.separate_memory_only and _C.shares_host_memory(device)
+        ):
             skipped = "not for this device"
-        elif dtype is not None and not (of_definition or dtypes) >> dtype_number(dtype) & 1:
+        elif (
+            dtype is not None
+            and not (of_definition or kernel.dtype_bits) >> dtype_number(dtype) & 1
+        ):
             skipped = f"not for {str(dtype).removeprefix('torch.')}"
         else:
             skipped = why_on_host(device) if built_in else ""
         what = "device kernel" if family else "own code"
-        if source == "library":
+        if kernel.source == "library":
             what = "library call"
-        elif ours and not family and placed != "device":
+        elif ours and not family and kernel.placement != "device":
             what = "typed host kernel"
-        where = defined_in or origin(place)[1] or (file if ours else "")
-        found.append(Kernel(what, family or "", source, where, skipped))
+        where = defined_in or origin(kernel.origin)[1] or (file if ours else "")
+        found.append(Kernel(what, family or "", kernel.source, where, skipped))
     return [*found, *_host_kernel(name, entry)]
 
 
