@@ -5,7 +5,7 @@ The code is called with CPU tensors over the device's memory; its results become
 
 `torch._inductor.aoti_compile_and_package` compiles such graphs, too. The package contains the
 device's name, under which PyTorch finds the package's loader
-(csrc/cpu_kernels/compiled/packaged_models.cpp).
+(csrc/cpu_kernels/compiled_code.cpp).
 
 AOTAutograd's cache refers to an entry of Inductor's cache. That entry, under a separate key, holds
 the code and the arguments of its HostGraph.
