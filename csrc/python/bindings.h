@@ -42,7 +42,7 @@ Enum parse_name(const std::string& given, const char* const (&names)[N], const c
   throw pybind11::value_error("'" + given + "' is no " + what + "; use one of " + known);
 }
 
-// The graph of an operator definition: the nodes of torch_outboard.ops.symbolic.Graph.
+// The graph of an operator definition: the nodes of torch_outboard.ops.definition.Graph.
 std::shared_ptr<const ExpressionGraph> expression_graph(const pybind11::list& nodes);
 
 // The bit mask (device_kernels/kernel_types.h) of some dtypes, or of all.
