@@ -1,4 +1,4 @@
-#include "autograd/autocast.h"
+#include "autograd/autograd.h"
 
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>

@@ -1,8 +1,12 @@
 // Backward passes on the device: their thread, and derivatives for kernels that replace PyTorch's.
+// Automatic mixed precision: operators that run in lower precision, in float32, or in the widest
+// dtype of their arguments.
 #pragma once
 
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
+
+#include <string>
 
 #include "runtime/export.h"
 
@@ -33,5 +37,20 @@ inline c10::DispatchKeySet generated_autograd(c10::DispatchKeySet keys) {
                                        c10::DispatchKey::AutogradFunctionality);
   return (keys & kAfter) | c10::DispatchKeySet(c10::DispatchKey::AutogradOther);
 }
+
+// ---- Autocast
+
+inline constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastPrivateUse1;
+
+// Registers PyTorch's lists for the device and a fallthrough for all other operators; once. Called
+// at the first use of autocast: a vendor's extension may register its own policies, and PyTorch
+// rejects a second fallback. Policies of the vendor stay.
+OUTBOARD_API void register_autocast();
+
+// Gives an operator, such as "aten::add.Tensor", a policy by PyTorch's name: "lower_precision_fp",
+// "fp32" or "promote". Floating-point arguments except float64 are cast. Replaces the policy of an
+// earlier call. Raises ValueError for an unknown name, an operator that writes to its arguments, or
+// one with a policy from elsewhere.
+OUTBOARD_API void set_autocast_policy(const std::string& name, const std::string& policy);
 
 }  // namespace outboard

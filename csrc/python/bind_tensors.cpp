@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "autograd/autocast.h"
+#include "autograd/autograd.h"
 #include "python/bindings.h"
 #include "runtime/generator.h"
 #include "runtime/process.h"

@@ -1,4 +1,4 @@
-// Copies between tensors.
+// Copies between tensors, and fills.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,5 +19,10 @@ OUTBOARD_API void copy_into(const at::Tensor& destination, const at::Tensor& sou
 using DeviceCopy = bool (*)(const at::Tensor& destination, const at::Tensor& source);
 // Called by the kernel generator that makes such copies.
 OUTBOARD_API void set_device_copy(DeviceCopy function);
+
+// Fills `tensor`, of any strides, on the device's queue if the driver or a device kernel can: for
+// device kernels, which do not wait as a CPU kernel does. Raises as on CPU if the dtype cannot hold
+// the value.
+OUTBOARD_API void fill_on_device(const at::Tensor& tensor, const at::Scalar& value);
 
 }  // namespace outboard

@@ -1,4 +1,4 @@
-#include "transfer/fill.h"
+#include "transfer/copy.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/as_strided_native.h>
@@ -9,7 +9,6 @@
 
 #include "dispatch/call_routed.h"
 #include "dispatch/registration.h"
-#include "transfer/copy.h"
 #include "tensors/dense.h"
 #include "dispatch/router.h"
 #include "dispatch/placement.h"

@@ -13,7 +13,6 @@
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 #include "transfer/copy.h"
-#include "transfer/fill.h"
 
 namespace outboard {
 

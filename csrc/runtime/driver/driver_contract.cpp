@@ -1,4 +1,4 @@
-#include "runtime/driver/driver_contract.h"
+#include "runtime/driver/driver_table.h"
 
 #include <c10/util/Exception.h>
 
@@ -9,7 +9,6 @@
 #include <initializer_list>
 #include <string>
 
-#include "runtime/driver/driver_table.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {

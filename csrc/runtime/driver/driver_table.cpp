@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "runtime/driver/device.h"
-#include "runtime/driver/driver_contract.h"
 #include "runtime/driver/driver_failure.h"
 #include "runtime/process.h"
 #include "runtime/programs/program.h"

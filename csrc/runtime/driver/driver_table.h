@@ -59,6 +59,14 @@ ob_status allocate_host_memory(const ob_driver& table, uint64_t bytes, void** po
 ob_status create_queue(const ob_driver& table, int32_t device, int32_t priority, ob_queue* queue);
 ob_status create_event(const ob_driver& table, int32_t device, uint32_t flags, ob_event* event);
 
+// driver_contract.cpp: checks a driver's table against the contract and completes it with defaults.
+// Copies the fields that the driver's table covers to `ours`, which must outlive every call through
+// it, and fills its empty optional fields: those of transfers, queries and host functions. Empty
+// fields of the groups code, library calls and graphs stay NULL. `device_synchronize` and
+// `event_time` stay NULL, too: stream.cpp knows the queues, event_time.cpp the devices of events.
+// Raises RuntimeError for a table that breaks the contract.
+void adopt_table(const ob_driver& theirs, ob_driver& ours);
+
 // A queue for a few calls. It replaces the current stream, which may capture a graph.
 class TemporaryQueue {
  public:
