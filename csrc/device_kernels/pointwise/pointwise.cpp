@@ -218,9 +218,9 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   definition.check_names("promoting", expression.scalars);
   definition.check_names("absent", expression.scalars);
   definition.check_names("masks", definition.strings("names"));
-  const auto& arguments = definition.strings("operands");
-  TORCH_CHECK_VALUE(definition.strings("names").size() == arguments.size(),
-                    "there are not as many operands as names of them");
+  const size_t names = definition.strings("names").size();
+  const auto& arguments = definition.strings("operands");  // last: errors name this property
+  TORCH_CHECK_VALUE(names == arguments.size(), "there are not as many operands as names of them");
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
     lists_ = lists_ || is_list(overload_, arguments[i]);
