@@ -43,24 +43,30 @@ def _backward(
     )  # fmt: skip
 
 
+def _forms(name: str) -> str:
+    return FORMS.replace("{}", name)
+
+
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
+    return [
+        *_smooth(),
+        *_piecewise(),
+        *_logistic(),
+        _glu,
+        _glu_backward,
+        _glu_jvp,
+        _glu_backward_jvp,
+    ]
 
-    def forms(name: str) -> str:
-        return FORMS.replace("{}", name)
 
+def _smooth() -> list[Definition]:
+    """Activations made of exponential functions, and their derivatives."""
     erf_gate = "C(0.5) * (C(1) + erf(self * C(0.70710678118654752440)))"
     inner = "(C(0.7978845608028654) * (self + C(0.044715) * self * self * self))"
     exact: Mapping[str, Requirement] = {"approximate": "none"}
     approximate: Mapping[str, Requirement] = {"approximate": "tanh"}
     softplus = "(self * beta > threshold)"
-    # The result has the sign of the argument if the slope is not negative.
-    sign_of_argument: tuple[dict[str, Requirement], ...] = (
-        {"self_is_result": False},
-        {"self_is_result": True, "negative_slope": at_least(0)},
-    )
-    clamp6 = "minimum(maximum(self + C(3), C(0)), C(6))"
-    bounds = {"min_val": "low", "max_val": "high"}
     elu_scalars = "alpha scale input_scale"
     return [
         _forward("gelu", f"self * {erf_gate}", requires=exact),
@@ -78,7 +84,7 @@ def definitions() -> list[Definition]:
         ),
         _forward("silu", "truediv(self, C(1) + exp(-self))"),
         pointwise(
-            forms("silu"), "self", "truediv(self, (T)(1, 0) + exp(-self))", COMPLEX,
+            _forms("silu"), "self", "truediv(self, (T)(1, 0) + exp(-self))", COMPLEX,
             same_output=True,
         ),
         _backward("silu", "grad * sigmoid(self) * (C(1) + self * (C(1) - sigmoid(self)))"),
@@ -113,6 +119,19 @@ def definitions() -> list[Definition]:
             " : grad * input_scale * (alpha * scale) * exp(self * input_scale)",
             elu_scalars, {"is_result": False}, {"grad_output": "grad", "self_or_result": "self"},
         ),
+    ]  # fmt: skip
+
+
+def _piecewise() -> list[Definition]:
+    """Activations that are linear between bounds, and their derivatives."""
+    # The result has the sign of the argument if the slope is not negative.
+    sign_of_argument: tuple[dict[str, Requirement], ...] = (
+        {"self_is_result": False},
+        {"self_is_result": True, "negative_slope": at_least(0)},
+    )
+    clamp6 = "minimum(maximum(self + C(3), C(0)), C(6))"
+    bounds = {"min_val": "low", "max_val": "high"}
+    return [
         _forward("hardtanh", "minimum(maximum(self, low), high)", bounds),
         _backward("hardtanh", "((self > low) & (self < high)) ? grad : C(0)", bounds),
         _forward("hardsigmoid", f"{clamp6} / C(6)"),
@@ -139,7 +158,7 @@ def definitions() -> list[Definition]:
         ),
         _backward("softshrink", "((self > lambd) | (self < -lambd)) ? grad : C(0)", "lambd"),
         pointwise(
-            forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
+            _forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
             scalars="negative_slope", same_output=True,
         ),
         *(
@@ -150,7 +169,7 @@ def definitions() -> list[Definition]:
             for requires in sign_of_argument
         ),
         pointwise(
-            forms("threshold"), "self", "(self <= threshold) ? value : self", FLOATS,
+            _forms("threshold"), "self", "(self <= threshold) ? value : self", FLOATS,
             scalars="threshold value",
         ),
         _backward("threshold", "(self <= threshold) ? C(0) : grad", "threshold"),
@@ -163,6 +182,12 @@ def definitions() -> list[Definition]:
             ["(self > C(0)) ? grad : weight * grad", "(self > C(0)) ? C(0) : self * grad"], FLOATS,
             types="same",
         ),
+    ]  # fmt: skip
+
+
+def _logistic() -> list[Definition]:
+    """Derivatives of the logistic function and its relatives, and the logarithm of it."""
+    return [
         _backward("sigmoid", "grad * (C(1) - y) * y", operands=GRAD_OF_RESULT),
         pointwise(
             "sigmoid_backward sigmoid_backward.grad_input", GRAD_OF_RESULT,
@@ -192,7 +217,6 @@ def definitions() -> list[Definition]:
             "logit", "((self < eps) | (self > C(1) - eps)) ? C(0) : grad / (self * (C(1) - self))",
             "eps",
         ),
-        _glu, _glu_backward, _glu_jvp, _glu_backward_jvp,
     ]  # fmt: skip
 
 
