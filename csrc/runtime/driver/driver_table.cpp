@@ -237,12 +237,6 @@ ob_status create_queue(const ob_driver& table, int32_t device, int32_t priority,
   return table.queue_create(table.context, &wanted, queue);
 }
 
-ob_status create_event(const ob_driver& table, int32_t device, uint32_t flags, ob_event* event) {
-  const ob_event_description wanted = {
-      .struct_size = sizeof(wanted), .device = device, .flags = flags};
-  return table.event_create(table.context, &wanted, event);
-}
-
 TemporaryQueue::TemporaryQueue(int32_t device) : table_(driver()) {
   check_status(create_queue(table_, device, /*priority=*/0, &queue_), "queue_create");
 }

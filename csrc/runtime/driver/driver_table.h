@@ -52,12 +52,11 @@ ob_status ask_driver(Function ob_driver::* function, Arguments&&... arguments) {
   return (table.*function)(table.context, std::forward<Arguments>(arguments)...);
 }
 
-// Functions that take their request in a struct. `flags` are OB_ALLOCATION_* and OB_EVENT_*.
+// Functions that take their request in a struct. `flags` are OB_ALLOCATION_*.
 ob_status allocate_memory(const ob_driver& table, int32_t device, uint64_t bytes,
                           ob_address* address, uint32_t flags = 0);
 ob_status allocate_host_memory(const ob_driver& table, uint64_t bytes, void** pointer);
 ob_status create_queue(const ob_driver& table, int32_t device, int32_t priority, ob_queue* queue);
-ob_status create_event(const ob_driver& table, int32_t device, uint32_t flags, ob_event* event);
 
 // driver_contract.cpp: checks a driver's table against the contract and completes it with defaults.
 // Copies the fields that the driver's table covers to `ours`, which must outlive every call through

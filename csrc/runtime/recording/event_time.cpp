@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <utility>
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
@@ -17,12 +16,7 @@ namespace {
 
 // An event and its time.
 struct Anchor {
-  Anchor() = default;
-  ~Anchor() { destroy_event(event); }
-  Anchor(const Anchor&) = delete;
-  Anchor& operator=(const Anchor&) = delete;
-
-  ob_event event = nullptr;
+  OwnedEvent event;
   uint64_t time = 0;
 };
 
@@ -33,8 +27,8 @@ ob_status record_anchor(const ob_driver& table, ob_queue queue, Anchor& anchor) 
   ob_status status = OB_OK;
   for (int i = 0; i < kTries && status == OB_OK; ++i) {
     const uint64_t before = host_nanoseconds();
-    status = table.event_record(table.context, anchor.event, queue);
-    if (status == OB_OK) status = wait_for_event(table, anchor.event);
+    status = table.event_record(table.context, anchor.event.get(), queue);
+    if (status == OB_OK) status = wait_for_event(table, anchor.event.get());
     const uint64_t after = host_nanoseconds();
     anchor.time = before + (after - before) / 2;
     if (after - before < kGoodInterval) break;
@@ -53,7 +47,7 @@ const Anchor& anchor_of(c10::DeviceIndex device) {
   const ob_driver& table = driver();
   auto made = std::make_unique<Anchor>();
   const TemporaryQueue queue(device);
-  ob_status status = create_event(table, device, OB_EVENT_TIMING, &made->event);
+  ob_status status = create_event(table, device, OB_EVENT_TIMING, made->event);
   if (status == OB_OK) status = record_anchor(table, queue.get(), *made);
   check_wait(status, "event_synchronize");
   // Of several threads the first publishes its anchor.
@@ -77,7 +71,7 @@ uint64_t event_time(c10::DeviceIndex device, ob_event event) {
   }
   const Anchor& anchor = anchor_of(device);
   double milliseconds = 0;
-  OB_CALL(event_elapsed, anchor.event, event, &milliseconds);
+  OB_CALL(event_elapsed, anchor.event.get(), event, &milliseconds);
   return anchor.time + static_cast<uint64_t>(std::llround(milliseconds * 1e6));
 }
 
@@ -85,25 +79,9 @@ void forget_event_times(c10::DeviceIndex device) noexcept {
   delete known_anchor(device).exchange(nullptr);
 }
 
-TimingEvents::~TimingEvents() {
-  destroy_event(begin_);
-  destroy_event(end_);
-}
-
-TimingEvents::TimingEvents(TimingEvents&& other) noexcept
-    : begin_(std::exchange(other.begin_, nullptr)), end_(std::exchange(other.end_, nullptr)) {}
-
-TimingEvents& TimingEvents::operator=(TimingEvents&& other) noexcept {
-  std::swap(begin_, other.begin_);
-  std::swap(end_, other.end_);
-  return *this;
-}
-
 bool TimingEvents::create(const ob_driver& table, c10::DeviceIndex device) noexcept {
-  if (create_event(table, device, OB_EVENT_TIMING, &begin_) != OB_OK) begin_ = nullptr;
-  if (begin_ == nullptr) return false;
-  if (create_event(table, device, OB_EVENT_TIMING, &end_) != OB_OK) end_ = nullptr;
-  return end_ != nullptr;
+  return create_event(table, device, OB_EVENT_TIMING, begin) == OB_OK &&
+         create_event(table, device, OB_EVENT_TIMING, end) == OB_OK;
 }
 
 }  // namespace outboard

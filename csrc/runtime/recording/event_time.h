@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/export.h"
+#include "runtime/streams/event.h"
 
 namespace outboard {
 
@@ -20,25 +21,12 @@ OUTBOARD_API uint64_t event_time(c10::DeviceIndex device, ob_event event);
 // Drops the anchor of a device: a reset may have reset its clock.
 void forget_event_times(c10::DeviceIndex device) noexcept;
 
-// Two events of one device around work on it. Destroyed with the object.
-class TimingEvents {
- public:
-  TimingEvents() = default;
-  ~TimingEvents();
-  TimingEvents(TimingEvents&& other) noexcept;
-  TimingEvents& operator=(TimingEvents&& other) noexcept;
-  TimingEvents(const TimingEvents&) = delete;
-  TimingEvents& operator=(const TimingEvents&) = delete;
-
+// Two events of one device around work on it.
+struct TimingEvents {
   // Whether the driver made both.
   bool create(const ob_driver& table, c10::DeviceIndex device) noexcept;
-  explicit operator bool() const noexcept { return end_ != nullptr; }
-  ob_event begin() const noexcept { return begin_; }
-  ob_event end() const noexcept { return end_; }
 
- private:
-  ob_event begin_ = nullptr;
-  ob_event end_ = nullptr;
+  OwnedEvent begin, end;
 };
 
 }  // namespace outboard

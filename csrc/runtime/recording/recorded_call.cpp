@@ -53,7 +53,7 @@ void RecordedWork::begin(StreamState& stream, ActivityKind kind, const char* cal
   // Work that is captured into a graph does not run now.
   if (!stream.capturing.load(std::memory_order_acquire) &&
       work_->events.create(table, stream.device) && !work_->by_launch &&
-      !record(stream, work_->events.begin())) {
+      !record(stream, work_->events.begin.get())) {
     work_->events = {};
   }
   activity.call_begin = host_nanoseconds();
@@ -67,15 +67,16 @@ void RecordedWork::describe(const std::string& kernel, ob_launch& launch, uint64
     activity.global[i] = launch.global[i];
     activity.local[i] = launch.local[i];
   }
-  if (!work_->by_launch || !work_->events) return;
-  launch.start = work_->events.begin();
-  launch.end = work_->events.end();
+  if (!work_->by_launch || work_->events.end == nullptr) return;
+  launch.start = work_->events.begin.get();
+  launch.end = work_->events.end.get();
 }
 
 void RecordedWork::finish() noexcept {
   const std::unique_ptr<Work> work(std::exchange(work_, nullptr));
   work->activity.call_end = host_nanoseconds();
-  if (work->events && !work->by_launch && !record(work->stream, work->events.end())) {
+  if (work->events.end != nullptr && !work->by_launch &&
+      !record(work->stream, work->events.end.get())) {
     work->events = {};
   }
   log_activity(std::move(work->activity), std::move(work->events));

@@ -136,8 +136,8 @@ void read_times(std::vector<Entry>& entries, bool wait) noexcept {
   try {
     const ob_driver& table = driver();
     for (Entry& entry : entries) {
-      if (!entry.events) continue;
-      const ob_event last = entry.events.end();
+      if (entry.events.end == nullptr) continue;
+      const ob_event last = entry.events.end.get();
       const ob_status status =
           wait ? wait_for_event(table, last) : table.event_query(table.context, last);
       if (status == OB_NOT_READY) continue;
@@ -145,8 +145,8 @@ void read_times(std::vector<Entry>& entries, bool wait) noexcept {
       if (status != OB_OK) continue;
       const c10::DeviceIndex device = entry.activity.device;
       try {
-        entry.activity.begin = event_time(device, events.begin());
-        entry.activity.end = std::max(entry.activity.begin, event_time(device, events.end()));
+        entry.activity.begin = event_time(device, events.begin.get());
+        entry.activity.end = std::max(entry.activity.begin, event_time(device, events.end.get()));
       } catch (const c10::Error&) {
         // A lost device, or an unknown time. Waiting for the work reports errors.
       }

@@ -1,27 +1,33 @@
-// Events: owners of driver events. `Event` serves users and PyTorch, `StreamMarker` allocators.
+// Events. `OwnedEvent` owns one of a driver, `Event` serves users and PyTorch, `StreamMarker`
+// allocators.
 #pragma once
 
 #include <c10/core/Stream.h>
 #include <outboard/driver.h>
+
+#include <memory>
+#include <type_traits>
 
 #include "runtime/export.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
 
-// Destroys a driver's event where that is still possible; nullptr is ignored. An error is deferred.
-OUTBOARD_API void destroy_event(ob_event event) noexcept;
+struct OUTBOARD_API EventDestroyer {
+  // Does nothing where the driver must not be called. An error is deferred.
+  void operator()(ob_event event) const noexcept;
+};
+
+using OwnedEvent = std::unique_ptr<std::remove_pointer_t<ob_event>, EventDestroyer>;
+
+// Returns the driver's status; `flags`: OB_EVENT_*.
+ob_status create_event(const ob_driver& table, c10::DeviceIndex device, uint32_t flags,
+                       OwnedEvent& event);
 
 // Its driver event is created at the first record, on the device of the recorded stream.
 class OUTBOARD_API Event {
  public:
   explicit Event(bool timing = false) noexcept : timing_(timing) {}
-  ~Event() { destroy_event(event_); }
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
   bool created() const noexcept { return event_ != nullptr; }
   c10::DeviceIndex device() const noexcept { return device_; }
 
@@ -38,7 +44,7 @@ class OUTBOARD_API Event {
  private:
   bool timing_;
   c10::DeviceIndex device_ = -1;
-  ob_event event_ = nullptr;
+  OwnedEvent event_;
 };
 
 // The end of all work that `stream` has so far. No function throws: errors are deferred. If the
@@ -46,11 +52,6 @@ class OUTBOARD_API Event {
 class StreamMarker {
  public:
   explicit StreamMarker(StreamState& stream) noexcept;
-  ~StreamMarker() { destroy_event(event_); }
-  StreamMarker(StreamMarker&& other) noexcept;
-  StreamMarker& operator=(StreamMarker&& other) noexcept;
-  StreamMarker(const StreamMarker&) = delete;
-  StreamMarker& operator=(const StreamMarker&) = delete;
 
   // Does not wait.
   bool has_passed() const noexcept;
@@ -60,7 +61,7 @@ class StreamMarker {
 
  private:
   StreamState* stream_;
-  ob_event event_ = nullptr;
+  OwnedEvent event_;
 };
 
 }  // namespace outboard
