@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/router.h"
 #include "device_kernels/definitions/definition.h"
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_table.h"
+#include "dispatch/router.h"
 #include "runtime/export.h"
 #include "runtime/programs/device_assert.h"
 

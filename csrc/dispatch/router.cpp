@@ -12,11 +12,11 @@
 #include "dispatch/external_kernels.h"
 #include "dispatch/fallback_policy.h"
 #include "dispatch/placement.h"
-#include "runtime/process.h"
 #include "dispatch/registration.h"
 #include "dispatch/report.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/process.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -207,12 +207,12 @@ bool any_tensor(const torch::jit::Stack& stack, size_t arguments, const Test& te
     return value.isTensor() && value.toTensor().defined() && test(value.toTensor());
   };
   for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
-    if (value.isTensorList() || value.isOptionalTensorList()) {
+    if (value.isTensor()) {
+      if (accepted(value)) return true;
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
       for (const c10::IValue& element : value.toListRef()) {
         if (accepted(element)) return true;
       }
-    } else if (accepted(value)) {
-      return true;
     }
   }
   return false;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "runtime/driver/device.h"
-#include "runtime/process.h"
 #include "runtime/driver/driver_failure.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/process.h"
 
 namespace outboard::distributed {
 namespace {

@@ -29,8 +29,8 @@
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
-#include "tensors/host_view.h"
 #include "tensors/dense.h"
+#include "tensors/host_view.h"
 
 namespace py = pybind11;
 

@@ -1,15 +1,15 @@
 // Operator definitions from Python to C++, programs, and their cache on disk.
 #include <pybind11/stl.h>
 
-#include "dispatch/router.h"
 #include "device_kernels/defined_kernel.h"
+#include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/python_function.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/launch.h"
-#include "runtime/programs/program.h"
 #include "runtime/programs/private_folder.h"
+#include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
 
 namespace py = pybind11;

@@ -11,8 +11,8 @@
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
 #include "runtime/hooks.h"
+#include "runtime/process.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "random/distributions.h"
-#include "random/cpu_random.h"
 #include "dispatch/router.h"
+#include "random/cpu_random.h"
+#include "random/distributions.h"
 
 namespace outboard::random {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <memory>
 
-#include "random/cpu_random.h"
 #include "dispatch/router.h"
+#include "random/cpu_random.h"
 #include "tensors/dense.h"
 
 namespace outboard::random {

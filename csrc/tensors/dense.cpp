@@ -6,8 +6,8 @@
 #include "autograd/autograd.h"
 #include "dispatch/placement.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
 #include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/process.h"
 #include "runtime/recording/recorded_call.h"
 
 namespace outboard {

@@ -23,13 +23,13 @@
 #include <mutex>
 #include <utility>
 
-#include "tensors/dense.h"
 #include "dispatch/registration.h"
-#include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
-#include "runtime/process.h"
 #include "runtime/hooks.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/process.h"
 #include "runtime/streams/stream.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

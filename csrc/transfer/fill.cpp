@@ -8,15 +8,15 @@
 #include <utility>
 
 #include "dispatch/call_routed.h"
-#include "dispatch/registration.h"
-#include "tensors/dense.h"
-#include "dispatch/router.h"
 #include "dispatch/placement.h"
+#include "dispatch/registration.h"
+#include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/process.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -4,9 +4,9 @@
 #include <tuple>
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/memory/pinned_memory.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/event.h"
-#include "runtime/memory/pinned_memory.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <typeinfo>
 
-#include "runtime/memory/shared_memory.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/streams/wait.h"
 #include "tensors/dense.h"

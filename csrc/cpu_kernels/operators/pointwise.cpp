@@ -70,8 +70,8 @@
 #include <ATen/ops/threshold_native.h>
 #include <ATen/ops/trunc_native.h>
 
-#include "cpu_kernels/typed/typed_kernel.h"
 #include "cpu_kernels/typed/structured.h"
+#include "cpu_kernels/typed/typed_kernel.h"
 
 namespace outboard::cpu_kernels {
 

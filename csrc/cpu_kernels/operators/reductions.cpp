@@ -23,8 +23,8 @@
 #include <ATen/ops/nll_loss_forward_native.h>
 #include <ATen/ops/sum_native.h>
 
-#include "cpu_kernels/typed/typed_kernel.h"
 #include "cpu_kernels/typed/structured.h"
+#include "cpu_kernels/typed/typed_kernel.h"
 
 namespace outboard::cpu_kernels {
 

@@ -23,8 +23,8 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/memory/shared_memory.h"
 #include "cpu_kernels/typed/typed_kernel.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/streams/stream.h"
 #include "tensors/host_view.h"
 #include "torch_version.h"

@@ -15,8 +15,8 @@
 #include <array>
 #include <cstdint>
 
-#include "device_kernels/definitions/overload.h"
 #include "device_kernels/definitions/definition.h"
+#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 

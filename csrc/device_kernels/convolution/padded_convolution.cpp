@@ -1,5 +1,6 @@
 // The passes of a convolution over the padded layout.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -66,22 +67,40 @@ double used_part(const PaddedLayout& layout, const SpatialValues& extent) {
   return static_cast<double>(volume(extent)) / static_cast<double>(layout.positions());
 }
 
+// The image of a convolution in the padded layout, as the taps of its kernel read it.
+struct PaddedImage {
+  TapPattern pattern;
+  PaddedLayout layout;
+  const PaddedProgram* program;
+  bool gathers;
+};
+
+// nullopt where results use too small a share of the positions.
+std::optional<PaddedImage> padded_image(const ConvolutionPass& pass, const std::string& source) {
+  const auto& [geometry, input, weight, output, bias] = pass;
+  const SpatialValues extent = spatial(output.sizes(), 1);
+  PaddedImage image = {};
+  image.pattern = forward_taps(geometry, spatial(weight.sizes(), 1));
+  image.layout.make_room(image.pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride),
+                         extent);
+  const double used = used_part(image.layout, extent);
+  if (used < kLeast) return std::nullopt;
+  image.program = &PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
+  image.gathers = gathers_patches(*image.program, used, weight.size(0) / geometry.groups,
+                                  input.size(1), image.pattern.taps(), extent);
+  return image;
+}
+
 }  // namespace
 
 bool write_output_from_padded(const ConvolutionPass& pass, const std::string& source) {
   const auto& [geometry, input, weight, output, bias] = pass;
   if (!suits(output, weight, geometry)) return false;
-  const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
-  const TapPattern pattern = forward_taps(geometry, kernel);
-  PaddedLayout layout;
-  layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
-  const double used = used_part(layout, extent);
-  if (used < kLeast) return false;
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
-  const int64_t taps = volume(kernel);
-  const bool gathers =
-      gathers_patches(program, used, weight.size(0) / geometry.groups, input.size(1), taps, extent);
+  const auto image = padded_image(pass, source);
+  if (!image) return false;
+  const auto& [pattern, layout, found, gathers] = *image;
+  const PaddedProgram& program = *found;
   int64_t at_a_time = images_at_a_time(program, layout, input);
   if (at_a_time == 0) return false;
   if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
@@ -157,19 +176,14 @@ bool write_input_from_padded(const ConvolutionPass& pass, const std::string& sou
 bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& source,
                               const PaddedGradient& cached) {
   const auto& [geometry, input, weight, output, bias] = pass;
-  const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
     return false;
   }
-  const TapPattern pattern = forward_taps(geometry, kernel);
-  PaddedLayout layout;
-  layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
-  const double used = used_part(layout, extent);
-  if (used < kLeast) return false;
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
-  const bool gathers = gathers_patches(program, used, weight.size(0) / geometry.groups,
-                                       input.size(1), pattern.taps(), extent);
+  const auto image = padded_image(pass, source);
+  if (!image) return false;
+  const auto& [pattern, layout, found, gathers] = *image;
+  const PaddedProgram& program = *found;
   PaddedLayout gradient_layout;
   gradient_layout.grid = gathers ? extent : layout.grid;
   const PaddedLayout tap_layout = PaddedLayout::of_taps(pattern.taps(), extent);

@@ -31,10 +31,10 @@
 #include <vector>
 
 #include "device_kernels/defined_kernel.h"
-#include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/meta_call.h"
-#include "tensors/dense.h"
 #include "device_kernels/definitions/overload.h"
+#include "device_kernels/kernel_types.h"
+#include "tensors/dense.h"
 #include "transfer/copy.h"
 
 namespace outboard {

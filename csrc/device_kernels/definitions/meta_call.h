@@ -15,8 +15,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "device_kernels/definitions/overload.h"
 #include "device_kernels/definitions/definition.h"
+#include "device_kernels/definitions/overload.h"
 #include "runtime/export.h"
 
 namespace outboard {

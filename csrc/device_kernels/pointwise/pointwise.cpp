@@ -45,8 +45,8 @@
 
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/definitions/meta_call.h"
-#include "device_kernels/kernel_types.h"
 #include "device_kernels/definitions/overload.h"
+#include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "device_kernels/kernel_table.h"
-#include "runtime/programs/device_assert.h"
 #include "device_kernels/source_writer.h"
+#include "runtime/programs/device_assert.h"
 #include "runtime/programs/program.h"
 
 namespace outboard {

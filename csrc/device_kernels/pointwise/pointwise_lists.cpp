@@ -23,9 +23,9 @@
 #include <cmath>
 
 #include "device_kernels/defined_kernel.h"
+#include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 namespace {

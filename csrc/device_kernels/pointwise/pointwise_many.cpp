@@ -8,9 +8,9 @@
 #include <bit>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/pointwise_launch.h"
 #include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
-#include "device_kernels/pointwise/pointwise_launch.h"
 
 namespace outboard {
 

@@ -16,8 +16,8 @@
 #include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "tensors/dense.h"
 #include "runtime/streams/stream.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

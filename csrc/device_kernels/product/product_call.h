@@ -19,9 +19,9 @@
 
 #include <string>
 
-#include "device_kernels/product/product_program.h"
-#include "device_kernels/definitions/overload.h"
 #include "device_kernels/definitions/definition.h"
+#include "device_kernels/definitions/overload.h"
+#include "device_kernels/product/product_program.h"
 
 namespace outboard {
 

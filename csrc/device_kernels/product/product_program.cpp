@@ -7,12 +7,12 @@
 #include <set>
 #include <tuple>
 
-#include "tensors/dense.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -17,8 +17,8 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/work_shape.h"
 #include "device_kernels/source_writer.h"
+#include "device_kernels/work_shape.h"
 
 namespace outboard {
 namespace {

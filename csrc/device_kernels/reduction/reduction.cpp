@@ -31,13 +31,13 @@
 #include <string>
 #include <vector>
 
-#include "tensors/dense.h"
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/program.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
 #include "dispatch/placement.h"
 #include "transfer/copy.h"
-#include "device_kernels/definitions/overload.h"
 
 namespace outboard {
 

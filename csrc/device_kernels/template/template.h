@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "device_kernels/defined_kernel.h"
-#include "device_kernels/kernel_table.h"
 #include "device_kernels/definitions/meta_call.h"
+#include "device_kernels/kernel_table.h"
 #include "device_kernels/source_writer.h"
 #include "runtime/generator.h"
 #include "runtime/programs/launch.h"

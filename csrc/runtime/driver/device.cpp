@@ -12,8 +12,8 @@
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/hooks.h"
-#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/process.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/programs/program.h"

@@ -24,9 +24,9 @@ int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device]
 #include <utility>
 #include <vector>
 
-#include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/process.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/recording/recorded_call.h"

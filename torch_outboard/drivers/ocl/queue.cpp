@@ -189,7 +189,11 @@ ob_status queue_destroy(ob_queue queue) {
     fail(OB_INVALID_ARGUMENT, "%p is not a queue of the ocl driver.", static_cast<void*>(queue));
   }
   const std::unique_ptr<ob_queue_t> destroyed(queue);
-  return queue_synchronize(queue);
+  queue_synchronize(queue);
+  queue->last = {};
+  check(queue->device.api->clReleaseCommandQueue(std::exchange(queue->commands, nullptr)),
+        "clReleaseCommandQueue");
+  return OB_OK;
 }
 
 ob_status device_synchronize(int32_t index) {

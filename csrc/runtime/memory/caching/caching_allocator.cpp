@@ -5,9 +5,9 @@
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/address_registry.h"
-#include "runtime/memory/shared_memory.h"
 #include "runtime/memory/caching/device_cache.h"
 #include "runtime/memory/memory_history.h"
+#include "runtime/memory/shared_memory.h"
 #include "runtime/process.h"
 #include "runtime/recording/recorded_call.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/memory/caching/block_pool.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/memory/caching/block_pool.h"
 
 namespace outboard {
 

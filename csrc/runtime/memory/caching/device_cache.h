@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/memory/memory_history.h"
 #include "runtime/memory/caching/allocator_statistics.h"
 #include "runtime/memory/caching/block_pool.h"
+#include "runtime/memory/memory_history.h"
 #include "runtime/streams/event.h"
 
 namespace outboard {

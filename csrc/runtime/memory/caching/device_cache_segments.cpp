@@ -6,10 +6,10 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/memory/caching/block_pool.h"
-#include "runtime/memory/caching/device_cache.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/address_registry.h"
+#include "runtime/memory/caching/block_pool.h"
+#include "runtime/memory/caching/device_cache.h"
 
 namespace outboard {
 namespace {

@@ -10,9 +10,9 @@
 #include <algorithm>
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/memory/address_registry.h"
 #include "runtime/memory/caching/block_pool.h"
 #include "runtime/memory/caching/device_cache.h"
-#include "runtime/memory/address_registry.h"
 
 namespace outboard {
 namespace {
