@@ -260,7 +260,7 @@ TABLE = (
         "OUTBOARD_OCL_MEMORY_BYTES",
         "whole",
         "bytes of each device",
-        "what it has, of a CPU half of the machine's memory",
+        "its memory; for a CPU, half of the machine's memory",
         low=1,
         high=2**60,
         driver="ocl",

@@ -24,7 +24,7 @@ int main(int count, char** paths) {
 }
 """
 
-MISSING_END = "is a shared library of which the end is missing"
+MISSING_END = "is a shared library without its end"
 
 
 @pytest.fixture(scope="session")

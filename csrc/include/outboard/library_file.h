@@ -27,7 +27,7 @@ static inline int ob_library_covers(uint64_t size, uint64_t offset, uint64_t byt
 }
 
 static inline const char* ob_library_problem_of_open(int file, uint64_t size) {
-  const char* truncated = "is a shared library of which the end is missing";
+  const char* truncated = "is a shared library without its end";
   ElfW(Ehdr) header;
   if (pread(file, &header, sizeof header, 0) != (ssize_t)sizeof header ||
       memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {

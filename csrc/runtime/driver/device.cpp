@@ -153,8 +153,8 @@ const Devices& probe_devices() {
     devices->properties[i] = checked_properties(table, i);
   }
   if (count > kMaxDevices) {
-    TORCH_WARN("driver '", table.name, "' reports ", count, " devices, of which the first ",
-               kMaxDevices, " are used");
+    TORCH_WARN("driver '", table.name, "' reports ", count, " devices; the first ", kMaxDevices,
+               " are used");
   }
   g_devices.store(devices.get(), std::memory_order_release);
   return *devices.release();

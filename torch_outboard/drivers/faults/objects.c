@@ -184,8 +184,8 @@ ob_status check_limit(int32_t device, uint64_t bytes) {
   uint64_t limit = memory_limit(), used = live_bytes(device);
   if (limit == 0 || (used <= limit && bytes <= limit - used)) return OB_OK;
   return refuse(OB_OUT_OF_MEMORY,
-                "Fault injection limits device %" PRId32 " to %" PRIu64 " bytes, of which %" PRIu64
-                " are in use; %" PRIu64 " more were asked for.",
+                "Fault injection limits device %" PRId32 " to %" PRIu64 " bytes; %" PRIu64
+                " are in use, and %" PRIu64 " more were asked for.",
                 device, limit, used, bytes);
 }
 

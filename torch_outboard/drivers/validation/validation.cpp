@@ -161,8 +161,7 @@ ob_status checked_allocate(void* context, const ob_allocation* wanted, ob_addres
     problem = "it gave memory that reaches past the last address";
   } else if (probed && device.coherent && !host_reaches(given, bytes)) {
     problem =
-        "it gave memory that the host cannot touch, on a device of which it says that the host can "
-        "(OB_HOST_ACCESS_COHERENT)";
+        "it gave memory that the host cannot touch, but the device reports OB_HOST_ACCESS_COHERENT";
   }
   if (problem == nullptr) return add_memory(given, bytes);
   g_driver.deallocate(context, index, given);
@@ -226,8 +225,9 @@ ob_status checked_memory_map(void* context, int32_t device, ob_address address, 
   }
   g_driver.memory_unmap(context, device, address, bytes);
   return refuse(
-      "it mapped memory that the host cannot touch, on a device of which it says that the host can "
-      "(OB_HOST_ACCESS_COHERENT); %llu bytes at 0x%llx",
+      "it mapped memory that the host cannot touch, but the device reports "
+      "OB_HOST_ACCESS_COHERENT; "
+      "%llu bytes at 0x%llx",
       printable(bytes), printable(address));
 }
 

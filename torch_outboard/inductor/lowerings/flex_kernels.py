@@ -384,7 +384,7 @@ def _check(
     if not all(isinstance(size, int) for size in scores):
         return
     if query_block >= scores[2] and key_block >= scores[3] and 4 * math.prod(scores) < DENSE_BYTES:
-        raise NotImplementedError("a faster way to few scores, of which none is left out")
+        raise NotImplementedError("few scores, none masked in blocks: dense attention is faster")
 
 
 def _inputs(buffers: Sequence[Any], others: Sequence[torch.fx.Node]) -> list[Any]:
