@@ -134,7 +134,7 @@ WRONG_LIBRARIES = {
     "missing": (lambda library: None, "the library {} does not exist"),
     "truncated": (
         lambda library: library.write_bytes(LIBRARY.read_bytes()[: LIBRARY.stat().st_size // 2]),
-        "the library {} cannot be loaded: it is a shared library of which",
+        "the library {} cannot be loaded: it is a shared library without",
     ),
     "plain": (compiled, "does not export `ob_driver_table`"),
 }
