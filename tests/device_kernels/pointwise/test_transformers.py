@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.device_kernels.on_device import assert_as_on_cpu, compare
+from tests.device_kernels.on_device import compare
 
 HEADS, WIDTH = 2, 8
 
@@ -52,7 +52,10 @@ def test_attention_to_other_sequences(device):
     operands = [torch.randn(3, 5, WIDTH) for _ in range(3)]
     weights = [torch.randn(*s) for s in ((24, 8), (24,), (8, 8), (8,))]
     attention = torch.ops.aten._native_multi_head_attention
-    assert_as_on_cpu(device, attention, *operands, WIDTH, HEADS, *weights)
+    near = {"atol": 1e-5, "rtol": 1e-5}  # kernels of GPUs sum in another order
+    assert compare(
+        device, attention, *operands, WIDTH, HEADS, *weights, support=frozenset(), **near
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

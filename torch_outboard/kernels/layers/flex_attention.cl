@@ -55,6 +55,7 @@
 #define LEFT(tile, from) (int)min((long)(tile), end - (from))
 
 #define FLEX
+#define whole_heads 0
 #define DECLARE_FACTOR
 #define STORE_SOFTMAX(b, h, i, largest, total)                                                   \
   {                                                                                              \

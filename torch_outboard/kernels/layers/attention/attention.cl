@@ -2,7 +2,9 @@
 // gradients. Softmax is online: a running maximum and sum, which rescale earlier partial sums.
 // Gradients recompute probabilities by block from the scores and `logsumexp`: one kernel loops over
 // queries for each block of keys, one over keys for each block of queries, so no sum spans several
-// work-groups. Needs attention_tiles.cl before it, and for gradients attention_delta.cl.
+// work-groups. With `whole_heads`, on a CPU with a head of keys for each core, the first kernel
+// does both and computes each score once. Needs attention_tiles.cl before it, and for gradients
+// attention_delta.cl.
 //
 // FLEX: flex_attention.cl, before it, has other definitions of scores, and of the blocks that a
 // mask leaves.
@@ -19,7 +21,7 @@
 
 #if OB_LOCAL == 1
 #define QUERIES_OF_GROUP TILE_OF_GROUP(ROWS, 0, queries, heads)
-#define KEYS_OF_GROUP TILE_OF_GROUP(KEYS, 0, keys, key_heads)
+#define KEYS_OF_GROUP TILE_OF_GROUP(whole_heads ? keys : KEYS, 0, keys, key_heads)
 #elif !defined(FLEX)
 // Longest rows first: blocks with the most keys.
 #define QUERIES_OF_GROUP TILE_OF_GROUP(ROWS, CAUSAL, queries, heads)
@@ -202,44 +204,79 @@ __kernel void attend(OB_PARAMETERS) {
 
 #elif OB_LOCAL == 1
 
+// Elements of a tile's row to a tensor: `step` apart from element `to` on.
+#define WRITE_ROW(tensor, to, step, values)                                                     \
+  {                                                                                             \
+    int e = 0;                                                                                  \
+    if ((step) == 1) {                                                                          \
+      for (; e + W <= HEAD; e += W) tensor##_store_vector((to) + e, OB_VLOAD((values) + e));    \
+    }                                                                                           \
+    for (; e < HEAD; ++e) tensor##_store((to) + e * (step), (values)[e]);                       \
+  }
+// Rows of a tile to rows `from` and following of a head.
+#define WRITE_TILE(tensor, b, h, from, rows, tile)                                              \
+  for (int r = 0; r < (rows); ++r) {                                                            \
+    const ob_index to = PLACE_OF_ROW(tensor, b, h, (from) + r);                                 \
+    WRITE_ROW(tensor, to, tensor##_layout.stride[3], (tile) + r * PADDED)                       \
+  }
+
+#ifdef FLEX
+#define ADD_TO_QUERIES
+#else
+// Adds a block of keys to the gradients of a block of queries; `query_sums` has the sums of the
+// blocks before.
+#define ADD_TO_QUERIES                                                                          \
+  if (whole_heads) {                                                                            \
+    V straight[KEYS * PADDED], grad_q[ROWS * PADDED];                                           \
+    const ob_index sums = ((b * heads + h) * queries + row) * HEAD;                             \
+    READ_TILE(key, from_key, key_layout.stride[2], width, KEYS, straight)                       \
+    READ_TILE(query_sums, sums, HEAD, first == 0 ? 0 : height, ROWS, grad_q)                    \
+    add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED);     \
+    if (first + KEYS >= (CAUSAL ? min(keys, row + height) : keys)) {                            \
+      WRITE_TILE(grad_query, b, h, row, height, grad_q)                                         \
+    } else {                                                                                    \
+      for (int r = 0; r < height; ++r) {                                                        \
+        WRITE_ROW(query_sums, sums + r * HEAD, 1, grad_q + r * PADDED)                          \
+      }                                                                                         \
+    }                                                                                           \
+  }
+#endif
+
 __kernel void differentiate_keys(OB_PARAMETERS) {
   OB_BEGIN
   DECLARE_FACTOR
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
     KEYS_OF_GROUP
-    const ob_index first = start, key_head = h;
-    const int width = length;
+    const ob_index key_head = h;
     V turned_key[HEAD * KEYS], turned_value[HEAD * KEYS];
     V grad_k[KEYS * PADDED], grad_v[KEYS * PADDED], q[ROWS * PADDED], go[ROWS * PADDED];
     V scores[ROWS * KEYS], gradients[ROWS * KEYS];
-    READ_TURNED_TILE(key, PLACE_OF_ROW(key, b, key_head, first), key_layout.stride[2], width, KEYS,
-                     turned_key)
-    READ_TURNED_TILE(value, PLACE_OF_ROW(value, b, key_head, first), value_layout.stride[2], width,
-                     KEYS, turned_value)
-    clear(grad_k, KEYS * PADDED);
-    clear(grad_v, KEYS * PADDED);
-    for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
-      FOR_QUERIES(first / ROWS * ROWS, ROWS) {
-        const int height = LEFT(ROWS, row);
-        READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
-        READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, go)
-        clear(scores, ROWS * KEYS);
-        clear(gradients, ROWS * KEYS);
-        add_product(q, PADDED, 1, turned_key, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
-        add_product(go, PADDED, 1, turned_value, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
-        DIFFERENTIATE_TILE(b, h, row, height, first, width)
-        add_product(scores, 1, KEYS, go, height, PADDED, grad_v, PADDED, KEYS, PADDED);
-        add_product(gradients, 1, KEYS, q, height, PADDED, grad_k, PADDED, KEYS, PADDED);
+    for (ob_index first = start; first < start + length; first += KEYS) {
+      const int width = (int)min((ob_index)KEYS, start + length - first);
+      const ob_index from_key = PLACE_OF_ROW(key, b, key_head, first);
+      READ_TURNED_TILE(key, from_key, key_layout.stride[2], width, KEYS, turned_key)
+      READ_TURNED_TILE(value, PLACE_OF_ROW(value, b, key_head, first), value_layout.stride[2],
+                       width, KEYS, turned_value)
+      clear(grad_k, KEYS * PADDED);
+      clear(grad_v, KEYS * PADDED);
+      for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
+        FOR_QUERIES(first / ROWS * ROWS, ROWS) {
+          const int height = LEFT(ROWS, row);
+          READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+          READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, go)
+          clear(scores, ROWS * KEYS);
+          clear(gradients, ROWS * KEYS);
+          add_product(q, PADDED, 1, turned_key, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
+          add_product(go, PADDED, 1, turned_value, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
+          DIFFERENTIATE_TILE(b, h, row, height, first, width)
+          add_product(scores, 1, KEYS, go, height, PADDED, grad_v, PADDED, KEYS, PADDED);
+          add_product(gradients, 1, KEYS, q, height, PADDED, grad_k, PADDED, KEYS, PADDED);
+          ADD_TO_QUERIES
+        }
       }
-    }
-    for (int r = 0; r < width; ++r) {
-      const ob_index to = PLACE_OF_ROW(grad_key, b, key_head, first + r);
-      const ob_index other = PLACE_OF_ROW(grad_value, b, key_head, first + r);
-      for (int e = 0; e < HEAD; ++e) {
-        grad_key_store(to + e * grad_key_layout.stride[3], grad_k[r * PADDED + e]);
-        grad_value_store(other + e * grad_value_layout.stride[3], grad_v[r * PADDED + e]);
-      }
+      WRITE_TILE(grad_key, b, key_head, first, width, grad_k)
+      WRITE_TILE(grad_value, b, key_head, first, width, grad_v)
     }
   }
 }
@@ -271,12 +308,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       READ_TILE(key, from_key, key_layout.stride[2], width, KEYS, straight)
       add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED);
     }
-    for (int r = 0; r < height; ++r) {
-      const ob_index to = PLACE_OF_ROW(grad_query, b, h, row + r);
-      for (int e = 0; e < HEAD; ++e) {
-        grad_query_store(to + e * grad_query_layout.stride[3], grad_q[r * PADDED + e]);
-      }
-    }
+    WRITE_TILE(grad_query, b, h, row, height, grad_q)
   }
 }
 

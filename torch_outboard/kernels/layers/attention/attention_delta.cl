@@ -28,7 +28,15 @@ __kernel void delta_of_rows(OB_PARAMETERS) {
   OB_FOR_GROUPS(item) {
     const ob_index from = PLACE_IN(out, item), gradient = PLACE_IN_GRADIENT(item);
     V sum = 0;
-    for (int e = 0; e < HEAD; ++e) ADD_DELTA(sum, gradient, from, e)
+    int e = 0;
+    if (out_layout.stride[3] == 1 && GRADIENT_STEP == 1) {
+      T sums = (T)(0);
+      for (; e + W <= HEAD; e += W) {
+        sums += grad_out_load_vector(gradient + e) * out_load_vector(from + e);
+      }
+      sum = OB_SUM(sums);
+    }
+    for (; e < HEAD; ++e) ADD_DELTA(sum, gradient, from, e)
     delta_store(item, DELTA(sum, item));
   }
 }
