@@ -43,7 +43,7 @@ def test_bfloat16(device):
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("keys", [70, 30, 150])
 def test_causal(device, heads, keys):
-    """A CPU of two cores has one kernel for all gradients of two heads, and two for those of one."""
+    """A CPU of two cores has one kernel for the gradients of two heads, and two for one head."""
     check(device, operands_of((1, heads, 130, 20), keys), is_causal=True, scale=0.3)
 
 
