@@ -107,7 +107,7 @@ class DriverUnderTest(Client):
     @functools.cached_property
     def devices(self) -> int:
         """Number of devices."""
-        return self.device_count()
+        return int(self.device_count())
 
     @functools.cached_property
     def budget(self) -> int:
@@ -115,7 +115,7 @@ class DriverUnderTest(Client):
         if self.shipped:
             return MEMORY
         properties = self.device_properties(0)
-        return min(MEMORY, (properties.max_allocation or properties.total_memory) // 2)
+        return min(MEMORY, int(properties.max_allocation or properties.total_memory) // 2)
 
     def need(self, *names: str) -> None:
         """Skips the test unless the driver has these functions."""

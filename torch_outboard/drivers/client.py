@@ -5,18 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from torch_outboard.drivers import contract
-from torch_outboard.drivers.contract import (
-    AllocationFlag,
-    ArgumentKind,
-    DeviceProperties,
-    EventFlag,
-    Status,
-)
-
-T = TypeVar("T")
+from torch_outboard.drivers.contract import AllocationFlag, ArgumentKind, EventFlag, Status
 
 
 class DriverError(RuntimeError):
@@ -38,11 +30,19 @@ class Local:
     size: int
 
 
+def _python_value(result: Any) -> Any:
+    """A struct, or a number; that of a null pointer is 0."""
+    return result if isinstance(result, ctypes.Structure) else result.value or 0
+
+
 class Client:
     """One initialized driver, its functions as methods that return results and raise failures.
 
-    A function of the table that needs no translation is called by its name and arguments:
-    `client.event_record(event, queue)`. Addresses and handles are integers.
+    A function of the table is called by its name and arguments, without the last ones, through
+    which it stores results: `client.event_record(event, queue)` returns nothing,
+    `client.device_count()` a number, `client.memory_info(device)` two, and
+    `client.device_properties(device)` a struct. Addresses and handles are integers. Functions that
+    need more translation have methods.
 
     Args:
         driver: a table that was not initialized before.
@@ -65,13 +65,24 @@ class Client:
         message: bytes | None = self.driver.last_error(self.driver.context)
         return (message or b"no message").decode(errors="replace")
 
-    def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function of the table and raises unless it returns OK."""
-        status = self.status(name, *arguments)
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Calls a function of the table, raises unless it returns OK, and returns its results."""
+        types = contract.FUNCTIONS[name]._argtypes_[1 + len(arguments) :]
+        results = [pointer._type_() for pointer in types]
+        for result in results:
+            if isinstance(result, ctypes.Structure):
+                result.struct_size = ctypes.sizeof(result)
+        status = self.status(name, *arguments, *map(ctypes.byref, results))
         if status != Status.OK:
             raise DriverError(name, status, self.last_error())
+        values = tuple(_python_value(result) for result in results)
+        return values if len(values) > 1 else values[0] if values else None
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    def _created(self, name: str, *arguments: Any) -> int:
+        result: int = self.call(name, *arguments)
+        return result
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in contract.FUNCTIONS:
             raise AttributeError(name)
         return lambda *arguments: self.call(name, *arguments)
@@ -80,71 +91,21 @@ class Client:
         """Whether the driver implements a function."""
         return bool(getattr(self.driver, name))
 
-    def _result(self, kind: type[ctypes._SimpleCData[T]], name: str, *arguments: Any) -> T:
-        result = kind()
-        self.call(name, *arguments, ctypes.byref(result))
-        return result.value
-
-    def _handle(self, kind: type[ctypes.c_void_p], name: str, *arguments: Any) -> int:
-        return self._result(kind, name, *arguments) or 0
-
-    def device_count(self) -> int:
-        """Number of devices."""
-        return self._result(ctypes.c_int32, "device_count")
-
-    def device_properties(self, device: int) -> DeviceProperties:
-        """Properties of a device."""
-        properties = DeviceProperties(struct_size=ctypes.sizeof(DeviceProperties))
-        self.call("device_properties", device, ctypes.byref(properties))
-        return properties
-
-    def device_state(self, device: int) -> contract.DeviceState:
-        """The state of a device, such as its temperature."""
-        state = contract.described(contract.DeviceState)
-        self.call("device_state", device, ctypes.byref(state))
-        return state
-
-    def peer_access(self, device: int, peer: int) -> bool:
-        """Whether copies between two devices bypass host memory."""
-        return bool(self._result(ctypes.c_int32, "peer_access", device, peer))
-
-    def kernel_attributes(self, kernel: int) -> contract.KernelAttributes:
-        """Limits of a kernel."""
-        attributes = contract.described(contract.KernelAttributes)
-        self.call("kernel_attributes", kernel, ctypes.byref(attributes))
-        return attributes
-
     def allocate(self, device: int, size: int, shareable: bool = False) -> int:
         """Address of `size` new bytes on a device."""
         flags = AllocationFlag.SHAREABLE if shareable else AllocationFlag(0)
         wanted = contract.described(contract.Allocation, device=device, bytes=size, flags=flags)
-        return self._result(contract.Address, "allocate", wanted)
-
-    def memory_export(self, device: int, address: int) -> contract.MemoryHandle:
-        """A handle by which another process imports this memory; close its descriptor."""
-        handle = contract.described(contract.MemoryHandle, descriptor=-1)
-        self.call("memory_export", device, address, ctypes.byref(handle))
-        return handle
-
-    def memory_import(self, device: int, handle: contract.MemoryHandle) -> int:
-        """Address of imported memory, valid until `memory_close`."""
-        return self._result(contract.Address, "memory_import", device, ctypes.byref(handle))
-
-    def memory_info(self, device: int) -> tuple[int, int]:
-        """Free and total bytes of a device."""
-        free, total = ctypes.c_uint64(), ctypes.c_uint64()
-        self.call("memory_info", device, ctypes.byref(free), ctypes.byref(total))
-        return free.value, total.value
+        return self._created("allocate", wanted)
 
     def host_allocate(self, size: int) -> int:
         """Pointer to `size` new bytes of pinned host memory."""
         wanted = contract.described(contract.HostAllocation, bytes=size)
-        return self._handle(ctypes.c_void_p, "host_allocate", wanted)
+        return self._created("host_allocate", wanted)
 
     def queue_create(self, device: int, priority: int = 0) -> int:
         """A new queue."""
         wanted = contract.described(contract.QueueDescription, device=device, priority=priority)
-        return self._handle(contract.Queue, "queue_create", wanted)
+        return self._created("queue_create", wanted)
 
     def queue_query(self, queue: int) -> bool:
         """Whether all work on the queue is done."""
@@ -154,29 +115,11 @@ class Client:
         """A new event."""
         flags = EventFlag.TIMING if timing else EventFlag(0)
         wanted = contract.described(contract.EventDescription, device=device, flags=flags)
-        return self._handle(contract.Event, "event_create", wanted)
+        return self._created("event_create", wanted)
 
     def event_query(self, event: int) -> bool:
         """Whether the event has completed."""
         return self._ready("event_query", event)
-
-    def event_elapsed(self, start: int, end: int) -> float:
-        """Milliseconds between two events."""
-        return self._result(ctypes.c_double, "event_elapsed", start, end)
-
-    def event_time(self, event: int) -> int:
-        """Time of an event, in nanoseconds of `time.monotonic_ns`."""
-        return self._result(ctypes.c_uint64, "event_time", event)
-
-    def graph_end(self, queue: int) -> int:
-        """The graph captured since `graph_begin`."""
-        return self._handle(contract.Graph, "graph_end", queue)
-
-    def communicator_id(self) -> contract.CommunicatorId:
-        """The id of a new communicator."""
-        made = contract.described(contract.CommunicatorId)
-        self.call("communicator_id", ctypes.byref(made))
-        return made
 
     def communicator_create(
         self, id: contract.CommunicatorId, device: int, rank: int, ranks: int
@@ -189,7 +132,7 @@ class Client:
             rank=rank,
             ranks=ranks,
         )
-        return self._handle(contract.Communicator, "communicator_create", wanted)
+        return self._created("communicator_create", wanted)
 
     def communicate(
         self, queue: int, communicator: int, kind: contract.CommunicationKind, **fields: int
@@ -204,12 +147,11 @@ class Client:
         described = contract.described(
             contract.ProgramSource, device=device, source=source.encode(), options=options.encode()
         )
-        return self._handle(contract.Program, "program_build", described)
+        return self._created("program_build", described)
 
     def program_binary(self, program: int) -> bytes:
         """The binary of a program, which `program_load` loads."""
-        size = ctypes.c_uint64()
-        self.call("program_binary", program, None, ctypes.byref(size))
+        size = ctypes.c_uint64(self.call("program_binary", program, None))
         data = ctypes.create_string_buffer(size.value)
         self.call("program_binary", program, data, ctypes.byref(size))
         return data.raw
@@ -220,11 +162,11 @@ class Client:
         image = contract.described(
             contract.ProgramImage, device=device, data=ctypes.addressof(data), bytes=len(binary)
         )
-        return self._handle(contract.Program, "program_load", image)
+        return self._created("program_load", image)
 
     def kernel_create(self, program: int, name: str) -> int:
         """A kernel of a program."""
-        return self._handle(contract.Kernel, "kernel_create", program, name.encode())
+        return self._created("kernel_create", program, name.encode())
 
     def launch(
         self,
@@ -274,7 +216,7 @@ class Client:
         status = self.status(name, handle)
         if status not in (Status.OK, Status.NOT_READY):
             raise DriverError(name, status, self.last_error())
-        return status == Status.OK
+        return bool(status == Status.OK)
 
     def write(self, queue: int, address: int, data: bytes) -> None:
         """Copies bytes to a device and waits."""
