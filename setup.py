@@ -331,6 +331,7 @@ class Build(BuildExtension):
         super().run()
         root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
         copy_public_files(root / PACKAGE)
+        write_conversion_names(root / PACKAGE / "dialects" / "clang" / "values")
         for target, source in PROGRAMS.items():
             build_program(ROOT / PACKAGE / "drivers" / source, root / PACKAGE / "drivers" / target)
         # Read before the native part is loaded, which another version must not try.
@@ -371,6 +372,14 @@ def copy_public_files(package: Path) -> None:
         ROOT / "csrc" / "include" / "outboard", package / "include" / "outboard", dirs_exist_ok=True
     )
     shutil.copytree(ROOT / "csrc" / "cmake", package / "share" / "cmake", dirs_exist_ok=True)
+
+
+def write_conversion_names(folder: Path) -> None:
+    """Writes the header of the dialect for clang that is only names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tool = ROOT / "tools" / "conversion_names.py"
+    names = subprocess.check_output([sys.executable, str(tool)])
+    (folder / "conversion_names.h").write_bytes(names)
 
 
 def native_extensions() -> list[Extension]:
