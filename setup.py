@@ -74,9 +74,9 @@ LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "faults", "validation", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
-    "host": ("common/*.c", "compiler/*.c", "queues/*.c"),
+    "host": ("common/*.c", "common/*.cpp", "compiler/*.cpp", "queues/*.c"),
     "ocl": ("common/*.c", "common/*.cpp"),
-    "riscv": ("common/*.c", "common/*.cpp", "compiler/*.c", "queues/*.c"),
+    "riscv": ("common/*.c", "common/*.cpp", "compiler/*.cpp", "queues/*.c"),
     "validation": ("common/*.c",),
 }
 # Programs of drivers, each of one file that `driver_sources` leaves out.

@@ -1,6 +1,5 @@
 """Programs of the driver `host` beyond the contract, which test_driver_programs.py tests."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,8 +7,7 @@ import pytest
 from driver_support import MEMORY, DriverUnderTest, open_driver, reason_without_clang
 from program_support import ints, read_ints, refuses_binaries
 
-from tests.support import ROOT, run_python
-from torch_outboard.drivers import host
+from tests.support import run_python
 
 pytestmark = pytest.mark.skipif(
     reason_without_clang() is not None, reason=str(reason_without_clang())
@@ -128,34 +126,3 @@ if sys.argv[3] == "finalized":
 def test_fork_and_exit(tmp_path: Path, end: str) -> None:
     """A child that ends takes nothing with it, and neither its end nor ours waits for threads."""
     assert run_python(RUN, str(Path(__file__).parent), str(tmp_path), end) == "7 150\n"
-
-
-@pytest.mark.slow  # compiles the driver
-def test_where_the_system_lacks_things(tmp_path: Path) -> None:
-    """Without files in memory, and without a function to close all descriptors in a child."""
-    names = ("host", "common", "compiler", "queues")
-    folders = [ROOT / "torch_outboard" / "drivers" / name for name in names]
-    sources = [str(path) for folder in folders for path in folder.glob("*.c")]
-    library = tmp_path / "libob_host.so"
-    command = ["cc", "-std=c11", "-shared", "-fPIC", "-I", ROOT / "csrc" / "include"]
-    command += ["-I", ROOT / "torch_outboard" / "drivers", *sources, "-o", library]
-    flags = ["-DOUTBOARD_WITHOUT_MEMFD", "-DOUTBOARD_WITHOUT_CLOSEFROM"]
-    subprocess.run([*command, *flags, "-ldl", "-lpthread"], check=True)
-
-    class Module:
-        __name__ = host.__name__
-
-        @staticmethod
-        def library_path() -> str:
-            return str(library)
-
-    other = tmp_path / "other"
-    other.mkdir()
-    driver = open_driver(other, Module, OUTBOARD_HOST_MEMORY="1000000")  # type: ignore[arg-type]
-    queue, memory = driver.queue_create(0), driver.allocate(0, 64)
-    for answer in range(3):
-        source = f"__kernel void f(__global int* x) {{ x[0] = {answer}; }}"
-        kernel = driver.kernel_create(driver.program_build(0, source), "f")
-        driver.launch(queue, kernel, [1], [1], memory)
-        assert read_ints(driver, queue, memory, 1) == [answer]
-    driver.queue_destroy(queue)

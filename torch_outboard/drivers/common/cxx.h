@@ -1,14 +1,17 @@
 /*
- * Failures and settings of drivers in C++. Inside a driver a failure is an exception, which Guarded
- * turns into a status and a message of the calling thread.
+ * Failures, settings, binaries and processes of drivers in C++. Inside a driver a failure is an
+ * exception, which Guarded turns into a status and a message of the calling thread.
  */
 #ifndef OUTBOARD_DRIVERS_COMMON_CXX_H
 #define OUTBOARD_DRIVERS_COMMON_CXX_H
 
 #include <outboard/driver.h>
+#include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace drivers {
@@ -61,6 +64,21 @@ std::vector<std::string> list_setting(const char* variable,
                                       const std::vector<std::string>& choices = {});
 // The path of a file in a folder of Python packages, such as "ziglang/zig"; "" if none has it.
 std::string file_of_package(const std::string& name);
+
+// ---- Binaries of programs
+
+// A binary behind a header with its size and hash, so that damage shows: drivers crash on it.
+std::string sealed(std::string_view binary);
+// The binary in a sealed one. Throws OB_INVALID_ARGUMENT if it is damaged.
+std::string_view unsealed(const void* data, uint64_t bytes);
+
+// ---- Processes
+
+// Starts a command, which PATH is searched for, in a process group of its own, with default signal
+// handling. `streams` become its first three descriptors, -1 for /dev/null, and it has no others.
+// `changes` are variables of its environment, such as "LC_ALL=C". Returns 0 or an errno value.
+int start_process(std::vector<std::string> command, std::vector<std::string> changes,
+                  const std::array<int, 3>& streams, pid_t& process);
 
 }  // namespace drivers
 

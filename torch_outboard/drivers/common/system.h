@@ -1,4 +1,4 @@
-/* Settings, clock, threads and packages of the host, for drivers in C and C++. */
+/* Messages, settings, clock, threads and packages of the host, for drivers in C and C++. */
 #ifndef OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 #define OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 
@@ -12,6 +12,15 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- Messages: in cxx.cpp ---- */
+
+#ifndef __cplusplus /* drivers::fail throws */
+/* Stores the message of this thread and returns `status`, so that failing is one statement. */
+ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+#endif
+/* The function of the table. */
+const char* last_error(void* context);
 
 /* ---- Settings: environment variables, all listed in torch_outboard/setting_table.py ---- */
 

@@ -12,7 +12,7 @@
  *   OUTBOARD_HOST_ACCESS   shared (default) or separate.
  *   OUTBOARD_HOST_THREADS  Threads of a kernel launch, 1 to 256; default the processors that this
  *                          process may use.
- *   OUTBOARD_CLANG and others of compiler/native.c
+ *   OUTBOARD_CLANG and others of compiler/native.cpp
  *
  * Shared: device addresses are host pointers, and all memory of the host is device memory.
  * Separate, like a card with its own memory: the host cannot access device addresses; an access
@@ -22,28 +22,12 @@
 #include "host.h"
 
 #include <common/system.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 settings host_settings;
-
-/* ---- Messages ---- */
-
-/* Room for a compiler's log. */
-static _Thread_local char message[8192] = "No call has failed in this thread.";
-
-const char* last_error(void* context) { return message; }
-
-ob_status fail(ob_status status, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  return status;
-}
 
 /* ---- Devices ---- */
 

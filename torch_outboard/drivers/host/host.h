@@ -1,7 +1,7 @@
 /*
  * Shared declarations of the host driver.
  *
- *   host.c          settings, devices and their state, messages, the table
+ *   host.c          settings, devices and their state, the table
  *   memory.c        device memory and pinned memory
  *   program.c       programs and kernels
  *   launch.c        launches
@@ -10,7 +10,8 @@
  *   collectives.c   collectives and messages between their ranks
  *   reductions.c    reductions of arrays
  *
- * Queues, events, transfers and graphs are in drivers/queues. Functions of the table have the
+ * Queues, events, transfers and graphs are in drivers/queues, the compiler of kernels in
+ * drivers/compiler, messages of failures in drivers/common. Functions of the table have the
  * contract's names; outboard/driver.h describes them.
  */
 #ifndef OUTBOARD_DRIVERS_HOST_H

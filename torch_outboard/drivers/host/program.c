@@ -24,9 +24,8 @@ static native_compiler toolchain;
 static char no_code[1024]; /* empty if there are kernels */
 
 static void find_code_once(void) {
-  compiler_error error;
-  if (find_native_compiler(&toolchain, &error) == OB_OK) return;
-  snprintf(no_code, sizeof no_code, "%.1000s", error.text);
+  if (find_native_compiler(&toolchain) == OB_OK) return;
+  snprintf(no_code, sizeof no_code, "%.1000s", last_error(NULL));
 }
 
 void find_code(void) {
@@ -36,8 +35,7 @@ void find_code(void) {
 
 void describe_code(ob_device_properties* properties) {
   if (*no_code != '\0') return;
-  snprintf(properties->driver_version, sizeof properties->driver_version, "1 %.61s",
-           toolchain.version);
+  snprintf(properties->driver_version, sizeof properties->driver_version, "1 %.61s", toolchain.key);
   properties->preferred_vector_width = toolchain.vector_width;
   properties->max_work_group_size = 1;
   properties->local_memory = LOCAL_MEMORY_BYTES;
@@ -51,8 +49,7 @@ __attribute__((visibility("default"))) const char* ob_host_describe(void) {
     snprintf(text, sizeof text, "no kernels: %s", no_code);
   } else {
     snprintf(text, sizeof text, "kernels by %s (%s), vectors of %u floats, flags %s",
-             toolchain.found.command, toolchain.compiler.version, toolchain.vector_width,
-             toolchain.flags);
+             toolchain.command, toolchain.version, toolchain.vector_width, toolchain.flags);
   }
   return text;
 }
@@ -66,23 +63,20 @@ static void release_reference(ob_program program) {
   free(program);
 }
 
-/* Creates a program from a copy of a sealed library. */
-static ob_status create_program(int32_t device, const void* data, uint64_t bytes,
-                                ob_program* program) {
-  compiler_error error;
+/* Creates a program from a sealed library. Takes ownership of `data`, also on failure. */
+static ob_status create_program(int32_t device, void* data, uint64_t bytes, ob_program* program) {
   void* library = NULL;
-  ob_status status = load_library(data, bytes, &library, &error);
-  if (status != OB_OK) return fail(status, "%s", error.text);
   ob_program created = malloc(sizeof *created);
-  void* copy = malloc(bytes);
-  if (created == NULL || copy == NULL) {
+  ob_status status = created == NULL || data == NULL
+                         ? fail(OB_OUT_OF_MEMORY, "The host has no memory for a program.")
+                         : load_library(data, bytes, &library);
+  if (status != OB_OK) {
     free(created);
-    free(copy);
-    dlclose(library);
-    return fail(OB_OUT_OF_MEMORY, "The host has no memory for a program.");
+    free(data);
+    return status;
   }
-  *created = (struct ob_program_t){
-      .device = device, .library = library, .data = memcpy(copy, data, bytes), .bytes = bytes};
+  *created =
+      (struct ob_program_t){.device = device, .library = library, .data = data, .bytes = bytes};
   atomic_init(&created->references, 1);
   *program = created;
   return OB_OK;
@@ -94,13 +88,10 @@ ob_status program_build(void* context, const ob_program_source* source, ob_progr
   if (source->source == NULL) return fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
   if (*no_code != '\0') return fail(OB_UNSUPPORTED, "%s", no_code);
   const char* options = source->options == NULL ? "" : source->options;
-  compiler_error error;
-  compiled_program compiled;
-  status = compile_library(&toolchain, source->source, options, &compiled, &error);
-  if (status != OB_OK) return fail(status, "%s", error.text);
-  status = create_program(source->device, compiled.data, compiled.bytes, program);
-  free_compiled(&compiled);
-  return status;
+  void* data;
+  uint64_t bytes;
+  status = compile_library(source->source, options, &data, &bytes);
+  return status == OB_OK ? create_program(source->device, data, bytes, program) : status;
 }
 
 ob_status program_binary(void* context, ob_program program, void* data, uint64_t* bytes) {
@@ -119,7 +110,9 @@ ob_status program_binary(void* context, ob_program program, void* data, uint64_t
 ob_status program_load(void* context, const ob_program_image* image, ob_program* program) {
   ob_status status = check_device(image->device);
   if (status != OB_OK) return status;
-  return create_program(image->device, image->data, image->bytes, program);
+  void* copy = malloc(image->bytes + 1); /* of an image of 0 bytes, too */
+  if (copy != NULL && image->data != NULL) memcpy(copy, image->data, image->bytes);
+  return create_program(image->device, copy, image->data == NULL ? 0 : image->bytes, program);
 }
 
 ob_status program_release(void* context, ob_program program) {

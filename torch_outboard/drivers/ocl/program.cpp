@@ -15,7 +15,7 @@ struct ob_program_t {
   ocl::Device& device;
   cl_program program = nullptr;
   std::mutex mutex;
-  std::vector<unsigned char> binary;  // since program_binary was asked for the size
+  std::string binary;  // since program_binary was asked for the size
   // NULL if pocl_compiler did not build it.
   std::shared_ptr<const ocl::CompilerSource> source;
 };
@@ -65,15 +65,6 @@ ob_kernel_t::ob_kernel_t(ocl::Device& device, cl_program program, std::string na
 namespace ocl {
 namespace {
 
-// Before each binary, so that a damaged file is refused: drivers may crash on it.
-struct BinaryHeader {
-  char magic[8];
-  uint64_t bytes;
-  uint64_t hash;
-};
-
-constexpr char kMagic[8] = {'o', 'b', '_', 'o', 'c', 'l', '0', '1'};
-
 // Before instructions of PTX that sm_90a alone has; see matrix_units.cl.
 constexpr const char* kOnlySm90a = "//sm_90a ";
 
@@ -96,6 +87,31 @@ std::string build_info(const Device& device, cl_program program, cl_uint what) {
   return text.c_str();
 }
 
+// The device's binary of a program; "" if it gives none.
+std::string binary_of(const Device& device, cl_program program) {
+  const auto info = [&](cl_uint what, auto& value) {
+    check(device.api->clGetProgramInfo(program, what, sizeof value, &value, nullptr),
+          "clGetProgramInfo");
+  };
+  size_t size = 0;
+  info(CL_PROGRAM_BINARY_SIZES, size);
+  std::string binary(size, '\0');
+  auto* content = reinterpret_cast<unsigned char*>(binary.data());
+  if (size != 0) info(CL_PROGRAM_BINARIES, content);
+  return binary;
+}
+
+// The caller builds the program. Throws OB_INVALID_ARGUMENT if it is no binary for the device.
+cl_program create_from_binary(const Device& device, std::string_view binary) {
+  const auto* content = reinterpret_cast<const unsigned char*>(binary.data());
+  const size_t size = binary.size();
+  cl_int code = CL_SUCCESS, status = CL_SUCCESS;
+  cl_program created = device.api->clCreateProgramWithBinary(device.context, 1, &device.id, &size,
+                                                             &content, &status, &code);
+  check(code, "clCreateProgramWithBinary");
+  return created;
+}
+
 // Takes ownership of `program`, also on failure.
 ob_program build(Device& device, cl_program program, const char* options, const char* what) {
   const OpenCL& api = *device.api;
@@ -115,14 +131,7 @@ ob_program build(Device& device, cl_program program, const char* options, const 
 // Turns the PTX of NVIDIA's compiler for sm_90 into a program for sm_90a, the target with wgmma.
 // The source has these instructions in comments, because the compiler's target lacks them.
 void compile_for_sm_90a(Device& device, ob_program_t& built, const std::string& options) {
-  const OpenCL& api = *device.api;
-  size_t size = 0;
-  check(api.clGetProgramInfo(built.program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
-        "clGetProgramInfo");
-  std::string ptx(size, '\0');
-  auto* content = reinterpret_cast<unsigned char*>(ptx.data());
-  check(api.clGetProgramInfo(built.program, CL_PROGRAM_BINARIES, sizeof content, &content, nullptr),
-        "clGetProgramInfo");
+  std::string ptx = binary_of(device, built.program);
   if (ptx.find(kOnlySm90a) == std::string::npos) return;
   const auto replace = [&](const std::string& before, const std::string& after) {
     for (size_t at = ptx.find(before); at != std::string::npos;
@@ -132,16 +141,10 @@ void compile_for_sm_90a(Device& device, ob_program_t& built, const std::string& 
   };
   replace(kOnlySm90a, "");
   replace(".target sm_90,", ".target sm_90a,");
-  const auto* text = reinterpret_cast<const unsigned char*>(ptx.data());
-  const size_t bytes = ptx.size();
-  cl_int code = CL_SUCCESS, status = CL_SUCCESS;
-  cl_program created =
-      api.clCreateProgramWithBinary(device.context, 1, &device.id, &bytes, &text, &status, &code);
-  check(code, "clCreateProgramWithBinary");
   const std::unique_ptr<ob_program_t> rebuilt(
-      build(device, created, options.c_str(), "The source, for sm_90a,"));
+      build(device, create_from_binary(device, ptx), options.c_str(), "The source, for sm_90a,"));
   std::swap(built.program, rebuilt->program);
-  check(api.clReleaseProgram(rebuilt->program), "clReleaseProgram");
+  check(device.api->clReleaseProgram(rebuilt->program), "clReleaseProgram");
 }
 
 ob_program build_source(Device& device, const std::string& text, const std::string& options) {
@@ -315,7 +318,6 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
 }
 
 ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
-  const OpenCL& api = *program->device.api;
   std::lock_guard lock(program->mutex);
   if (data != nullptr) {
     if (*bytes != program->binary.size()) {
@@ -327,49 +329,18 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
     return OB_OK;
   }
   // Read together with its size: a later launch would change it.
-  size_t size = 0;
-  check(
-      api.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
-      "clGetProgramInfo");
-  std::vector<unsigned char> binary(sizeof(BinaryHeader) + size);
-  unsigned char* content = binary.data() + sizeof(BinaryHeader);
-  if (size != 0) {
-    check(api.clGetProgramInfo(program->program, CL_PROGRAM_BINARIES, sizeof content, &content,
-                               nullptr),
-          "clGetProgramInfo");
-  }
-  if (size == 0) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
-  BinaryHeader header = {{}, size, hash_bytes(HASH_START, content, size)};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  std::memcpy(binary.data(), &header, sizeof header);
-  program->binary = std::move(binary);
+  const std::string binary = binary_of(program->device, program->program);
+  if (binary.empty()) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
+  program->binary = drivers::sealed(binary);
   *bytes = program->binary.size();
   return OB_OK;
 }
 
 ob_status program_load(const ob_program_image* image, ob_program* program) {
   Device& device = device_at(image->device);
-  const void* data = image->data;
-  const uint64_t bytes = image->bytes;
   check_code_runs(device);
-  const auto* content = static_cast<const unsigned char*>(data) + sizeof(BinaryHeader);
-  BinaryHeader header = {};
-  if (data != nullptr && bytes > sizeof header) std::memcpy(&header, data, sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
-      header.bytes != bytes - sizeof header ||
-      header.hash != hash_bytes(HASH_START, content, header.bytes)) {
-    fail(OB_INVALID_ARGUMENT,
-         "The %" PRIu64
-         " bytes are no binary of this driver, or are damaged; build from source again.",
-         bytes);
-  }
-  const size_t size = header.bytes;
-  cl_int binary_status = CL_SUCCESS;
-  cl_int code = CL_SUCCESS;
-  cl_program created = device.api->clCreateProgramWithBinary(device.context, 1, &device.id, &size,
-                                                             &content, &binary_status, &code);
-  check(code, "clCreateProgramWithBinary");
-  *program = build(device, created, "", "The binary");
+  const std::string_view binary = drivers::unsealed(image->data, image->bytes);
+  *program = build(device, create_from_binary(device, binary), "", "The binary");
   return OB_OK;
 }
 

@@ -12,8 +12,7 @@
 #ifndef OUTBOARD_DRIVERS_QUEUES_H
 #define OUTBOARD_DRIVERS_QUEUES_H
 
-#include <outboard/driver.h>
-#include <stdbool.h>
+#include <common/system.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,12 +20,6 @@ extern "C" {
 
 /* ---- Defined by the driver ---- */
 
-#ifndef __cplusplus /* in C++ drivers/common defines it, and drivers::fail throws */
-/* Stores the message of this thread and returns `status`, so that failing is one statement. */
-ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
-#endif
-/* The function of the table. For drivers in C++ drivers/common defines it. */
-const char* last_error(void* context);
 /* Stores a host pointer to [address, address + bytes). Fails unless the range lies in one
  * allocation of `device`, or in host memory that the device shares. */
 ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents);

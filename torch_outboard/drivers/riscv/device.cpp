@@ -11,7 +11,7 @@
 // - OUTBOARD_RISCV_TIME_LIMIT: seconds that one launch may take, 1 to 86400, default 600.
 // - OUTBOARD_RISCV_UNICORN: the library libunicorn.so.2 of the emulator; default that of the Python
 //   package `unicorn`, then the system's.
-// - OUTBOARD_CLANG and others of drivers/compiler/native.c: a clang that knows RISC-V, with its
+// - OUTBOARD_CLANG and others of drivers/compiler/native.cpp: a clang that knows RISC-V, with its
 // lld.
 #include <sys/mman.h>
 #include <unistd.h>

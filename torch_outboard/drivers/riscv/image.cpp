@@ -14,15 +14,9 @@ constexpr const char* kFlags =
     "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax -O3 -fPIC "
     "-fvisibility=hidden -ffreestanding -fno-math-errno";
 
-// Constant after load_compiler. The one for this machine says which clang and headers there are.
-native_compiler g_native;
-compiler g_compiler;
-std::string& g_link = *new std::string;
+// Constant after load_compiler.
+compiler::Compiler& g_compiler = *new compiler::Compiler;
 std::string& g_key = *new std::string;
-
-void check(ob_status status, const compiler_error& error) {
-  if (status != OB_OK) fail(status, "%s", error.text);
-}
 
 // ---- Images
 
@@ -58,30 +52,23 @@ uint32_t access_of(uint32_t flags) {
 }  // namespace
 
 void load_compiler() {
-  compiler_error error;
-  check(find_native_compiler(&g_native, &error), error);
-  g_link = g_native.found.link;
-  g_link += g_link.find(" ld.lld ") != std::string::npos
-                ? " -Bsymbolic --no-undefined --gc-sections"
-                : " --target=riscv64-unknown-elf -fuse-ld=lld "
-                  "-Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
-  g_compiler = g_native.compiler;
+  // The one for this machine says which clang and headers there are.
+  const compiler::NativeCompiler native = compiler::find_native();
+  g_compiler = native;
+  g_compiler.link += native.link.find(" ld.lld ") != std::string::npos
+                         ? " -Bsymbolic --no-undefined --gc-sections"
+                         : " --target=riscv64-unknown-elf -fuse-ld=lld "
+                           "-Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
   g_compiler.flags = kFlags;
-  g_compiler.link = g_link.c_str();
   g_compiler.advice = "OUTBOARD_CLANG names another clang that knows RISC-V";
-  const std::string key = g_native.version + g_link + kFlags;
+  const std::string key = native.key + g_compiler.link + kFlags;
   g_key = drivers::format("%016zx", std::hash<std::string>()(key));
 }
 
 std::string compiler_key() { return g_key; }
 
 std::string compile(const char* source, const char* options) {
-  compiled_program compiled = {};
-  compiler_error error;
-  check(compile_program(&g_compiler, source, options, &compiled, &error), error);
-  std::string file(static_cast<const char*>(compiled.data), compiled.bytes);
-  free_compiled(&compiled);
-  return file;
+  return compiler::compile_program(g_compiler, source, options);
 }
 
 Image::Image(std::string elf, const std::function<uint64_t(uint64_t)>& place)

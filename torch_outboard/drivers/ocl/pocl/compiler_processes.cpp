@@ -16,10 +16,8 @@
 // The first process starts after a slow build, and one more whenever a request finds none free, up
 // to OUTBOARD_OCL_COMPILER_PROCESSES. Each exits after 10 s without a request.
 #include <common/system.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,13 +26,10 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <unordered_map>
 
 #include "../ocl.h"
-
-extern char** environ;  // NOLINT: no header of POSIX declares it
 
 namespace ocl {
 namespace {
@@ -128,52 +123,16 @@ Compilers& compilers() {
 std::atomic<pid_t> g_owner{0};
 std::atomic<uint64_t> g_sources{0};
 
-// The environment of this process, with PoCL as the only OpenCL library and its cache folder.
-std::vector<std::string> environment_for(const Device& device) {
-  std::vector<std::string> all = {"OUTBOARD_OCL_LIBRARY=" + device.platform->library,
-                                  "POCL_CACHE_DIR=" + pocl_cache_folder()};
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string variable(*entry, std::strcspn(*entry, "="));
-    const bool ours = variable == "OUTBOARD_OCL_LIBRARY" || variable == "POCL_CACHE_DIR" ||
-                      variable == "OUTBOARD_OCL_DEVICES" || variable == "OUTBOARD_OCL_COPIES";
-    if (!ours) all.push_back(*entry);
-  }
-  return all;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Returns 0 or an errno value. `socket` becomes the standard input of the process.
-int spawn(const Device& device, int socket, pid_t& process) {
+// With PoCL as the only OpenCL library, and its cache folder. Returns 0 or an errno value. `socket`
+// becomes the standard input of the process.
+int start_compiler(const Device& device, int socket, pid_t& process) {
   const std::string library = own_path();
-  const std::string folder = library.substr(0, library.rfind('/'));
-  std::vector<std::string> arguments = {folder + kProgram, library};
-  std::vector<std::string> environment = environment_for(device);
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
-  for (const int file : {STDOUT_FILENO, STDERR_FILENO}) {
-    posix_spawn_file_actions_addopen(&files, file, "/dev/null", O_WRONLY, 0);
-  }
-  sigset_t none;
-  sigset_t all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int error = posix_spawn(&process, arguments[0].c_str(), &files, &attributes,
-                                pointers_to(arguments).data(), pointers_to(environment).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error;
+  const std::string program = library.substr(0, library.rfind('/')) + kProgram;
+  return drivers::start_process(
+      {program, library},
+      {"OUTBOARD_OCL_LIBRARY=" + device.platform->library, "POCL_CACHE_DIR=" + pocl_cache_folder(),
+       "OUTBOARD_OCL_DEVICES=", "OUTBOARD_OCL_COPIES="},
+      {socket, -1, -1}, process);
 }
 
 // ---- One process, served by a thread of this one
@@ -275,7 +234,7 @@ void start(Compilers& c, const Device& device) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return;
   Process process = {0, sockets[0]};
-  const int error = spawn(device, sockets[1], process.process);
+  const int error = start_compiler(device, sockets[1], process.process);
   close(sockets[1]);
   if (error != 0) {
     close(sockets[0]);

@@ -1,10 +1,8 @@
 /* pocl_compiler LIBRARY: serves requests on standard input (compiler_processes.cpp). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef void* (*find_symbol)(void*, const char*);
@@ -46,12 +44,6 @@ int main(int count, char** arguments) {
   if (count != 2) return 2;
   c_library_dlsym = find_dlsym();
   if (c_library_dlsym == NULL) return 2;
-  /* Ctrl-C signals all processes of the terminal; this one exits when its input is closed. */
-  signal(SIGINT, SIG_IGN);
-#ifdef SYS_close_range
-  /* Closes descriptors that the parent has without O_CLOEXEC. */
-  syscall(SYS_close_range, 3U, ~0U, 0U);
-#endif
   void* library = dlopen(arguments[1], RTLD_NOW);
   int (*serve)(void) = NULL;
   if (library != NULL) *(void**)&serve = dlsym(library, "ob_ocl_serve_compiler");
