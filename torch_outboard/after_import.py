@@ -73,13 +73,3 @@ def after_import(name: str, function: Function) -> None:
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
     _waiting.setdefault(name, []).append(function)
-
-
-def forget(name: str, function: Function) -> None:
-    """Cancels an `after_import` that waits for a module."""
-    if function in _waiting.get(name, ()):
-        _waiting[name].remove(function)
-        if not _waiting[name]:
-            del _waiting[name]
-    if not _waiting and _Finder in sys.meta_path:
-        sys.meta_path.remove(_Finder)

@@ -1,4 +1,4 @@
-"""The libraries that are told, and when, on a package made for it.
+"""The libraries that are changed, and when, on a package made for it.
 
 With the libraries themselves: tests/libraries.
 """
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from torch_outboard import after_import, integrations
+from torch_outboard import integrations
 from torch_outboard.integrations.libraries import LIBRARIES
-from torch_outboard.integrations.library import Library, Place
+from torch_outboard.integrations.library import Feature, Library
 
 NAME = "a_made_library"
 
@@ -26,12 +26,12 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (package / "devices.py").write_text("def choose():\n    return 'cpu'\n")
     (package / "lists.py").write_text("def supports(name):\n    return name in ('cuda', 'xpu')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    choose = Place(
+    choose = Feature(
         "the default device",
         f"{NAME}.devices",
         lambda module, changes: changes.replace_cpu(module, "choose"),
     )
-    lists = Place(
+    lists = Feature(
         "the list",
         f"{NAME}.lists",
         lambda module, changes: changes.extend_constant(module.supports, ("cuda",), "it"),
@@ -48,25 +48,24 @@ def states(report: integrations.Report) -> dict[str, str]:
     return {row.name: row.state for row in report}
 
 
-def test_told_when_imported(device, library):
-    assert states(integrations.enable(NAME)) == {NAME: "told when imported"}
+def test_enabled_when_imported(device, library):
+    assert states(integrations.enable(NAME)) == {NAME: "enabled when imported"}
     assert NAME not in sys.modules
     module = importlib.import_module(NAME)
     assert module.choose() == device.type
-    assert states(integrations.report())[NAME] == "told when imported"
+    assert states(integrations.report())[NAME] == "enabled when imported"
     lists = importlib.import_module(f"{NAME}.lists")
     assert lists.supports("it")
-    assert states(integrations.report())[NAME] == "told"
+    assert states(integrations.report())[NAME] == "enabled"
     assert states(integrations.disable(NAME)) == {NAME: "unchanged"}
     assert module.choose() == "cpu"
     assert not lists.supports("it")
-    assert not [name for name in after_import._waiting if name.startswith(NAME)]
 
 
-def test_told_after_the_import(device, library):
+def test_enabled_after_the_import(device, library):
     module = importlib.import_module(NAME)
     lists = importlib.import_module(f"{NAME}.lists")
-    assert states(integrations.enable(NAME)) == {NAME: "told"}
+    assert states(integrations.enable(NAME)) == {NAME: "enabled"}
     changed = [module.choose]
     integrations.enable(NAME)
     assert module.choose is changed[0]
@@ -85,8 +84,8 @@ CHANGED = "def supports(name):\n    return name == 'cuda'\n"
 @pytest.mark.parametrize(
     ("text", "imported"), [("", True), (CHANGED, True), (CHANGED, False), (None, False)]
 )
-def test_a_place_that_has_changed(device, library, tmp_path, text, imported):
-    """One warning that names it, nothing changed there, and the other places as without it."""
+def test_code_that_differs(device, library, tmp_path, text, imported):
+    """One warning that names it, nothing changed there, and the other features as without it."""
     path = tmp_path / NAME / "lists.py"
     path.unlink() if text is None else path.write_text(text)
     importlib.invalidate_caches()
@@ -107,20 +106,20 @@ def test_a_place_that_has_changed(device, library, tmp_path, text, imported):
     assert [f"the list of {NAME} stays without the device" in str(w.message) for w in seen] == [
         True
     ]
-    assert states(integrations.report())[NAME] == "place has changed"
+    assert states(integrations.report())[NAME] == "code differs"
     assert module.choose() == device.type
     if text:
         assert not sys.modules[f"{NAME}.lists"].supports("it")
 
 
 def test_no_half_changes(device, library, monkeypatch):
-    """Of a place, whose second change fails, the first is undone."""
+    """Of a feature, whose second change fails, the first is undone."""
 
     def twice(module, changes):
         changes.replace_cpu(module, "choose")
         raise KeyError("something else")
 
-    monkeypatch.setattr(library.places[0], "change", twice)
+    monkeypatch.setattr(library.features[0], "change", twice)
     integrations.enable(NAME)
     with pytest.warns(UserWarning, match="something else"):
         module = importlib.import_module(NAME)
@@ -148,9 +147,9 @@ def test_libraries_that_are_not_installed(device, monkeypatch):
     assert {row.name for row in report} == set(LIBRARIES)
     assert not integrations.report()
     # transformers asks accelerate for its device.
-    told = integrations.enable("transformers")
-    assert [row.name for row in told] == ["accelerate", "transformers"]
-    header, line, *_ = (line.split() for line in str(told).splitlines())
+    enabled = integrations.enable("transformers")
+    assert [row.name for row in enabled] == ["accelerate", "transformers"]
+    header, line, *_ = (line.split() for line in str(enabled).splitlines())
     assert header == ["library", "version", "tried", "with", "state"]
     assert line[0] == "accelerate"
     assert line[-2:] == ["not", "installed"]
@@ -166,5 +165,5 @@ def test_every_file_names_what_exists():
     for name, library in LIBRARIES.items():
         assert name == library.name
         assert library.tried
-        assert library.places
+        assert library.features
         assert set(library.needs) < set(LIBRARIES)

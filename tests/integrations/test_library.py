@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-from torch_outboard.integrations.library import Changes, PlaceChanged
+from torch_outboard.integrations.library import Changes, CodeDiffers
 
 SOURCE = """
 import functools
@@ -62,7 +62,7 @@ def test_everything_is_restored(device, library, copied, monkeypatch):
     changes.replace(library.Helper, "__init__", lambda before: lambda self: before(self, "x"))
     changes.insert(library.TABLE, device.type, 2)
     changes.set(library, "DEFAULT", device.type)
-    changes.set_variable("A_LIBRARY_DEVICE", device.type)
+    changes.insert(os.environ, "A_LIBRARY_DEVICE", device.type)
 
     assert library.choose() == device.type == copied.pick(device="auto")
     assert library.choose("cpu") == "cpu"
@@ -74,7 +74,7 @@ def test_everything_is_restored(device, library, copied, monkeypatch):
     # Later imports of the function get the new one, and are restored, too.
     copied.later = library.choose
 
-    changes.undo()
+    changes.close()
     after = everything(library)
     assert all(after[name] is value for name, value in before.items())
     assert table == library.TABLE
@@ -87,15 +87,15 @@ def test_what_the_user_has_set_stays(device, library, monkeypatch):
     monkeypatch.setenv("A_LIBRARY_DEVICE", "mine")
     library.TABLE[device.type] = "mine"
     changes = Changes()
-    changes.set_variable("A_LIBRARY_DEVICE", device.type)
+    changes.insert(os.environ, "A_LIBRARY_DEVICE", device.type)
     changes.insert(library.TABLE, device.type, 2)
-    changes.undo()
+    changes.close()
     assert os.environ["A_LIBRARY_DEVICE"] == library.TABLE[device.type] == "mine"
 
 
 UNEXPECTED = (
-    lambda changes, library: changes.replace_function(library, "gone", lambda before: before),
-    lambda changes, library: changes.replace_function(library, "TABLE", lambda before: before),
+    lambda changes, library: changes.replace(library, "gone", lambda before: before),
+    lambda changes, library: changes.replace(library, "TABLE", lambda before: before),
     lambda changes, library: changes.replace(library.Helper, "gone", lambda before: before),
     lambda changes, library: changes.extend_constant(library.supports, ("hpu",), "x"),
     lambda changes, library: changes.extend_constant(print, ("cuda",), "x"),
@@ -103,10 +103,10 @@ UNEXPECTED = (
 )
 
 
-def test_unexpected_places(library):
+def test_unexpected_code(library):
     before = everything(library)
     for change in UNEXPECTED:
-        with pytest.raises(PlaceChanged):
+        with pytest.raises(CodeDiffers):
             change(Changes(), library)
         after = everything(library)
         assert all(after[name] is value for name, value in before.items())
@@ -118,7 +118,7 @@ def test_devices_instead_of_names(device, library):
     changes = Changes()
     changes.replace_cpu(library, "choose")
     assert library.choose() == torch.device(device.type)
-    changes.undo()
+    changes.close()
     library.choose = lambda: "meta"
     changes.replace_cpu(library, "choose")
     assert library.choose() == "meta"

@@ -24,7 +24,7 @@ torch.manual_seed(0)
 """
 
 AFTER = """
-assert all(row.state != "place has changed" for row in integrations.report())
+assert all(row.state != "code differs" for row in integrations.report())
 print("SHOWN", repr(shown))
 """
 

@@ -15,10 +15,10 @@ from torch_outboard.integrations.libraries import LIBRARIES
 
 chosen = [library, *LIBRARIES[library].needs]
 packages = set()
-for place in (place for name in chosen for place in LIBRARIES[name].places):
-    if place.module is not None:
-        importlib.import_module(place.module)
-        packages.add(place.module.partition(".")[0])
+for feature in (feature for name in chosen for feature in LIBRARIES[name].features):
+    if feature.module is not None:
+        importlib.import_module(feature.module)
+        packages.add(feature.module.partition(".")[0])
 
 
 def parts(value):
@@ -61,7 +61,7 @@ def differences(before, after):
 
 before = everything(), dict(os.environ)
 report = integrations.enable(library)
-assert {row.state for row in report} == {"told"}, report
+assert {row.state for row in report} == {"enabled"}, report
 changed = differences(before[0], everything())
 integrations.disable()
 left = differences(before[0], everything())

@@ -30,7 +30,7 @@ class Row:
         name: its import name.
         version: the installed version, or empty.
         tried: the versions that the changes were tested with.
-        state: "told", "told when imported", "unchanged", "place has changed" or "not installed".
+        state: "enabled", "enabled when imported", "unchanged", "code differs" or "not installed".
     """
 
     name: str
@@ -67,8 +67,8 @@ def enable(*names: str) -> Report:
     for name in chosen:
         library = LIBRARIES[name]
         if library.version():
-            for place in library.places:
-                place.enable(library)
+            for feature in library.features:
+                feature.enable(library)
     return _report(chosen)
 
 
@@ -86,8 +86,8 @@ def disable(*names: str) -> Report:
     chosen = list(names) or list(LIBRARIES)
     _check(chosen)
     for name in reversed(chosen):
-        for place in reversed(LIBRARIES[name].places):
-            place.disable()
+        for feature in reversed(LIBRARIES[name].features):
+            feature.disable()
     return _report(chosen)
 
 

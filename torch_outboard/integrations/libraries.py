@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from torch_outboard import device_name
-from torch_outboard.integrations.library import Change, Changes, Library, Place, expect
+from torch_outboard.integrations.library import Change, Changes, Feature, Library, expect
 
 
 def _instead_of_cpu(function: str, only_for: object = None) -> Change:
@@ -25,8 +25,8 @@ def _instead_of_cpu(function: str, only_for: object = None) -> Change:
 
 
 def _replaced(function: str, make: Callable[[Any], Any]) -> Change:
-    """The change of a function in all modules that import it; see `Changes.replace_function`."""
-    return lambda module, changes: changes.replace_function(module, function, make)
+    """The change of a function in all modules that import it; see `Changes.replace`."""
+    return lambda module, changes: changes.replace(module, function, make)
 
 
 # ---- accelerate, by which transformers.Trainer, trl and others choose their device
@@ -40,7 +40,7 @@ _ACCELERATE_VARIABLE = "ACCELERATE_TORCH_DEVICE"
 
 
 def _set_accelerate_variable(_: Any, changes: Changes) -> None:
-    changes.set_variable(_ACCELERATE_VARIABLE, device_name())
+    changes.insert(os.environ, _ACCELERATE_VARIABLE, device_name())
     module = sys.modules.get("accelerate.state")
     state = getattr(module, "PartialState", None)
     device = state._shared_state.get("device") if state is not None else None
@@ -55,7 +55,7 @@ def _set_accelerate_variable(_: Any, changes: Changes) -> None:
 def _allow_float16(module: Any, changes: Changes) -> None:
     # Both are needed: the list alone would allow training without a scaler.
     changes.extend_constant(module.Accelerator.__init__, ("xpu", "cuda", "npu"), device_name())
-    changes.replace_function(module, "get_grad_scaler", _with_scaler)
+    changes.replace(module, "get_grad_scaler", _with_scaler)
 
 
 def _with_scaler(before: Any) -> Any:
@@ -89,10 +89,10 @@ def _with_device_memory(before: Any) -> Any:
 _ACCELERATE = Library(
     name="accelerate",
     tried="1.15.0",
-    places=(
-        Place("the default device", None, _set_accelerate_variable),
-        Place('mixed_precision="fp16"', "accelerate.accelerator", _allow_float16),
-        Place(
+    features=(
+        Feature("the default device", None, _set_accelerate_variable),
+        Feature('mixed_precision="fp16"', "accelerate.accelerator", _allow_float16),
+        Feature(
             'device_map="auto"',
             "accelerate.utils.modeling",
             _replaced("get_max_memory", _with_device_memory),
@@ -121,8 +121,8 @@ _IGNITE = Library(
     name="ignite",
     distribution="pytorch-ignite",
     tried="0.5.5",
-    places=(
-        Place("the default device", "ignite.distributed.comp_models.base", _use_device_in_ignite),
+    features=(
+        Feature("the default device", "ignite.distributed.comp_models.base", _use_device_in_ignite),
     ),
 )
 
@@ -142,7 +142,7 @@ def _use_device_in_keras(module: Any, changes: Changes) -> None:
 _KERAS = Library(
     name="keras",
     tried="3.15.1",
-    places=(Place("the default device", "keras.src.backend.torch.core", _use_device_in_keras),),
+    features=(Feature("the default device", "keras.src.backend.torch.core", _use_device_in_keras),),
 )
 
 
@@ -240,30 +240,30 @@ def _lightning(name: str, pytorch: str, fabric: str) -> Library:
     return Library(
         name=name,
         tried="2.6.6",
-        places=(
-            Place(
+        features=(
+            Feature(
                 trainer,
                 f"{pytorch}.accelerators",
                 partial(_register_accelerator, "AcceleratorRegistry"),
             ),
-            Place(trainer, connector, partial(_connect, "_AcceleratorConnector")),
-            Place(
+            Feature(trainer, connector, partial(_connect, "_AcceleratorConnector")),
+            Feature(
                 plain,
                 f"{fabric}.accelerators",
                 partial(_register_accelerator, "ACCELERATOR_REGISTRY"),
             ),
-            Place(plain, f"{fabric}.connector", partial(_connect, "_Connector")),
-            Place(
+            Feature(plain, f"{fabric}.connector", partial(_connect, "_Connector")),
+            Feature(
                 'strategy="ddp" of Trainer',
                 f"{pytorch}.strategies.ddp",
                 partial(_wrap_any_device, "determine_ddp_device_ids"),
             ),
-            Place(
+            Feature(
                 'strategy="ddp" of Fabric',
                 f"{fabric}.strategies.ddp",
                 partial(_wrap_any_device, "_determine_ddp_device_ids"),
             ),
-            Place(
+            Feature(
                 'accelerator="auto"',
                 f"{fabric}.utilities.device_parser",
                 _instead_of_cpu("_select_auto_accelerator"),
@@ -291,7 +291,7 @@ def _with_index(before: Any) -> Any:
 _SAFETENSORS = Library(
     name="safetensors",
     tried="0.8.0",
-    places=(Place("the device's name", "safetensors", _replaced("safe_open", _with_index)),),
+    features=(Feature("the device's name", "safetensors", _replaced("safe_open", _with_index)),),
 )
 
 
@@ -303,8 +303,8 @@ _SENTENCE_TRANSFORMERS = Library(
     name="sentence_transformers",
     distribution="sentence-transformers",
     tried="6.2.0",
-    places=(
-        Place(
+    features=(
+        Feature(
             "the default device", "sentence_transformers.util", _instead_of_cpu("get_device_name")
         ),
     ),
@@ -320,8 +320,8 @@ _STABLE_BASELINES3 = Library(
     name="stable_baselines3",
     distribution="stable-baselines3",
     tried="2.9.2",
-    places=(
-        Place(
+    features=(
+        Feature(
             'device="auto"',
             "stable_baselines3.common.utils",
             _instead_of_cpu("get_device", only_for="auto"),
@@ -351,11 +351,11 @@ def _prefetch(module: Any, changes: Changes) -> None:
 _TORCH_GEOMETRIC = Library(
     name="torch_geometric",
     tried="2.8.1",
-    places=(
-        Place(
+    features=(
+        Feature(
             'device("auto")', "torch_geometric.device", _instead_of_cpu("device", only_for="auto")
         ),
-        Place("PrefetchLoader", "torch_geometric.loader.prefetch", _prefetch),
+        Feature("PrefetchLoader", "torch_geometric.loader.prefetch", _prefetch),
     ),
 )
 
@@ -369,7 +369,7 @@ _TORCH_GEOMETRIC = Library(
 # `device_map="auto"`, `Trainer` and `fp16=True` ask accelerate.
 
 
-def _place_pipelines(module: Any, changes: Changes) -> None:
+def _put_pipelines_on_device(module: Any, changes: Changes) -> None:
     parameters = inspect.signature(module.Pipeline.__init__).parameters
     expect(
         {"model", "device"} <= set(parameters) and parameters["device"].default is None,
@@ -396,13 +396,15 @@ def _on_device(before: Any) -> Any:
 _TRANSFORMERS = Library(
     name="transformers",
     tried="5.23.0",
-    places=(
-        Place(
+    features=(
+        Feature(
             "TrainingArguments(bf16=True)",
             "transformers.training_args",
             _replaced("is_torch_bf16_gpu_available", lambda _: lambda: True),
         ),
-        Place("pipeline() without a device", "transformers.pipelines.base", _place_pipelines),
+        Feature(
+            "pipeline() without a device", "transformers.pipelines.base", _put_pipelines_on_device
+        ),
     ),
     needs=("accelerate",),
 )
@@ -434,13 +436,13 @@ def _without_mixed_precision(module: Any, changes: Changes) -> None:
 _ULTRALYTICS = Library(
     name="ultralytics",
     tried="8.4.190",
-    places=(
-        Place(
+    features=(
+        Feature(
             "the device's name",
             "ultralytics.utils.torch_utils",
             _replaced("select_device", _with_name),
         ),
-        Place("training", "ultralytics.utils.checks", _without_mixed_precision),
+        Feature("training", "ultralytics.utils.checks", _without_mixed_precision),
     ),
 )
 
