@@ -28,8 +28,9 @@ _WITHOUT = "BENCHMARK_WITHOUT"
 
 # By pass: its module, its function, the function's result when it is left out, and networks.
 PASSES: dict[str, tuple[str, str, Callable[..., object], tuple[str, ...]]] = {
-    "known_indices": (
-        "passes.known_indices", "repeat_by_views", lambda graph: None, ("U-Net", "upsampling")
+    "interpolation": (
+        "lowerings.interpolation", "whole_factors", lambda *arguments: None,
+        ("U-Net", "upsampling"),
     ),
     "merge_small_kernels": (
         "wrapper", "merge_small_kernels", lambda wrapper, lines, kernels: lines,

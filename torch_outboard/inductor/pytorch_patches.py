@@ -165,7 +165,6 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.lowerings import expressions, operators
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.passes import InOrder
-    from torch_outboard.inductor.passes.known_indices import repeat_by_views
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.target import placement_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
@@ -210,7 +209,6 @@ def set_options_of_graphs() -> None:
         patches |= {name: False for name in OF_TRITON if patches.get(name, getattr(config, name))}
         if config.joint_custom_pre_pass is None:
             first = InOrder(
-                repeat_by_views,
                 operators.describe_bags,
                 InlineAttention(),
                 UseOwnNumbers(Words),

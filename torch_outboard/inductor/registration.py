@@ -77,7 +77,7 @@ def _register_backend(_: ModuleType) -> None:
         from torch._inductor.codegen import common
 
         from torch_outboard.inductor import pytorch_patches
-        from torch_outboard.inductor.lowerings import flex_kernels
+        from torch_outboard.inductor.lowerings import flex_kernels, interpolation
         from torch_outboard.inductor.passes import random_numbers
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
@@ -95,6 +95,7 @@ def _register_backend(_: ModuleType) -> None:
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
     flex_kernels.define()
+    interpolation.define()
     pytorch_patches.install()
 
 

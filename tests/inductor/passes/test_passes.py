@@ -7,8 +7,8 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from torch_outboard.inductor import passes
+from torch_outboard.inductor.lowerings.operators import describe_bags
 from torch_outboard.inductor.passes import InOrder, hash_of_sources
-from torch_outboard.inductor.passes.known_indices import repeat_by_views
 from torch_outboard.inductor.passes.random_numbers import HostValues, UseOwnNumbers, Words
 
 
@@ -30,11 +30,11 @@ def test_they_are_called_in_order():
 
 
 def test_what_caches_depend_on(monkeypatch: pytest.MonkeyPatch):
-    known = InOrder(repeat_by_views, Named("a", [])).uuid()
-    assert known == (hash_of_sources(), "repeat_by_views", "a")
+    known = InOrder(describe_bags, Named("a", [])).uuid()
+    assert known == (hash_of_sources(), "describe_bags", "a")
     # A user's function may do something else in the next process.
     for other in (lambda graph: None, Named(None, [])):
-        assert InOrder(repeat_by_views, other).uuid() is None
+        assert InOrder(describe_bags, other).uuid() is None
     numbers = [UseOwnNumbers(kind).uuid() for kind in (Words, HostValues)]
     assert [uuid[0] for uuid in numbers] == [hash_of_sources()] * 2
     assert numbers[0] != numbers[1]

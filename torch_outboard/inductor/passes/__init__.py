@@ -1,4 +1,4 @@
-"""Passes over graphs: random numbers, their order, elements that are read repeatedly.
+"""Passes over graphs: random numbers, and their order.
 
 Here: sequences of passes, their cache keys, and calls that passes insert.
 """
