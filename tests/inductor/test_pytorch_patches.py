@@ -13,6 +13,7 @@ from torch._inductor.choices import InductorChoices
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.attention import flex_attention
 from torch.utils._sympy.singleton_int import SingletonInt
@@ -84,8 +85,6 @@ def test_settings_have_no_value_for_a_device():
 
 
 def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     operator = torch.ops.aten.convolution.default
     ours = fake_impls.op_implementations_dict[operator]
     arguments = (None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1)
@@ -98,6 +97,20 @@ def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
         unaided = ours.__wrapped__(mode, operator, fake_x, fake_weight, *arguments)
     assert predicted.stride() == real.stride()
     assert unaided.stride() != real.stride()
+
+
+def test_sizes_of_bags_are_those_of_cuda(device: torch.device):
+    operator = torch.ops.aten._embedding_bag.default
+    ours = fake_impls.op_implementations_dict[operator]
+    indices, offsets = torch.tensor([0, 1, 2], device=device), torch.tensor([0, 2], device=device)
+    arguments = (torch.ones(4, 3, device=device), indices, offsets, False, 0, False, None, True)
+    real = operator(*arguments)
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in arguments]
+        predicted = ours(mode, operator, *fakes)
+        unaided = ours.__wrapped__(mode, operator, *fakes)
+    assert [part.shape for part in predicted] == [part.shape for part in real]
+    assert [part.shape for part in unaided] != [part.shape for part in real]
 
 
 def test_parts_of_reductions_are_numbers_for_gpus(device: torch.device):

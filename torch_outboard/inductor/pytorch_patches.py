@@ -10,7 +10,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -208,11 +208,7 @@ def set_options_of_graphs() -> None:
                 patches.setdefault(name, value)
         patches |= {name: False for name in OF_TRITON if patches.get(name, getattr(config, name))}
         if config.joint_custom_pre_pass is None:
-            first = InOrder(
-                operators.describe_bags,
-                InlineAttention(),
-                UseOwnNumbers(Words),
-            )
+            first = InOrder(InlineAttention(), UseOwnNumbers(Words))
             patches.setdefault("joint_custom_pre_pass", first)
         operators.define_lowerings()
         expressions.define_lowerings()
@@ -303,6 +299,52 @@ def _devices(model: Any, inputs: Any) -> set[int]:
     }
 
 
+def know_sizes_of_bags() -> None:
+    """Predicts the sizes of the results of embedding bags.
+
+    Reason: PyTorch predicts those of CUDA's kernel. The device's are CPU's: bag_size has no entry
+    for the last offset, and max_indices has elements in all modes. Compiled code checks sizes.
+    Where: torch/_subclasses/fake_impls.py, `embedding_bag`.
+    Can go: when PyTorch calls the meta function of a backend.
+    """
+    from torch._subclasses import fake_impls
+
+    aten = torch.ops.aten
+    known = fake_impls.op_implementations_dict
+    original = known[aten._embedding_bag.default]
+    if not hasattr(original, "__wrapped__"):
+        known[aten._embedding_bag.default] = _with_sizes_of_bags(original, original)
+        only_forward = aten._embedding_bag_forward_only.default
+        known[only_forward] = _with_sizes_of_bags(original, lambda *_, **__: NotImplemented)
+
+
+def _with_sizes_of_bags(original: Any, of_others: Any) -> Any:
+    """Wraps a prediction; `of_others` is the one for other devices."""
+
+    @functools.wraps(original)
+    def embedding_bag(fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
+        given = _named(func, arguments, rest)
+        if given["weight"].device.type != state.name:
+            return of_others(fake_mode, func, *arguments, **rest)
+        bags, of_indices, sizes, maxima = original(fake_mode, func, *arguments, **rest)
+        with fake_mode:
+            sizes = sizes.new_empty(bags.shape[:1])
+            if given.get("mode", 0) != _MAXIMUM:
+                maxima = maxima.new_empty(bags.shape[:1])
+        return bags, of_indices, sizes, maxima
+
+    return embedding_bag
+
+
+_MAXIMUM = 2  # the mode "max" of embedding bags
+
+
+def _named(func: Any, arguments: Sequence[Any], rest: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name."""
+    names = [argument.name for argument in func._schema.arguments]
+    return {**dict(zip(names, arguments, strict=False)), **rest}
+
+
 def know_layouts_of_convolutions() -> None:
     """Predicts the strides of convolutions as the device's kernels choose them.
 
@@ -326,8 +368,7 @@ def _with_layout(original: Any) -> Any:
     @functools.wraps(original)
     def convolution(fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
         result = original(fake_mode, func, *arguments, **rest)
-        names = [argument.name for argument in func._schema.arguments]
-        given = {**dict(zip(names, arguments, strict=False)), **rest}
+        given = _named(func, arguments, rest)
         x, weight = given["input"], given["weight"]
         if x.device.type != state.name or x.dim() not in (4, 5):
             return result
@@ -488,3 +529,4 @@ def install() -> None:
     need_no_triton()
     set_options_of_graphs()
     know_layouts_of_convolutions()
+    know_sizes_of_bags()

@@ -1,4 +1,4 @@
-"""A library with a fixed list of devices: its features, and their checked and reversible changes."""
+"""A library with a fixed list of devices, and checked, reversible changes of its features."""
 
 from __future__ import annotations
 

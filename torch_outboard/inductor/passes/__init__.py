@@ -5,7 +5,6 @@ Here: sequences of passes, their cache keys, and calls that passes insert.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,14 @@ from typing import Any
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-_PACKAGE = "torch_outboard."
 # Folders with functions that write parts of compiled graphs.
 _SOURCES = ("inductor", "ops/functions", "ops/sources")
 
 
 class InOrder(CustomGraphPass):
-    """Runs passes in order.
+    """Runs passes in order."""
 
-    Args:
-        passes: functions of a graph; the `uuid` of a CustomGraphPass is part of the cache key.
-    """
-
-    def __init__(self, *passes: Callable[[torch.fx.Graph], None]) -> None:
+    def __init__(self, *passes: CustomGraphPass) -> None:
         self.passes = passes
 
     def __call__(self, graph: torch.fx.Graph) -> None:
@@ -33,18 +27,8 @@ class InOrder(CustomGraphPass):
             each(graph)
 
     def uuid(self) -> Any:
-        """The key of PyTorch's caches: the backend's sources, and each pass.
-
-        None, which disables caching, if a pass is an external function.
-        """
-        described: list[Any] = [hash_of_sources()]
-        for each in self.passes:
-            if isinstance(each, CustomGraphPass):
-                described.append(each.uuid())
-            else:
-                ours = each.__module__.startswith(_PACKAGE)
-                described.append(each.__qualname__ if ours else None)
-        return None if None in described else tuple(described)
+        """The key of PyTorch's caches: the keys of the passes, which have the backend's sources."""
+        return tuple(each.uuid() for each in self.passes)
 
 
 @cache
