@@ -53,10 +53,6 @@ class OpenCLPrinter(ExprPrinter):
             return f"({a} % {b})"
         return f"(({a} % {b} + {b}) % {b})"
 
-    def _print_Mod(self, expr: sympy.Expr) -> str:
-        a, b = (self._operand(arg) for arg in expr.args)
-        return f"({a} % {b})"
-
     def _print_Min(self, expr: sympy.Expr) -> str:
         return self._fold("<", expr)
 
@@ -71,51 +67,10 @@ class OpenCLPrinter(ExprPrinter):
             result = f"(({result}) {comparison} ({text}) ? ({result}) : ({text}))"
         return result
 
-    def _print_Where(self, expr: sympy.Expr) -> str:
-        condition, yes, no = (self._operand(arg) for arg in expr.args)
-        return f"(({condition}) ? ({yes}) : ({no}))"
-
-    def _print_Abs(self, expr: sympy.Expr) -> str:
-        text = self._operand(expr.args[0])
-        return f"({text} < 0 ? -{text} : {text})"
-
-    def _print_IntTrueDiv(self, expr: sympy.Expr) -> str:
-        a, b = (self._operand(arg) for arg in expr.args)
-        return f"((ob_real)({a}) / (ob_real)({b}))"
-
-    def _print_PowByNatural(self, expr: sympy.Expr) -> str:
-        base, exponent = (self._print(arg) for arg in expr.args)
-        return f"ob_natural_power({base}, {exponent})"
-
-    def _print_FloatPow(self, expr: sympy.Expr) -> str:
-        base, exponent = (self._print(arg) for arg in expr.args)
-        return f"pow((ob_real)({base}), (ob_real)({exponent}))"
-
-    def _print_ToFloat(self, expr: sympy.Expr) -> str:
-        return f"((ob_real)({self._print(expr.args[0])}))"
-
     def _print_Float(self, expr: sympy.Float) -> str:
         if expr.is_integer:
             return f"((ob_real){int(expr)})"
         return f"((ob_real){float(expr)!r})"
-
-    def _integer(self, function: str, expr: sympy.Expr) -> str:
-        return f"((long){function}((ob_real)({self._print(expr.args[0])})))"
-
-    def _print_FloorToInt(self, expr: sympy.Expr) -> str:
-        return self._integer("floor", expr)
-
-    def _print_CeilToInt(self, expr: sympy.Expr) -> str:
-        return self._integer("ceil", expr)
-
-    def _print_TruncToInt(self, expr: sympy.Expr) -> str:
-        return self._integer("trunc", expr)
-
-    def _print_RoundToInt(self, expr: sympy.Expr) -> str:
-        return self._integer("rint", expr)
-
-    _print_floor = _print_FloorToInt
-    _print_ceiling = _print_CeilToInt
 
     def _print_RoundDecimal(self, expr: sympy.Expr) -> str:
         number, digits = expr.args
@@ -123,23 +78,8 @@ class OpenCLPrinter(ExprPrinter):
         up, down = ("*", "/") if digits >= 0 else ("/", "*")
         return f"(rint((ob_real)({self._print(number)}) {up} {factor}) {down} {factor})"
 
-    def _print_TruncToFloat(self, expr: sympy.Expr) -> str:
-        return self._unary("trunc", expr)
-
-    def _print_Infinity(self, expr: sympy.Expr) -> str:
-        return "((ob_real)INFINITY)"
-
-    def _print_NegativeInfinity(self, expr: sympy.Expr) -> str:
-        return "((ob_real)-INFINITY)"
-
-    def _print_NaN(self, expr: sympy.Expr) -> str:
-        return "((ob_real)NAN)"
-
     def _print_Rational(self, expr: sympy.Rational) -> str:
         return f"((ob_real){expr.p} / (ob_real){expr.q})"
-
-    def _print_Not(self, expr: sympy.Expr) -> str:
-        return f"(!({self._print(expr.args[0])}))"
 
     def _print_And(self, expr: sympy.Expr) -> str:
         return self._all_of("&&", expr)
@@ -149,12 +89,6 @@ class OpenCLPrinter(ExprPrinter):
 
     def _all_of(self, operator: str, expr: sympy.Expr) -> str:
         return "(" + f" {operator} ".join(f"({self._print(x)})" for x in expr.args) + ")"
-
-    def _print_BooleanTrue(self, expr: sympy.Expr) -> str:
-        return "1"
-
-    def _print_BooleanFalse(self, expr: sympy.Expr) -> str:
-        return "0"
 
     def _print_Piecewise(self, expr: sympy.Expr) -> str:
         text = ""
@@ -166,18 +100,43 @@ class OpenCLPrinter(ExprPrinter):
             )
         return text
 
-    def _unary(self, function: str, expr: sympy.Expr) -> str:
-        return f"{function}((ob_real)({self._print(expr.args[0])}))"
 
-
-def _opaque(function: str) -> Callable[[OpenCLPrinter, sympy.Expr], str]:
-    return lambda self, expr: self._unary(function, expr)
-
-
-for _name in (
+_REAL = "(ob_real)({0})"
+# Sources by kind of expression; `{0}` is the first argument.
+_SOURCES = {
+    "Mod": "({0} % {1})",
+    "Where": "({0} ? {1} : {2})",
+    "Abs": "({0} < 0 ? -{0} : {0})",
+    "Not": "(!{0})",
+    "BooleanTrue": "1",
+    "BooleanFalse": "0",
+    "IntTrueDiv": f"({_REAL} / (ob_real)({{1}}))",
+    "FloatPow": f"pow({_REAL}, (ob_real)({{1}}))",
+    "PowByNatural": "ob_natural_power({0}, {1})",
+    "ToFloat": f"({_REAL})",
+    "FloorToInt": f"((long)floor({_REAL}))",
+    "floor": f"((long)floor({_REAL}))",
+    "CeilToInt": f"((long)ceil({_REAL}))",
+    "ceiling": f"((long)ceil({_REAL}))",
+    "TruncToInt": f"((long)trunc({_REAL}))",
+    "RoundToInt": f"((long)rint({_REAL}))",
+    "TruncToFloat": f"trunc({_REAL})",
+    "Infinity": "((ob_real)INFINITY)",
+    "NegativeInfinity": "((ob_real)-INFINITY)",
+    "NaN": "((ob_real)NAN)",
+}
+_FUNCTIONS = (
     "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log",
     "asinh", "log2",
-):  # fmt: skip
-    setattr(OpenCLPrinter, f"_print_OpaqueUnaryFn_{_name}", _opaque(_name))
+)  # fmt: skip
+_SOURCES |= {f"OpaqueUnaryFn_{name}": f"{name}({_REAL})" for name in _FUNCTIONS}
+
+
+def _printed(source: str) -> Callable[[OpenCLPrinter, sympy.Expr], str]:
+    return lambda self, expr: source.format(*map(self._operand, expr.args))
+
+
+for _kind, _source in _SOURCES.items():
+    setattr(OpenCLPrinter, f"_print_{_kind}", _printed(_source))
 
 print_expression = OpenCLPrinter().doprint
