@@ -56,8 +56,9 @@ class _DefaultGenerators(Sequence[torch.Generator]):
 default_generators = _DefaultGenerators()
 
 
-def _get_generator(device: DeviceLike) -> torch.Generator:
-    return default_generators[device_index(device)]
+def _get_generator(device: DeviceLike = None) -> torch.Generator:
+    _lazy_init()
+    return _C.default_generator(device_index(device))
 
 
 def _get_rng_state_offset(device: DeviceLike = None) -> int:
@@ -70,8 +71,7 @@ def _set_rng_state_offset(offset: int, device: DeviceLike = None) -> None:
 
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     """The state of a device's default generator: a CPU tensor of 16 uint8."""
-    _lazy_init()
-    return _C.default_generator(device_index(device)).get_state()
+    return _get_generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -90,8 +90,7 @@ def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
         RuntimeError: if the state has another size.
         TypeError: if it is no CPU tensor of dtype uint8.
     """
-    _lazy_init()
-    _C.default_generator(device_index(device)).set_state(new_state)
+    _get_generator(device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
@@ -103,7 +102,7 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 def manual_seed(seed: int) -> None:
     """Seeds the current device's default generator, now or when the device is initialized."""
     seed = int(seed)
-    _lazy_call(lambda: _C.default_generator(_C.current_device()).manual_seed(seed))
+    _lazy_call(lambda: _get_generator().manual_seed(seed))
 
 
 def manual_seed_all(seed: int) -> None:
@@ -113,8 +112,7 @@ def manual_seed_all(seed: int) -> None:
 
 def seed() -> int:
     """Seeds the current device's default generator with a random number and returns it."""
-    _lazy_init()
-    return _C.default_generator(_C.current_device()).seed()
+    return _get_generator().seed()
 
 
 def seed_all() -> None:
@@ -124,5 +122,4 @@ def seed_all() -> None:
 
 def initial_seed() -> int:
     """The seed of the current device's default generator."""
-    _lazy_init()
-    return _C.default_generator(_C.current_device()).initial_seed()
+    return _get_generator().initial_seed()

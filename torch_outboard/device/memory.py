@@ -7,6 +7,7 @@ functions of `torch.cuda._memory_viz`.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import sys
 from collections import OrderedDict
@@ -52,9 +53,23 @@ def empty_cache() -> None:
         torch.accelerator.empty_cache()
 
 
-def memory_stats(device: DeviceLike = None) -> OrderedDict[str, Any]:
-    """Bytes and numbers of blocks of the allocator, as in `torch.accelerator.memory_stats`."""
-    return torch.accelerator.memory_stats(_checked_index(device))
+def _of_accelerator(function: Callable[[int], Any]) -> Callable[..., Any]:
+    """A function of `torch.accelerator` that takes the device as torch.cuda's functions do."""
+
+    @functools.wraps(function)
+    def call(device: DeviceLike = None) -> Any:
+        return function(_checked_index(device))
+
+    return call
+
+
+memory_stats = _of_accelerator(torch.accelerator.memory_stats)
+memory_allocated = _of_accelerator(torch.accelerator.memory_allocated)
+max_memory_allocated = _of_accelerator(torch.accelerator.max_memory_allocated)
+memory_reserved = _of_accelerator(torch.accelerator.memory_reserved)
+max_memory_reserved = _of_accelerator(torch.accelerator.max_memory_reserved)
+reset_peak_memory_stats = _of_accelerator(torch.accelerator.reset_peak_memory_stats)
+reset_accumulated_memory_stats = _of_accelerator(torch.accelerator.reset_accumulated_memory_stats)
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
@@ -63,36 +78,6 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     if not is_initialized():
         return {}
     return torch._C._accelerator_getDeviceStats(index)
-
-
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes held by tensors."""
-    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Largest number of bytes held by tensors since the last reset."""
-    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
-
-
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that the allocator holds, cached memory included."""
-    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Largest number of bytes that the allocator held since the last reset."""
-    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Resets the peaks to the current values."""
-    torch.accelerator.reset_peak_memory_stats(_checked_index(device))
-
-
-def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Sets the accumulated (historical) statistics to zero."""
-    torch.accelerator.reset_accumulated_memory_stats(_checked_index(device))
 
 
 def host_memory_stats() -> OrderedDict[str, int]:
