@@ -17,7 +17,8 @@ import torch
 from torch.utils import backend_registration
 
 from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choose_driver
-from torch_outboard.loading.device_modules import DeferredModule, register_other_devices
+from torch_outboard.loading import unavailable
+from torch_outboard.loading.device_modules import DeferredModule
 from torch_outboard.loading.driver_choice import register_driver
 from torch_outboard.settings import (
     DRIVER_VARIABLE,
@@ -82,11 +83,9 @@ def _register(choice: DriverChoice) -> None:
     device_module: types.ModuleType
     state.extension_error = _load_extension(choice.name)
     if state.extension_error is not None:
-        from torch_outboard.loading import unavailable
-
         unavailable.raise_from_every_operator(state.extension_error)
         unavailable.stand_in_for_extension(state.extension_error)
-        device_module = unavailable
+        device_module = unavailable.AbsentDevice(choice.name, state.extension_error)
     else:
         from torch_outboard import _C
 
@@ -117,7 +116,7 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard.inductor.registration import register_when_imported
         from torch_outboard.loading import pytorch_workarounds
 
-        register_other_devices(name)
+        unavailable.register_other_devices(name)
         distributed.register(name)
         serialization.register()
         _C.register_graphs()

@@ -1,7 +1,9 @@
-"""The device module when the native code does not load: every use raises a message.
+"""Devices that cannot be used: their modules, operators and native code raise the reason.
 
-It replaces `torch_outboard.device.device_module`, so it has only the functions that PyTorch may
-call in every device module at any time.
+PyTorch has one slot for out-of-tree devices, so with OUTBOARD_DRIVER=host there is no device "ocl".
+Like `torch.cuda` in a PyTorch without CUDA, `torch.ocl` then reports that it is not available. The
+messages of PyTorch's parser of device strings (`torch.device("ocl")`, `x.to("ocl")`) cannot be
+changed from outside. When the native code does not load, the device of the process is such a one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,62 @@ from typing import NoReturn
 
 import torch
 
-from torch_outboard.state import state
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS
+
+
+class AbsentDevice(types.ModuleType):
+    """A device module without a device, with what PyTorch may call in any module at any time.
+
+    Args:
+        name: the name of the device.
+        reason: the message of every use.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"torch.{name}")
+        self._reason = reason
+
+    def is_available(self) -> bool:
+        return False
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 0
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Does nothing: there is nothing to seed."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    def init(self) -> NoReturn:
+        raise RuntimeError(self._reason)
+
+    _lazy_init = init
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{self.__name__} has no '{name}': {self._reason}")
+
+
+def register_other_devices(used: str) -> None:
+    """Sets `torch.<name>` for the drivers of this package that are not in use."""
+    for name in SHIPPED_DRIVERS:
+        if name != used and not hasattr(torch, name):
+            reason = (
+                f"the device of this process is '{used}' and not '{name}'; PyTorch has room for "
+                f"one, which OUTBOARD_DRIVER chooses before torch is imported: use "
+                f"device='{used}', or start the program with OUTBOARD_DRIVER={name}"
+            )
+            setattr(torch, name, AbsentDevice(name, reason))
+
+
+# ---- Without native code
+
 
 _libraries: list[torch.library.Library] = []
 
@@ -42,39 +99,3 @@ def stand_in_for_extension(message: str) -> None:
     extension = _Extension("torch_outboard._C", message)
     sys.modules[extension.__name__] = extension
     sys.modules["torch_outboard"].__dict__["_C"] = extension  # as importing it would
-
-
-def _lazy_init() -> NoReturn:
-    raise RuntimeError(state.extension_error)
-
-
-init = _lazy_init
-
-
-def is_available() -> bool:
-    return False
-
-
-def is_initialized() -> bool:
-    return False
-
-
-def device_count() -> int:
-    return 0
-
-
-def _is_in_bad_fork() -> bool:
-    return False
-
-
-def manual_seed_all(seed: int) -> None:
-    """Does nothing: there is nothing to seed."""
-
-
-def get_amp_supported_dtype() -> list[torch.dtype]:
-    return [torch.float16, torch.bfloat16]
-
-
-def __getattr__(name: str) -> NoReturn:
-    reason = state.extension_error or "its native code is not loaded"
-    raise AttributeError(f"torch.{state.name} has no '{name}' now. {reason}")
