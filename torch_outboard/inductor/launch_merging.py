@@ -32,7 +32,7 @@ from torch_outboard.inductor.kernel.parameters import (
     Parameter,
     Shared,
     shared_parameter,
-    text_of_kernel,
+    source_of_kernel,
 )
 from torch_outboard.inductor.target import Target, target_of
 
@@ -153,7 +153,7 @@ class _Run:
         arguments = (*(p.argument for p in parameters), "1", "1")
         if FAULT in self.passed.values():
             parameters.append(FAULT)
-        text = "\n".join(text_of_kernel("NAME", parameters, "\n".join(self.calls))) + "\n"
+        text = "\n".join(source_of_kernel("NAME", parameters, "\n".join(self.calls))) + "\n"
         name = self._define(wrapper, text, parameters)
         self.kernels.launches.subtract(self.names)
         self.kernels.launches[name] += 1
@@ -178,7 +178,8 @@ class _Run:
             parts[0].device,
         )
         self.kernels.definitions[name] = definition
-        self.before.append(KernelDefinitionLine(wrapper, name, definition.text(), gpu=False))
+        line = KernelDefinitionLine(wrapper, name, definition.registration(), gpu=False)
+        self.before.append(line)
         return name
 
 

@@ -135,7 +135,7 @@ class OpenCLScheduling(SIMDScheduling):
         schedule = self.generate_node_schedule(nodes, numel, reduction_numel)
         tiling, _ = self.get_tiling_and_scores(schedule, numel, reduction_numel)
         features = SIMDKernelFeatures(schedule, numel, reduction_numel)
-        kernel = self.kernel_type(tiling, features=features, shared_text=True)
+        kernel = self.kernel_type(tiling, features=features, shares_source=True)
         self.codegen_node_schedule_with_kernel(schedule, kernel)
         with V.set_kernel_handler(kernel):
             for node in features.scheduler_nodes():
@@ -164,7 +164,7 @@ class OpenCLScheduling(SIMDScheduling):
             name, source, parameters, properties, _origins(node_schedule), device
         )
         wrapper.graph_kernels.definitions[name] = definition
-        wrapper.define_kernel(name, definition.text(), comment, gpu=False)
+        wrapper.define_kernel(name, definition.registration(), comment, gpu=False)
         return name
 
     def flush(self) -> None:

@@ -43,9 +43,9 @@ static inline V row_max_8(const ob_value8 v) {
 #endif
 
 #if OB_LOCAL == 1
-#define ROW_VECTOR(place, BODY, type)     \
+#define ROW_VECTOR(location, BODY, type)  \
   {                                       \
-    const ob_index i = place;             \
+    const ob_index i = location;          \
     BODY(type, load_vector, store_vector) \
   }
 #define FOR_ROW(BODY)                                                 \
@@ -82,15 +82,15 @@ static inline V row_max_8(const ob_value8 v) {
 #define FOR_RUNS(start, BODY) FOR_PART(0, blocks * n, start, BODY)
 #define FOR_PART(begin, end, start, BODY)                               \
   if (n % W == 0) {                                                     \
-    FOR_PLACES(begin, end, W, start, BODY(T1, load_vector, store_vector)) \
+    FOR_LOCATIONS(begin, end, W, start, BODY(T1, load_vector, store_vector)) \
   } else {                                                              \
-    FOR_PLACES(begin, end, 1, start, BODY(V, load, store))              \
+    FOR_LOCATIONS(begin, end, 1, start, BODY(V, load, store))           \
   }
 // Divides only at the end of a run.
-#define FOR_PLACES(begin, end, width, start, body)                                             \
+#define FOR_LOCATIONS(begin, end, width, start, body)                                          \
   {                                                                                            \
-    ob_index place = (begin) + OB_LANE * (width), block = place / n, i = place - block * n;    \
-    for (; place < (end); place += OB_LOCAL * (width), i += OB_LOCAL * (width)) {              \
+    ob_index k = (begin) + OB_LANE * (width), block = k / n, i = k - block * n; \
+    for (; k < (end); k += OB_LOCAL * (width), i += OB_LOCAL * (width)) {        \
       if (i >= n) {                                                                            \
         const ob_index further = i / n;                                                        \
         block += further;                                                                      \

@@ -135,25 +135,25 @@ static inline ob_index ob_wrapped_index(const long given, const ob_index n) {
 }
 
 // Offset of element i, in row-major order, in a strided tensor.
-static inline ob_index ob_place(const ob_layout layout, ob_index i) {
-  ob_index place = 0;
+static inline ob_index ob_offset(const ob_layout layout, ob_index i) {
+  ob_index offset = 0;
   for (ob_index d = layout.dims - 1; d >= 0; --d) {
     const ob_index rest = i / layout.size[d];
-    place += (i - rest * layout.size[d]) * layout.stride[d];
+    offset += (i - rest * layout.size[d]) * layout.stride[d];
     i = rest;
   }
-  return place;
+  return offset;
 }
 
 // Offset of line `line` along dimension `dim` in a strided tensor; lines are counted in row-major
 // order of the other dimensions.
 static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_index line) {
-  ob_index place = 0;
+  ob_index offset = 0;
   for (ob_index d = layout.dims - 1; d >= 0; --d) {
     if (d == dim) continue;
     const ob_index rest = line / layout.size[d];
-    place += (line - rest * layout.size[d]) * layout.stride[d];
+    offset += (line - rest * layout.size[d]) * layout.stride[d];
     line = rest;
   }
-  return place;
+  return offset;
 }

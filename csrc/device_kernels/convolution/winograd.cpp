@@ -62,7 +62,7 @@ at::Tensor transform_planes(const PaddedProgram& program, const at::Tensor& plan
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
   arguments.value(program.sizes(layout, grid.images)).value(taps_of(pattern)).value(grid);
-  program.enqueue(program.kernel("winograd_places"), channels, arguments);
+  program.enqueue(program.kernel("winograd_inputs"), channels, arguments);
   return points;
 }
 

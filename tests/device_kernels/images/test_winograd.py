@@ -10,8 +10,8 @@ from tests.device_kernels.images.test_convolution import check
 from tests.device_kernels.launches import is_processor, launched
 from tests.device_kernels.on_device import compare
 
-WINOGRAD = {"winograd_weights", "winograd_places", "winograd_tiles"}
-GRADIENTS = {"winograd_places", "winograd_gradients", "winograd_kernels"}
+WINOGRAD = {"winograd_weights", "winograd_inputs", "winograd_tiles"}
+GRADIENTS = {"winograd_inputs", "winograd_gradients", "winograd_kernels"}
 # Images, channels, filters, height and width, options.
 CASES = {
     "even sizes": (4, 32, 48, (20, 36), {"padding": 1}),

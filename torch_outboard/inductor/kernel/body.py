@@ -41,7 +41,7 @@ from torch_outboard.inductor.dynamic_sizes import (
     ranges_by_place,
     without_guards_of_ragged_sizes,
 )
-from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
+from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, source_of_kernel
 from torch_outboard.inductor.kernel.units import Units
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, computed_dtype, is_vector, value_type
@@ -72,23 +72,23 @@ class OpenCLCSE(CSE[CSEVariable, str]):
                 buffer, expr, bounds=bounds, write=write, assignment=assignment, dtype=dtype,
                 shape=shape,
             )  # fmt: skip
-        text = str(expr)
+        source = str(expr)
         if dtype is None:
-            raise NotImplementedError(f"the dtype of '{text}' in a compiled graph is not known")
+            raise NotImplementedError(f"the dtype of '{source}' in a compiled graph is not known")
         dtype = computed_dtype(dtype)
         kind = value_type(dtype)
-        key = f"{dtype} {text}"  # masks and integers have the same type
+        key = f"{dtype} {source}"  # masks and integers have the same type
         variable = self.try_get(key)
         if variable is not None:
             variable.bounds = variable.bounds.tighten(bounds)
             variable.use_count += 1
             return variable
-        vector = is_vector(text)
+        vector = is_vector(source)
         variable = self.undeclared(vector, bounds, dtype, shape)
         self.put(key, variable)
         if V.kernel.current_node:
             V.kernel.current_node.codegen_originating_info(buffer, only_once=True)
-        buffer.writeline(f"const {kind}{LANES if vector else ''} {variable} = {text};")
+        buffer.writeline(f"const {kind}{LANES if vector else ''} {variable} = {source};")
         return variable
 
     def undeclared(
@@ -115,12 +115,12 @@ class OpenCLKernel(Units):
         self,
         tiling: dict[str, sympy.Expr],
         features: SIMDKernelFeatures,
-        shared_text: bool = False,
+        shares_source: bool = False,
         **kwargs: Any,
     ) -> None:
-        """`shared_text`: sizes of loops are variables, so that kernels share source (combo.py)."""
+        """`shares_source`: sizes of loops are variables, and kernels share source (combo.py)."""
         super().__init__(tiling, without_guards_of_ragged_sizes(features), **kwargs)
-        self.shared_text = shared_text
+        self.shares_source = shares_source
         self.cse = OpenCLCSE()
         self.target: Target = target_of(V.graph.get_current_device_or_throw())
         # Variables that stay valid after a loop over a reduction.
@@ -198,10 +198,10 @@ class OpenCLKernel(Units):
         self.codegen_body()
         code = IndentedBuffer()
         self._write_units(code)
-        lines = text_of_kernel(name or "NAME", parameters_of(self), code.getvalue())
-        text = "\n".join(lines) + "\n"
+        lines = source_of_kernel(name or "NAME", parameters_of(self), code.getvalue())
+        source = "\n".join(lines) + "\n"
         alone = self.is_one_item() or self.owned_units() is not None
-        return text.replace("ob_atomic_add_", "ob_accumulate_") if alone else text
+        return source.replace("ob_atomic_add_", "ob_accumulate_") if alone else source
 
     def parameters(self) -> list[Parameter]:
         return parameters_of(self)

@@ -26,7 +26,7 @@ from torch_outboard.inductor.kernel.parameters import (
     Parameter,
     Shared,
     shared_parameter,
-    text_of_kernel,
+    source_of_kernel,
 )
 from torch_outboard.inductor.kernel.units import launch_properties, numel_name
 from torch_outboard.inductor.opencl.printer import print_expression
@@ -37,9 +37,9 @@ class Piece:
     """A kernel whose body is generated, in source with canonical names of parameters.
 
     Attributes:
-        kernel: the kernel, with `shared_text`.
+        kernel: the kernel, with `shares_source`.
         before: statements that are hoisted before all units.
-        text: statements of one unit. Both name parameters arg0, arg1 ... in order of occurrence.
+        source: statements of one unit. Both name parameters arg0, arg1 ... in order of occurrence.
         parameters: the parameters arg0, arg1 ...
         others: parameters that only sizes of loops need.
         sizes: sizes of the loops, by the names of their variables.
@@ -52,34 +52,34 @@ class Piece:
             kernel.codegen_body()
             code = IndentedBuffer()
             before = kernel.write_unit(code)
-            text = code.getvalue()
+            source = code.getvalue()
             simplify = V.graph.sizevars.simplify
             self.sizes = {
                 numel_name(tree): kernel.rename_indexing(simplify(tree.numel))
                 for tree in kernel.range_trees
-                if re.search(rf"\b{numel_name(tree)}\b", text)
+                if re.search(rf"\b{numel_name(tree)}\b", source)
             }
             self.units = kernel.rename_indexing(simplify(kernel.units()))
             by_name = {p.name: p for p in kernel.parameters() if p.letter != "F"}
         self.parameters: list[Parameter] = []
-        places: dict[str, str] = {}
+        renamed: dict[str, str] = {}
 
         def rename(found: re.Match[str]) -> str:
             name = found[0]
-            if name in by_name and name not in places:
-                places[name] = f"arg{len(places)}"
+            if name in by_name and name not in renamed:
+                renamed[name] = f"arg{len(renamed)}"
                 self.parameters.append(by_name[name])
-            return places.get(name, name)
+            return renamed.get(name, name)
 
-        self.before, self.text = (re.sub(r"\b[a-z]\w*\b", rename, t) for t in (before, text))
-        self.others = [p for name, p in by_name.items() if name not in places]
+        self.before, self.source = (re.sub(r"\b[a-z]\w*\b", rename, t) for t in (before, source))
+        self.others = [p for name, p in by_name.items() if name not in renamed]
 
     @property
     def shared(self) -> tuple[Any, ...]:
         """Key of pieces that can share one source."""
         kinds = tuple((p.letter, p.kind) for p in self.parameters)
         kernel = self.kernel
-        return self.before, self.text, kinds, tuple(self.sizes), kernel.index_type, kernel.grouped
+        return self.before, self.source, kinds, tuple(self.sizes), kernel.index_type, kernel.grouped
 
 
 @dataclass
@@ -129,7 +129,7 @@ class ComboKernel:
         }
         return str(print_expression(sympy_subs(expression, symbols)))
 
-    # ---- Text
+    # ---- Source
 
     def codegen_kernel(self) -> str:
         bodies = self._bodies()
@@ -138,7 +138,7 @@ class ComboKernel:
             self._write_for_processor(code, bodies)
         else:
             self._write_for_groups(code, bodies)
-        return "\n".join(text_of_kernel("NAME", self.parameters(), code.getvalue())) + "\n"
+        return "\n".join(source_of_kernel("NAME", self.parameters(), code.getvalue())) + "\n"
 
     def _bodies(self) -> list[list[Piece]]:
         """Pieces grouped by shared source."""
@@ -182,7 +182,7 @@ class ComboKernel:
                         ]
                     )
                     with code.indent():
-                        code.splice(body[0].text)
+                        code.splice(body[0].source)
                     code.writeline("}")
                 code.writeline("}")
             code.writeline("}")
@@ -218,7 +218,7 @@ class ComboKernel:
                     ]
                     _write_switch(code, f"piece - {done}", cases)
                     code.writeline(f"const {body[0].kernel.index_type} unit = at - begin;")
-                    code.splice(body[0].text)
+                    code.splice(body[0].source)
                 code.writeline("}")
                 done += len(body)
         code.writeline("}")
@@ -260,19 +260,19 @@ class ComboKernel:
 
 def combo_kernels(kernels: Sequence[OpenCLKernel]) -> list[ComboKernel]:
     """Groups independent kernels of one device into launches."""
-    texts: dict[Any, list[Piece]] = {}
+    sources: dict[Any, list[Piece]] = {}
     for piece in map(Piece, kernels):
-        texts.setdefault(piece.shared, []).append(piece)
+        sources.setdefault(piece.shared, []).append(piece)
     launches: list[ComboKernel] = []
-    for piece in (piece for pieces in texts.values() for piece in pieces):
+    for piece in (piece for pieces in sources.values() for piece in pieces):
         if not any(launch.takes(piece) for launch in launches[-2:]):
             launches.append(ComboKernel(piece.kernel.target))
             launches[-1].takes(piece)
     return launches
 
 
-def _long(text: str) -> str:
-    return f"{text}L" if text.isdigit() else f"(long)({text})"
+def _long(source: str) -> str:
+    return f"{source}L" if source.isdigit() else f"(long)({source})"
 
 
 def _write_switch(code: IndentedBuffer, value: str, cases: list[list[str]]) -> None:

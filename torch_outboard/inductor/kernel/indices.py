@@ -19,7 +19,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torch_outboard.inductor.kernel.loops import sorts
 from torch_outboard.inductor.kernel.parameters import assertion
-from torch_outboard.inductor.opencl.memory_texts import REPEATED
+from torch_outboard.inductor.opencl.memory_sources import REPEATED
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand
@@ -156,11 +156,11 @@ class Indices(SIMDKernel[CSEVariable]):
                 continue
             if self.has_lanes(symbol):
                 name = name if is_vector(name) else f"{name}_{LANES}"
-                text = f"convert_long{LANES}({name})" if wide else name
+                source = f"convert_long{LANES}({name})" if wide else name
             else:
-                text = f"(long){name}" if wide else name
-            if text != symbol.name:
-                replaced[symbol] = _named(text, symbol in self.checked or symbol.is_nonnegative)
+                source = f"(long){name}" if wide else name
+            if source != symbol.name:
+                replaced[symbol] = _named(source, symbol in self.checked or symbol.is_nonnegative)
         return str(print_expression(sympy_subs(index, replaced)))
 
     def bounds_of(self, index: sympy.Expr) -> ValueRanges[Any]:
@@ -176,10 +176,10 @@ class Indices(SIMDKernel[CSEVariable]):
 
     def lane_indices(self, index: sympy.Expr) -> CSEVariable:
         """A variable with the indices of all lanes."""
-        text = self.vector_index(index)
-        if not is_vector(text):
-            text = broadcast(text, self.index_torch_dtype)
-        return self.cse.generate(self.compute, text, dtype=self.index_torch_dtype)
+        source = self.vector_index(index)
+        if not is_vector(source):
+            source = broadcast(source, self.index_torch_dtype)
+        return self.cse.generate(self.compute, source, dtype=self.index_torch_dtype)
 
     def codegen_iteration_ranges_entry(self, entry: IterationRangesEntry) -> None:
         buffer = self.loop_indexing if entry.is_reduction else self.indexing_code
@@ -198,7 +198,7 @@ class Indices(SIMDKernel[CSEVariable]):
         if not dtype.is_signed or dtype.itemsize < 4:
             dtype = torch.int64
         vector = is_vector(variable)
-        text = operand(variable, dtype, vector)
+        source = operand(variable, dtype, vector)
         within = variable.bounds.lower >= 0 and (
             isinstance(size, sympy.Number) and variable.bounds.upper < size
         )
@@ -207,16 +207,16 @@ class Indices(SIMDKernel[CSEVariable]):
             mask = "1" if self._load_mask is None else str(self._load_mask)
             vector = vector or is_vector(mask)
             lanes = LANES if vector else ""
-            text = operand(variable, dtype, vector)
+            source = operand(variable, dtype, vector)
             mask = broadcast(mask, torch.bool) if vector else mask
-            text = (
-                f"ob_checked_{value_type(dtype)}{lanes}({text}, {self.scalar_index(size)}, {mask}, "
-                "ob_fault)"
+            source = (
+                f"ob_checked_{value_type(dtype)}{lanes}({source}, {self.scalar_index(size)}, "
+                f"{mask}, ob_fault)"
             )
         if dtype != self.index_torch_dtype:
-            text = f"convert_{self.index_type}{LANES if is_vector(text) else ''}({text})"
+            source = f"convert_{self.index_type}{LANES if is_vector(source) else ''}({source})"
         index = self.cse.generate(
-            self.compute, text, bounds=variable.bounds, dtype=self.index_torch_dtype
+            self.compute, source, bounds=variable.bounds, dtype=self.index_torch_dtype
         )
         symbol = sympy.Symbol(str(index), integer=True)
         self.checked[symbol] = size if check or within else sympy.oo
@@ -258,9 +258,9 @@ class Indices(SIMDKernel[CSEVariable]):
         self.compute.writeline(f"if (!ob_all{lanes}({cond})) *{word} = 1;")
 
 
-def _named(text: str, nonnegative: bool | None) -> sympy.Symbol:
+def _named(source: str, nonnegative: bool | None) -> sympy.Symbol:
     """Source as a symbol of an expression; SymPy simplifies with its sign."""
-    return sympy.Symbol(text, integer=True, **({"nonnegative": True} if nonnegative else {}))
+    return sympy.Symbol(source, integer=True, **({"nonnegative": True} if nonnegative else {}))
 
 
 def lanes_along_results(node_schedule: Any) -> bool:
@@ -350,7 +350,7 @@ def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> i
     `root`.
     """
     index = steady_across_lanes(index, root, lanes)
-    place = sympy.Symbol("place", integer=True, nonnegative=True)
+    slot = sympy.Symbol("slot", integer=True, nonnegative=True)
     for times in REPEATED:
         if times >= lanes:
             break
@@ -358,7 +358,7 @@ def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> i
         def quotient(base: sympy.Expr, divisor: sympy.Expr, times: int = times) -> sympy.Expr:
             whole = FloorDiv(base, divisor)
             known = divisor == times and _starts_at_multiple(base, root, lanes)
-            return _steady(whole) + place if known else whole
+            return _steady(whole) + slot if known else whole
 
         def rest(
             base: sympy.Expr, divisor: sympy.Expr, modulus: sympy.Expr, times: int = times
@@ -366,10 +366,10 @@ def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> i
             whole = ModularIndexing(base, divisor, modulus)
             wraps = not modulus.is_Integer or modulus * times % lanes != 0
             known = divisor == times and not wraps and _starts_at_multiple(base, root, lanes)
-            return _steady(whole) + place if known else whole
+            return _steady(whole) + slot if known else whole
 
         found = index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)
-        if not found.has(root) and not sympy.expand(found - place).has(place):
+        if not found.has(root) and not sympy.expand(found - slot).has(slot):
             return times
     return 0
 

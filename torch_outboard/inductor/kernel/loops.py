@@ -81,8 +81,8 @@ class Loop:
         folded, lanes = self._folded(), self._lanes()
         for accumulator in self.accumulators:
             for line in accumulator.declarations():
-                for text in dict.fromkeys((at_lanes(line, 1), at_lanes(line, lanes))):
-                    out.writeline(text if folded else line)
+                for source in dict.fromkeys((at_lanes(line, 1), at_lanes(line, lanes))):
+                    out.writeline(source if folded else line)
         trees = kernel.reduction_trees()
         for tree in trees[:-1]:
             self._open(out, tree)
@@ -98,7 +98,7 @@ class Loop:
 
     def _open(self, out: IndentedBuffer, tree: Any) -> None:
         index, kernel = tree.index_sym().name, self.kernel
-        size = kernel.numel_text(tree)
+        size = kernel.numel_source(tree)
         out.writeline(f"for ({kernel.index_type} {index} = 0; {index} < {size}; ++{index}) {{")
 
     def width(self) -> int:
@@ -113,13 +113,13 @@ class Loop:
         kind, x = kernel.index_type, kernel.lane_tree.index_sym().name
 
         def write(*parts: IndentedBuffer) -> None:
-            text = "\n".join(part.getvalue() for part in parts)
+            source = "\n".join(part.getvalue() for part in parts)
             for copy in range(copies):
                 out.writeline("{")
                 with out.indent():
                     out.writeline(f"const {kind} {x} = base + {copy * kernel.lanes};")
                     out.splice(f"{iota}\n{kernel.indexing_code.getvalue()}")
-                    out.splice(pattern.sub(rf"\1_{LANES}_copy{copy}", text))
+                    out.splice(pattern.sub(rf"\1_{LANES}_copy{copy}", source))
                 out.writeline("}")
 
         for accumulator in self.accumulators:
@@ -145,14 +145,14 @@ class Loop:
     def _lanes(self) -> int:
         return int(self.kernel.lanes) if self._folded() else 1
 
-    def write_turns(self, out: IndentedBuffer, tree: Any, text: str) -> None:
+    def write_turns(self, out: IndentedBuffer, tree: Any, source: str) -> None:
         """The inner loop, with the source of an iteration."""
         kernel, lanes = self.kernel, self._lanes()
-        kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
+        kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_source(tree)
         if not self._folded():
             self._open(out, tree)
             with out.indent():
-                out.splice(text)
+                out.splice(source)
             out.writeline("}")
             return
         iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};\n"
@@ -164,13 +164,13 @@ class Loop:
             if lanes > 1:
                 out.writeline(f"for (; ({size}) - {index} >= {lanes}; {index} += {lanes}) {{")
                 with out.indent():
-                    out.splice(at_lanes(iota + text, lanes))
+                    out.splice(at_lanes(iota + source, lanes))
                 out.writeline("}")
                 if len(kernel.reduction_trees()) == 1:
                     self._fold_vectors(out, lanes)
             out.writeline(f"for (; {index} < {size}; {index} += {step}) {{")
             with out.indent():
-                out.splice(at_lanes(iota + text, 1))
+                out.splice(at_lanes(iota + source, 1))
             out.writeline("}")
         out.writeline("}")
 
@@ -206,8 +206,8 @@ class Loop:
         for accumulator in self.accumulators:
             names = [name for name, _, _ in accumulator.variables]
             out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-            for place, name in enumerate(names):
-                scratch = self.kernel.scratch(place, accumulator.variables[place][1])
+            for slot, name in enumerate(names):
+                scratch = self.kernel.scratch(slot, accumulator.variables[slot][1])
                 out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
             # By halves; a work-group may have any number of work-items.
             out.writeline(
@@ -219,19 +219,19 @@ class Loop:
                 out.writeline("if (get_local_id(0) < count - kept) {")
                 with out.indent():
                     others = [
-                        f"{self.kernel.scratch(place, kind)}[get_local_id(0) + kept]"
-                        for place, (_, kind, _) in enumerate(accumulator.variables)
+                        f"{self.kernel.scratch(slot, kind)}[get_local_id(0) + kept]"
+                        for slot, (_, kind, _) in enumerate(accumulator.variables)
                     ]
                     for line in accumulator.fold([f"{name}_" for name in names], others):
                         out.writeline(line)
-                    for place, (name, kind, _) in enumerate(accumulator.variables):
-                        scratch = self.kernel.scratch(place, kind)
+                    for slot, (name, kind, _) in enumerate(accumulator.variables):
+                        scratch = self.kernel.scratch(slot, kind)
                         out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
                 out.writeline("}")
             out.writeline("}")
             out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-            for place, (name, kind, _) in enumerate(accumulator.variables):
-                out.writeline(f"{name}_ = {self.kernel.scratch(place, kind)}[0];")
+            for slot, (name, kind, _) in enumerate(accumulator.variables):
+                out.writeline(f"{name}_ = {self.kernel.scratch(slot, kind)}[0];")
 
 
 @dataclass
@@ -282,7 +282,7 @@ class SortedLoop(Loop):
         self.write_turns(out, tree, f"{again}\n{end}\n{sort.stores.getvalue()}")
         if kernel.grouped:
             out.writeline(barrier)
-        call = f"ob_{network}_long{LANES}({', '.join(arrays)}, {kernel.numel_text(tree)});"
+        call = f"ob_{network}_long{LANES}({', '.join(arrays)}, {kernel.numel_source(tree)});"
         out.writeline(call)
         self.write_turns(out, tree, f"{again}\n{self.body.getvalue()}")
         if kernel.grouped:

@@ -30,10 +30,10 @@ class Memory(Indices):
         dtype = V.graph.get_dtype(name)
         if is_number_of_host(name):
             # A host scalar is passed by value.
-            text = (
+            source = (
                 f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"
             )
-            return self.cse.generate(self.loads, text, dtype=dtype)
+            return self.cse.generate(self.loads, source, dtype=dtype)
         return self.load_from(pointer, dtype, self.prepare_indexing(index))
 
     def load_from(self, pointer: str, dtype: torch.dtype, index: sympy.Expr) -> CSEVariable:
@@ -44,25 +44,25 @@ class Memory(Indices):
         buffer = self.loads if mask is None else self.compute
         stride = self.lane_stride(index)
         if stride == 0:
-            text = f"ob_load_{stored}({pointer}, {self.scalar_index(index)})"
+            source = f"ob_load_{stored}({pointer}, {self.scalar_index(index)})"
             if mask is not None and is_vector(mask):
                 one = VALUE_TYPES[dtype]
-                text = f"(({one}{LANES})(ob_any{LANES}({mask}) ? {text} : 0))"
+                source = f"(({one}{LANES})(ob_any{LANES}({mask}) ? {source} : 0))"
                 if dtype == torch.bool:
-                    text = f"({text} != (int{LANES})(0))"
+                    source = f"({source} != (int{LANES})(0))"
             elif mask is not None:
                 at = self.scalar_index(index)
-                text = f"ob_masked_load_{stored}({pointer}, {at}, {mask})"
+                source = f"ob_masked_load_{stored}({pointer}, {at}, {mask})"
         elif load := self._regular_load(index, stride):
             masked, end = self._mask_argument(mask)
             at = self.scalar_index(index)
-            text = f"ob_{masked}{load}_{stored}{LANES}({pointer}, {at}{end})"
+            source = f"ob_{masked}{load}_{stored}{LANES}({pointer}, {at}{end})"
         else:
             masked, end = self._mask_argument(mask)
             buffer = self.compute
             at = str(self.lane_indices(index))
-            text = f"ob_{masked}gather_{stored}{LANES}({pointer}, {at}{end})"
-        return self.cse.generate(buffer, text, dtype=dtype)
+            source = f"ob_{masked}gather_{stored}{LANES}({pointer}, {at}{end})"
+        return self.cse.generate(buffer, source, dtype=dtype)
 
     def _regular_load(self, index: sympy.Expr, stride: Any) -> str:
         """Name of a load of elements at regular distances from the first; "" if none fits."""
@@ -84,7 +84,7 @@ class Memory(Indices):
         vector = self.lanes_active and (
             stride != 0 or is_vector(value) or any(map(self.has_lanes, index.free_symbols))
         )
-        text = operand(value, dtype, vector)
+        source = operand(value, dtype, vector)
         if mode is not None and mode != "atomic_add":
             raise NotImplementedError(f"stores of the kind '{mode}' in compiled graphs")
         if mode == "atomic_add":
@@ -96,7 +96,7 @@ class Memory(Indices):
             at = self.scalar_index(index)
         else:
             at = str(self.lane_indices(index))
-        line = f"ob_{operation}_{stored}{LANES if vector else ''}({pointer}, {at}, {text});"
+        line = f"ob_{operation}_{stored}{LANES if vector else ''}({pointer}, {at}, {source});"
         if self.grouped and not self.inside_reduction:
             line = f"if (get_local_id(0) == 0) {{ {line} }}"
         self.stores.writeline(DeferredLine(name, line))
@@ -134,9 +134,9 @@ class Memory(Indices):
             order, order_stride = self.args.input(sorter[0]), self.scalar_index(sorter[1])
             arguments += [order, *start_of_order, order_stride, "ob_fault"]
         kind = f"{self.index_type}{LANES if vector else ''}"
-        text = f"ob_{function}_{STORED_NAMES[dtype]}_{kind}({', '.join(arguments)})"
-        place = self.cse.generate(self.compute, text, dtype=self.index_torch_dtype)
+        source = f"ob_{function}_{STORED_NAMES[dtype]}_{kind}({', '.join(arguments)})"
+        position = self.cse.generate(self.compute, source, dtype=self.index_torch_dtype)
         if indexing_dtype == self.index_torch_dtype:
-            return place
-        text = operand(place, indexing_dtype, False)
-        return self.cse.generate(self.compute, text, dtype=indexing_dtype)
+            return position
+        source = operand(position, indexing_dtype, False)
+        return self.cse.generate(self.compute, source, dtype=indexing_dtype)

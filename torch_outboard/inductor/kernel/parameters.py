@@ -112,7 +112,7 @@ def _letter(dtype: torch.dtype) -> str:
     return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
 
 
-def text_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[str]:
+def source_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[str]:
     """The lines of a kernel's source."""
     binds = [f"OB_BIND({p.kind}, {p.name})" for p in parameters if p.is_pointer]
     head = f"__kernel void {name}({', '.join(p.declaration() for p in parameters)}) {{"
@@ -139,7 +139,7 @@ class KernelDefinition:
     origins: Sequence[str]
     device: int
 
-    def text(self) -> str:
+    def registration(self) -> str:
         """The Python expression that registers the kernel with `program`."""
         letters = "".join(parameter.letter for parameter in self.parameters)
         described = ", ".join(f"{key}={value!r}" for key, value in self.properties.items())

@@ -54,9 +54,9 @@ class Reductions(Memory):
         self.after_loop = IndentedBuffer()
         self.sort_of_loop: Sort | None = None
 
-    def scratch(self, place: int, kind: str) -> str:
+    def scratch(self, slot: int, kind: str) -> str:
         """Name of a local array with a value per work-item."""
-        return str(self.scratches.setdefault((place, kind), f"scratch_{kind}_{place}"))
+        return str(self.scratches.setdefault((slot, kind), f"scratch_{kind}_{slot}"))
 
     def scratch_lines(self) -> list[str]:
         """Declarations of local memory, which stand outside of all blocks of a kernel."""
@@ -106,7 +106,7 @@ class Reductions(Memory):
         if self._load_mask is not None:
             raise NotImplementedError("reductions under a mask in compiled graphs")
         if reduction_type in ("argmax", "argmin"):
-            return self._reduce_place(dtype, src_dtype, reduction_type, value)
+            return self._reduce_position(dtype, src_dtype, reduction_type, value)
         if reduction_type in ("welford_reduce", "welford_combine"):
             return self._reduce_moments(dtype, reduction_type, value)
         if reduction_type in ("sum", "prod", "xor_sum", "max", "min", "any"):
@@ -120,8 +120,8 @@ class Reductions(Memory):
         """Variable with the result of a loop, valid after it."""
         tree = self.lane_tree
         folded = tree is not None and tree.is_reduction
-        text = f"{name}_" if folded else f"{name}_{LANES}"
-        result = self.cse.generate(self.after_loop, text, dtype=dtype)
+        source = f"{name}_" if folded else f"{name}_{LANES}"
+        result = self.cse.generate(self.after_loop, source, dtype=dtype)
         self.outer_variables.add(result)
         return result
 
@@ -139,22 +139,22 @@ class Reductions(Memory):
         if dtype == torch.bool:
             kind = {"max": "any", "sum": "any", "min": "all", "prod": "all"}.get(kind, kind)
         name, t = self._new_name(), value_type(dtype)
-        text = self._in_lanes(value, dtype)
+        source = self._in_lanes(value, dtype)
         acc = f"{name}_{LANES}"
         if kind == "any":
-            update = f"({acc} | {text})"
+            update = f"({acc} | {source})"
         elif kind == "all":
-            update = f"({acc} & {text})"
+            update = f"({acc} & {source})"
         elif kind in ("max", "min"):
             # NaN wins. Its test reads only the new value, so it does not wait for the accumulator.
-            new = self.cse.generate(self.compute, text, dtype=dtype)
+            new = self.cse.generate(self.compute, source, dtype=dtype)
             better = f"({acc} {'<' if kind == 'max' else '>'} {new})"
             if dtype.is_floating_point:
                 better = f"({better} | ({new} != {new}))"
             update = f"({better} ? {new} : {acc})"
         else:
             operator = {"sum": "+", "prod": "*", "xor_sum": "^"}[kind]
-            update = f"({acc} {operator} {text})"
+            update = f"({acc} {operator} {source})"
         self.compute.writeline(f"{acc} = {update};")
 
         def fold(scalars: list[str], others: list[str]) -> list[str]:
@@ -171,25 +171,25 @@ class Reductions(Memory):
         self.accumulators.append(Accumulator([(name, t, _initial(kind, dtype))], fold, fold_vector))
         return self._result(name, dtype)
 
-    def _reduce_place(
+    def _reduce_position(
         self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
     ) -> CSEVariable:
-        place: str | None = None
+        position: str | None = None
         if isinstance(value, tuple):
             value, logical = value
-            place = self._in_lanes(logical, self.index_torch_dtype)
+            position = self._in_lanes(logical, self.index_torch_dtype)
         src_dtype = computed_dtype(src_dtype)
         if src_dtype == torch.bool:
             src_dtype = torch.int32
         name, t, index = self._new_name(), value_type(src_dtype), self.index_type
-        text = self._in_lanes(value, src_dtype)
-        variable = self.cse.generate(self.compute, text, dtype=src_dtype)
-        if place is None:
+        source = self._in_lanes(value, src_dtype)
+        variable = self.cse.generate(self.compute, source, dtype=src_dtype)
+        if position is None:
             outer, *inner = self.reduction_trees()
             flat = _whole(outer)
             for tree in inner:
                 flat = flat * tree.numel + _whole(tree)
-            place = broadcast(
+            position = broadcast(
                 self.vector_index(self.prepare_indexing(flat)), self.index_torch_dtype
             )
         best, at = f"{name}_{LANES}", f"{name}_at_{LANES}"
@@ -202,7 +202,7 @@ class Reductions(Memory):
         self.compute.writeline(f"const {mask_type(src_dtype)}{LANES} {mask} = {better};")
         self.compute.writeline(f"{best} = {mask} ? {variable} : {best};")
         chosen = mask_for(mask_of(mask, src_dtype, True), self.index_torch_dtype, True)
-        self.compute.writeline(f"{at} = {chosen} ? {place} : {at};")
+        self.compute.writeline(f"{at} = {chosen} ? {position} : {at};")
 
         def fold(scalars: list[str], others: list[str]) -> list[str]:
             (a, i), (b, k) = scalars, others
@@ -220,8 +220,8 @@ class Reductions(Memory):
         self.accumulators.append(found)
         result = self._result(f"{name}_at", self.index_torch_dtype)
         if dtype != self.index_torch_dtype:
-            text = operand(result, dtype, False)
-            result = self.cse.generate(self.after_loop, text, dtype=dtype)
+            source = operand(result, dtype, False)
+            result = self.cse.generate(self.after_loop, source, dtype=dtype)
             self.outer_variables.add(result)
         return result
 
@@ -230,14 +230,13 @@ class Reductions(Memory):
         dtype = computed_dtype(dtype)
         name, t = self._new_name(), value_type(dtype)
         if kind == "welford_reduce":
-            text = self._in_lanes(value, dtype)
-            variable = self.cse.generate(self.compute, text, dtype=dtype)
+            source = self._in_lanes(value, dtype)
+            variable = self.cse.generate(self.compute, source, dtype=dtype)
             # Work-items of a work-group have few values each; a loop of a processor has many.
             moments = (Welford if self.grouped else ShiftedSums)(name, t)
             self.compute.writelines(moments.add(str(variable)))
         else:
-            texts = [self._in_lanes(part, dtype) for part in value]
-            parts = [str(self.cse.generate(self.compute, text, dtype=dtype)) for text in texts]
+            parts = [str(self._variable(self._in_lanes(part, dtype), dtype)) for part in value]
             moments = Moments(name, t)
             self.compute.writelines(moments.combine(*parts))
         self.accumulators.append(moments.accumulator())
@@ -290,8 +289,8 @@ class Reductions(Memory):
         self.accumulators.append(Accumulator([], lambda *_: [], go_on, inner))
         return scanned
 
-    def _variable(self, text: str, dtype: torch.dtype) -> CSEVariable:
-        return self.cse.generate(self.compute, text, dtype=dtype)
+    def _variable(self, source: str, dtype: torch.dtype) -> CSEVariable:
+        return self.cse.generate(self.compute, source, dtype=dtype)
 
     def _in_variables(self, values: Values, dtypes: list[torch.dtype]) -> Values:
         return tuple(
@@ -304,7 +303,7 @@ class Reductions(Memory):
     ) -> Values:
         return tuple(
             self._variable(
-                f"({mask_for(mask, dtype, True)} ? {_text(value, dtype)} : {other})", dtype
+                f"({mask_for(mask, dtype, True)} ? {_source(value, dtype)} : {other})", dtype
             )
             for value, other, dtype in zip(values, others, dtypes, strict=True)
         )
@@ -329,22 +328,22 @@ class Reductions(Memory):
         trees = self.reduction_trees()
         if self.sort_of_loop is not None or self._load_mask is not None or len(trees) > 1:
             raise NotImplementedError("several sorts in a loop, or masked ones, in compiled graphs")
-        dtype, place_dtype = dtypes
+        dtype, position_dtype = dtypes
         kind = "bool" if dtype == torch.bool else value_type(dtype)
         length = self._longest_line(trees[0].numel)
         # Names contain the size, since kernels in one launch share local memory by name.
-        arrays: tuple[str, ...] = tuple(f"sort_{what}{length}" for what in ("keys", "places"))
+        arrays: tuple[str, ...] = tuple(f"sort_{what}{length}" for what in ("keys", "positions"))
         element = f"{LANES}[{trees[0].index_sym().name}]"
-        value, place = (
+        value, position = (
             broadcast(operand(operands, to, False), to)
             for operands, to in zip(values, (computed_dtype(dtype), torch.int64), strict=True)
         )
-        texts = (
-            f"ob_sort_key_{kind}{LANES}({value}, {place}, {int(descending)})",
-            f"ob_sort_place_{kind}{LANES}({value}, {place})",
+        sources = (
+            f"ob_sort_key_{kind}{LANES}({value}, {position}, {int(descending)})",
+            f"ob_sort_place_{kind}{LANES}({value}, {position})",
         )
         arrays = arrays[: 2 if is_wide(kind) else 1]
-        keys = [f"{name}_{element} = {text};" for name, text in zip(arrays, texts, strict=False)]
+        keys = [f"{name}_{element} = {key};" for name, key in zip(arrays, sources, strict=False)]
         before = IndentedBuffer()
         before.splice(self.loads)
         before.splice(self.compute)
@@ -352,10 +351,10 @@ class Reductions(Memory):
         self.loads, self.compute, self.stores = (IndentedBuffer() for _ in range(3))
         key_of, low = (f"{name}_{element}" for name in (arrays[0], arrays[-1]))
         in_order = f"ob_sorted_value_{kind}{LANES}({key_of}, {low}, {int(descending)})"
-        at = convert(f"ob_sorted_place_long{LANES}({low})", torch.int64, place_dtype)
+        at = convert(f"ob_sorted_place_long{LANES}({low})", torch.int64, position_dtype)
         sort.results = tuple(
-            self.cse.generate(self.compute, text, dtype=of)
-            for text, of in ((in_order, dtype), (at, place_dtype))
+            self.cse.generate(self.compute, source, dtype=of)
+            for source, of in ((in_order, dtype), (at, position_dtype))
         )
         self.sort_of_loop = sort
         self.lines += len(before._lines) + _EXCHANGE * length.bit_length() ** 2 // 4
@@ -388,6 +387,6 @@ def _initial(kind: str, dtype: torch.dtype) -> str:
     return constant(info.min if kind == "max" else info.max, dtype)
 
 
-def _text(value: Any, dtype: torch.dtype) -> str:
+def _source(value: Any, dtype: torch.dtype) -> str:
     """Source, in all lanes, of a variable or of an operation's result."""
     return operand(getattr(value, "value", value), dtype, True)

@@ -61,8 +61,8 @@ _READ = r"\bob_(?:masked_)?(?:stride2_|repeat._)?(?:load|gather)_\w+\({}\b"
 class Units(Reductions):
     """The part of a kernel that divides its work into units."""
 
-    def numel_text(self, tree: IterationRangesRoot) -> str:
-        return numel_name(tree) if self.shared_text else self.scalar_index(tree.numel)
+    def numel_source(self, tree: IterationRangesRoot) -> str:
+        return numel_name(tree) if self.shares_source else self.scalar_index(tree.numel)
 
     def block(self) -> sympy.Expr | int:
         """Number of elements of the inner tree in a unit."""
@@ -74,7 +74,7 @@ class Units(Reductions):
         if (
             isinstance(tree.numel, sympy.Integer)
             and tree.numel <= 2 * _BLOCK
-            and not self.shared_text
+            and not self.shares_source
         ):
             return int(tree.numel)
         return _BLOCK
@@ -133,31 +133,31 @@ class Units(Reductions):
         kind, rest = self.index_type, "unit"
         for tree in reversed(self._pointwise_trees()):
             if tree is self.inner_tree:
-                blocks, block = self._blocks_text(tree), self.block()
+                blocks, block = self._blocks_source(tree), self.block()
                 start = f"({rest} % ({blocks}))" if rest != "unit" or self._many() else rest
                 name = "start" if tree is self.lane_tree else tree.index_sym().name
                 times = f" * {block}" if block != 1 else ""
                 code.writeline(f"const {kind} {name} = {start}{times};")
                 rest = f"({rest} / ({blocks}))"
             else:
-                size = self.numel_text(tree)
+                size = self.numel_source(tree)
                 code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
                 rest = f"({rest} / ({size}))"
         body = IndentedBuffer()
         self._write_lanes(body)
-        before, text = "", body.getvalue()
+        before, source = "", body.getvalue()
         if self.target.group == 1:
             parameters = parameters_of(self)
             pointers = {p.name: p.argument for p in parameters if p.is_pointer}
             numbers = [p.name for p in parameters if not p.is_pointer]
-            before, text = hoist(text, pointers, numbers)
-        code.splice(text)
+            before, source = hoist(source, pointers, numbers)
+        code.splice(source)
         return before
 
-    def _blocks_text(self, tree: IterationRangesRoot) -> str:
+    def _blocks_source(self, tree: IterationRangesRoot) -> str:
         """Source of the number of blocks of the inner tree."""
         block = self.block()
-        if self.shared_text:
+        if self.shares_source:
             return f"({numel_name(tree)} + {block - 1}) / {block}"
         return self.scalar_index(V.graph.sizevars.simplify(CeilDiv(tree.numel, block)))
 
@@ -171,13 +171,13 @@ class Units(Reductions):
 
     def _write_lanes(self, code: IndentedBuffer) -> None:
         tree = self.lane_tree
-        text = self.body_text()
+        source = self.body_source()
         if tree is None or tree.is_reduction:
             # Loops over reductions are already rendered with their lanes.
-            code.splice(at_lanes(text, 1))
+            code.splice(at_lanes(source, 1))
             return
         kind, index = self.index_type, tree.index_sym().name
-        size, block = self.numel_text(tree), self.block()
+        size, block = self.numel_source(tree), self.block()
         code.writeline(f"const {kind} size = {size};")
         code.writeline(f"const {kind} end = size - start < {block} ? size : start + {block};")
         code.writeline(f"{kind} {index} = start;")
@@ -194,10 +194,10 @@ class Units(Reductions):
         for lanes in (self.lanes, 1):
             code.writeline(f"for (; end - {index} >= {lanes}; {index} += {lanes}) {{")
             with code.indent():
-                code.splice(at_lanes(f"{iota}\n{text}", lanes))
+                code.splice(at_lanes(f"{iota}\n{source}", lanes))
             code.writeline("}")
 
-    def body_text(self) -> str:
+    def body_source(self) -> str:
         """Statements for a unit, or for each vector of it, with marks of lanes."""
         body = IndentedBuffer()
         body.splice(self.indexing_code)
@@ -284,7 +284,7 @@ def units_together(kernel: Units) -> int | None:
     None if it is not known for all atomic additions.
     """
     trees = kernel._pointwise_trees()
-    if kernel.features.is_reduction() or kernel.shared_text or not trees:
+    if kernel.features.is_reduction() or kernel.shares_source or not trees:
         return None
     if not all(isinstance(tree.numel, sympy.Integer) for tree in trees):
         return None
@@ -333,11 +333,11 @@ def _in_units(kernel: Units, step: int) -> int | None:
     return int(step * sympy_product([*(tree.numel for tree in others[:-1]), inner]))
 
 
-def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tuple[str, str]:
+def hoist(source: str, pointers: dict[str, str], numbers: Collection[str]) -> tuple[str, str]:
     """Moves loop-invariant statements out of a loop, or out of several with the same statements.
 
     Args:
-        text: source, one statement in a line.
+        source: one statement in a line.
         pointers: names of the pointers that it reads and writes, and their buffers.
         numbers: names of parameters that are numbers.
 
@@ -345,35 +345,35 @@ def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tupl
         Statements that can stand before all loops, also those over units, and the rest. Nothing is
         moved if all invariant statements are cheap.
     """
-    fixed = _only_read(text, pointers)
+    fixed = _only_read(source, pointers)
     moved: dict[str, str] = {}
     ambiguous: set[str] = set()
     inside = 0  # depth of branches
-    for line in text.splitlines():
+    for line in source.splitlines():
         if inside or (line.lstrip().startswith("if (") and line.endswith("{")):
             inside += line.count("{") - line.count("}")
             continue
         if (found := _STATEMENT.match(line)) is None or found[1] in ambiguous:
             continue
         if found[1] in moved and moved[found[1]] != line.strip():
-            return "", text  # a name with two values
+            return "", source  # a name with two values
         if _is_fixed(found[2], fixed, {*moved, *numbers}):
             moved[found[1]] = line.strip()
         else:
             ambiguous.add(found[1])
     if not any(_costs(line) for line in moved.values()):
-        return "", text
+        return "", source
     lines = {*moved.values()}
-    rest = [line for line in text.splitlines() if line.strip() not in lines]
+    rest = [line for line in source.splitlines() if line.strip() not in lines]
     return "\n".join(moved.values()) + "\n", "\n".join(rest) + "\n"
 
 
-def _only_read(text: str, pointers: dict[str, str]) -> set[str]:
+def _only_read(source: str, pointers: dict[str, str]) -> set[str]:
     """Pointers to buffers that no pointer writes."""
     written = {
         buffer
         for name, buffer in pointers.items()
-        if len(re.findall(rf"\b{name}\b", text)) != len(re.findall(_READ.format(name), text))
+        if len(re.findall(rf"\b{name}\b", source)) != len(re.findall(_READ.format(name), source))
     }
     return {name for name, buffer in pointers.items() if buffer not in written}
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import re
 
-from torch_outboard.inductor.opencl.memory_texts import STORED, element
+from torch_outboard.inductor.opencl.memory_sources import STORED, element
 
 # By name, the functions of the table that a fold calls.
 FOLDS: dict[str, tuple[str, ...]] = {

@@ -22,7 +22,7 @@ from torch_outboard.inductor.opencl.algorithms import (
     search_text,
     sort_text,
 )
-from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
+from torch_outboard.inductor.opencl.memory_sources import OPERATIONS, STORED, element, memory_source
 from torch_outboard.inductor.opencl.value_types import FLOAT8_CALL, float8_text
 from torch_outboard.ops.functions.table import definitions_called_by, functions
 from torch_outboard.ops.sources.scalar_functions import function_macros
@@ -191,8 +191,8 @@ def functions_called_by(text: str) -> str:
     for m in sorted({(m[1], m[2], int(m[3] or 1)) for m in _MEMORY.finditer(text)},
                     key=lambda key: (key[2], key)):  # fmt: skip
         if m[0] in ("atomic_add", "accumulate") and m[2] > 1:
-            result += memory_text(m[0], m[1], 1)
-        result += memory_text(*m)
+            result += memory_source(m[0], m[1], 1)
+        result += memory_source(*m)
     result = _unique_lines(result)
     small = {(m[1], int(m[2] or 1)) for m in FLOAT8_CALL.finditer(result + text)}
     result = "".join(float8_text(*call) for call in sorted(small)) + result

@@ -86,7 +86,7 @@ __kernel void average_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
+    OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) {
       WINDOW_Z(z) WINDOW_Y(y) WINDOW_X(x)
       V sum = 0;
       for (ob_index a = z_begin; a < z_end; ++a) {
@@ -110,7 +110,7 @@ __kernel void average_pool(OB_PARAMETERS) {
   const ob_index size = depth * height * width;
   OB_FOR_GROUPS(plane) {
     for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
+    OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) {
       WINDOW_Z(z) WINDOW_Y(y) WINDOW_X(x)
       const ob_index at = ((plane * out_depth + z) * out_height + y) * out_width + x;
       if (z_inside <= 0 || y_inside <= 0 || x_inside <= 0) continue;
@@ -132,7 +132,7 @@ __kernel void average_pool(OB_PARAMETERS) {
 __kernel void average_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
-    OB_FOR_PLACES(i, j, k, depth, height, width) {
+    OB_FOR_LOCATIONS(i, j, k, depth, height, width) {
       const ob_index z_first = FIRST_Z(i), z_last = LAST_Z(i);
       const ob_index y_first = FIRST_Y(j), y_last = LAST_Y(j);
       const ob_index x_first = FIRST_X(k), x_last = LAST_X(k);

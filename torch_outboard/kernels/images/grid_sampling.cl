@@ -114,16 +114,16 @@ static inline ob_axis no_axis() {
   return axis;
 }
 
-#define OB_AXES(place)                                                                      \
-  const ob_axis x_axis = axis_of(grid_load((place) * DIMENSIONS), width);                   \
-  const ob_axis y_axis = axis_of(grid_load((place) * DIMENSIONS + 1), height);              \
+#define OB_AXES(location)                                                                   \
+  const ob_axis x_axis = axis_of(grid_load((location) * DIMENSIONS), width);                \
+  const ob_axis y_axis = axis_of(grid_load((location) * DIMENSIONS + 1), height);           \
   const ob_axis z_axis =                                                                    \
-      DIMENSIONS == 3 ? axis_of(grid_load((place) * DIMENSIONS + DIMENSIONS - 1), depth) : no_axis();
+      DIMENSIONS == 3 ? axis_of(grid_load((location) * DIMENSIONS + DIMENSIONS - 1), depth) : no_axis();
 
 // Initial values of sums: NaN if a factor of every product is NaN, including taps outside, which
 // count as 0 on CPU. There linear samples are outside if a coordinate is NaN, except for 2-d images
 // with zero padding.
-#define OB_GRID(d) ((V)grid_load(place * DIMENSIONS + (d)))
+#define OB_GRID(d) ((V)grid_load(location * DIMENSIONS + (d)))
 #if MODE == 2
 #define OB_START (0 * fabs(OB_GRID(0) + OB_GRID(1)))
 #define OB_START_X OB_START
@@ -155,10 +155,10 @@ static inline ob_axis no_axis() {
 
 __kernel void sample(OB_PARAMETERS) {
   OB_BEGIN
-  OB_ITEM(place)
-  const ob_index image = place / samples, to = image * channels * samples + place % samples;
+  OB_ITEM(location)
+  const ob_index image = location / samples, to = image * channels * samples + location % samples;
   const ob_index size = depth * height * width;
-  OB_AXES(place)
+  OB_AXES(location)
   for (ob_index c = 0; c < channels; ++c) {
     const ob_index from = (image * channels + c) * size;
     V sum = OB_START;
@@ -203,14 +203,14 @@ __kernel void differentiate_input(OB_PARAMETERS) {
 __kernel void differentiate_grid(OB_PARAMETERS) {
   OB_BEGIN
 #if HAS_grad_grid
-  OB_ITEM(place)
-  const ob_index image = place / samples;
+  OB_ITEM(location)
+  const ob_index image = location / samples;
   const ob_index size = depth * height * width;
-  OB_AXES(place)
+  OB_AXES(location)
   V to_x = OB_START_X, to_y = OB_START_Y, to_z = 0;
   for (ob_index c = 0; c < channels; ++c) {
     const ob_index plane = image * channels + c;
-    const V gradient = grad_output_load(plane * samples + place % samples);
+    const V gradient = grad_output_load(plane * samples + location % samples);
     OB_FOR_TAPS
       const V value = gradient * (V)input_load(plane * size + tap);
       to_x += value * z_axis.weight[k] * y_axis.weight[j] * x_axis.slope[i];
@@ -218,9 +218,9 @@ __kernel void differentiate_grid(OB_PARAMETERS) {
       to_z += value * z_axis.slope[k] * y_axis.weight[j] * x_axis.weight[i];
     OB_END_TAPS
   }
-  grad_grid_store(place * DIMENSIONS, to_x);
-  grad_grid_store(place * DIMENSIONS + 1, to_y);
-  if (DIMENSIONS == 3) grad_grid_store(place * DIMENSIONS + DIMENSIONS - 1, to_z);
+  grad_grid_store(location * DIMENSIONS, to_x);
+  grad_grid_store(location * DIMENSIONS + 1, to_y);
+  if (DIMENSIONS == 3) grad_grid_store(location * DIMENSIONS + DIMENSIONS - 1, to_z);
 #endif
 }
 

@@ -24,11 +24,11 @@ static inline double filter(const double offset) {
 
 __kernel void byte_weights(OB_PARAMETERS) {
   OB_BEGIN
-  OB_ITEM(place)
-  const int axis = place >= out_width;
-  const ob_index o = place - START(axis), inputs = INPUTS(axis);
+  OB_ITEM(location)
+  const int axis = location >= out_width;
+  const ob_index o = location - START(axis), inputs = INPUTS(axis);
   const double scale = SCALE(axis);
-  __global double *weight = weights + place * slots;
+  __global double *weight = weights + location * slots;
   double largest = 0;
 #if WIDE
   const double support = scale >= 1 ? TAPS * 0.5 * scale : TAPS * 0.5;
@@ -61,9 +61,9 @@ __kernel void byte_weights(OB_PARAMETERS) {
     largest = fmax(largest, weight[to]);
   }
 #endif
-  firsts[place] = (int)first;
-  counts[place] = (int)count;
-  maxima[place] = largest;
+  firsts[location] = (int)first;
+  counts[location] = (int)count;
+  maxima[location] = largest;
 }
 
 // Precision of an axis's weights in bits.
@@ -85,17 +85,17 @@ __kernel void byte_precisions(OB_PARAMETERS) {
 __kernel void byte_round(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
-  const ob_index place = i / slots;
-  if (i - place * slots >= counts[place]) return;
-  const double v = weights[i] * (1 << precisions[place >= out_width]);
+  const ob_index location = i / slots;
+  if (i - location * slots >= counts[location]) return;
+  const double v = weights[i] * (1 << precisions[location >= out_width]);
   rounded[i] = (int)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
 // A sum of bytes with stride `step` from `from` on.
-#define SUM_BYTES(bytes, from, step, place, axis)                                             \
+#define SUM_BYTES(bytes, from, step, location, axis)                                          \
   int sum = 1 << (precisions[axis] - 1);                                                      \
-  for (int k = 0; k < counts[place]; ++k) {                                                   \
-    sum += (int)bytes[(from) + (firsts[place] + k) * (step)] * rounded[(place) * slots + k]; \
+  for (int k = 0; k < counts[location]; ++k) {                                                \
+    sum += (int)bytes[(from) + (firsts[location] + k) * (step)] * rounded[(location) * slots + k]; \
   }                                                                                           \
   const uchar byte = (uchar)clamp(sum >> precisions[axis], 0, 255);
 
@@ -117,12 +117,12 @@ __kernel void byte_rows(OB_PARAMETERS) {
   OB_ITEM(i)
   const ob_index line = i / out_width, x = i - line * out_width;
   const ob_index plane = line / out_height, y = line - plane * out_height;
-  const ob_index from = plane * height * out_width + x, place = out_width + y;
+  const ob_index from = plane * height * out_width + x, location = out_width + y;
   if (width == out_width) {
-    SUM_BYTES(self, from, out_width, place, 1)
+    SUM_BYTES(self, from, out_width, location, 1)
     out[i] = byte;
   } else {
-    SUM_BYTES(lines, from, out_width, place, 1)
+    SUM_BYTES(lines, from, out_width, location, 1)
     out[i] = byte;
   }
 }

@@ -8,7 +8,7 @@
 #define OB_TAKE(count)                                             \
   for (int k = 0; k < (count); ++k) {                              \
     const V gradient = grad_output_load(at + k);                   \
-    sums[k] += indices_load(at_index + k) == place ? gradient : 0; \
+    sums[k] += indices_load(at_index + k) == location ? gradient : 0; \
   }
 
 __kernel void max_pool_backward_channels(OB_PARAMETERS) {
@@ -22,7 +22,7 @@ __kernel void max_pool_backward_channels(OB_PARAMETERS) {
     OB_FOR_CHANNELS(x, first, width) {
       const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);
       const ob_index x_end = min((x + padding_w) / step_w + 1, out_width);
-      const long place = y * width + x;
+      const long location = y * width + x;
       const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
       V sums[OB_CHANNELS];
       for (int k = 0; k < OB_CHANNELS; ++k) sums[k] = 0;
@@ -54,7 +54,7 @@ __kernel void max_pool_backward_channels(OB_PARAMETERS) {
     const V value = self_load(at + k);                     \
     const int better = (value > best[k]) | (value != value); \
     best[k] = better ? value : best[k];                    \
-    places[k] = better ? place : places[k];                \
+    locations[k] = better ? location : locations[k];       \
   }
 
 __kernel void max_pool_channels(OB_PARAMETERS) {
@@ -69,15 +69,15 @@ __kernel void max_pool_channels(OB_PARAMETERS) {
       const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width);
       const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
       V best[OB_CHANNELS];
-      int places[OB_CHANNELS];
+      int locations[OB_CHANNELS];
       for (int k = 0; k < OB_CHANNELS; ++k) {
         best[k] = OB_LOWEST;
-        places[k] = (int)(y_start * width + x_start);
+        locations[k] = (int)(y_start * width + x_start);
       }
       for (ob_index b = y_start; b < y_end; b += dilation_h) {
         for (ob_index c = x_start; c < x_end; c += dilation_w) {
           const ob_index at = OB_PIXEL(self, b, c) + first;
-          const int place = (int)(b * width + c);
+          const int location = (int)(b * width + c);
           if (count == OB_CHANNELS) {
             OB_TAKE(OB_CHANNELS)
           } else {
@@ -89,7 +89,7 @@ __kernel void max_pool_channels(OB_PARAMETERS) {
       const ob_index to_index = OB_PIXEL(indices, y, x) + first * indices_layout.stride[1];
       for (int k = 0; k < count; ++k) {
         out_store(to + k * out_layout.stride[1], best[k]);
-        indices_store(to_index + k * indices_layout.stride[1], (long)places[k]);
+        indices_store(to_index + k * indices_layout.stride[1], (long)locations[k]);
       }
     }
   }
@@ -142,11 +142,11 @@ __kernel void max_pool(OB_PARAMETERS) {
   OB_FOR_GROUPS(plane) {
     WINDOWS_OF_PLANE
     const ob_index from = plane * depth * height * width;
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
+    OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) {
       WINDOW_Z
       WINDOW(y, out_height, height, kernel_h, for_height)
       WINDOW(x, out_width, width, kernel_w, for_width)
-      ob_index place = (z_begin * height + y_begin) * width + x_begin;
+      ob_index location = (z_begin * height + y_begin) * width + x_begin;
       V best = OB_LOWEST;
       for (ob_index a = max(z_begin, (ob_index)0); a < z_end; ++a) {
         for (ob_index b = max(y_begin, (ob_index)0); b < y_end; ++b) {
@@ -155,14 +155,14 @@ __kernel void max_pool(OB_PARAMETERS) {
             const V value = self_load(from + row + c);
             if (value > best || value != value) {
               best = value;
-              place = row + c;
+              location = row + c;
             }
           }
         }
       }
       const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
       out_store(to, best);
-      indices[to] = place;
+      indices[to] = location;
     }
   }
 }
@@ -179,9 +179,9 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
   OB_FOR_GROUPS(plane) {
     for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
     for (ob_index i = plane * taken; i < (plane + 1) * taken; ++i) {
-      const ob_index place = ob_checked_index(indices[i], size);
-      if (place < 0) continue;
-      const ob_index to = plane * size + place;
+      const ob_index location = ob_checked_index(indices[i], size);
+      if (location < 0) continue;
+      const ob_index to = plane * size + location;
       out_store(to, (V)out_load(to) + (V)grad_output_load(i));
     }
   }
@@ -194,8 +194,8 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
   const ob_index reach_d = (kernel_d - 1) * dilation_d, reach_h = (kernel_h - 1) * dilation_h,
                  reach_w = (kernel_w - 1) * dilation_w;
   OB_FOR_GROUPS(plane) {
-    OB_FOR_PLACES(z, y, x, depth, height, width) {
-      const ob_index place = (z * height + y) * width + x;
+    OB_FOR_LOCATIONS(z, y, x, depth, height, width) {
+      const ob_index location = (z * height + y) * width + x;
       // Windows that reach this element, with or without a tap at it.
       const ob_index z_begin = max((z + padding_d - reach_d + step_d - 1) / step_d, (ob_index)0);
       const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
@@ -208,11 +208,11 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
         for (ob_index b = y_begin; b < y_end; ++b) {
           const ob_index row = ((plane * out_depth + a) * out_height + b) * out_width;
           for (ob_index c = x_begin; c < x_end; ++c) {
-            if (indices[row + c] == place) sum += grad_output_load(row + c);
+            if (indices[row + c] == location) sum += grad_output_load(row + c);
           }
         }
       }
-      out_store(plane * depth * height * width + place, sum);
+      out_store(plane * depth * height * width + location, sum);
     }
   }
 }
@@ -225,16 +225,16 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
 // of equal elements the last.
 
 // Branch-free, because the outcome is unpredictable.
-#define OB_TAKE(value, at, best, place)              \
+#define OB_TAKE(value, at, best, location)           \
   {                                                  \
     const V ob_v = value;                            \
     const int better = (ob_v > best) | (ob_v != ob_v); \
     best = better ? ob_v : best;                     \
-    place = better ? (at) : place;                   \
+    location = better ? (at) : location;             \
   }
 
 // The window of one output, clipped to the image.
-#define OB_ONE_PLACE(z, y, x)                                                                    \
+#define OB_ONE_LOCATION(z, y, x)                                                                 \
   {                                                                                              \
     const ob_index z_start = first_inside(z * step_d - padding_d, dilation_d);                   \
     const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);                   \
@@ -242,19 +242,19 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
     const ob_index z_end = min(z * step_d - padding_d + (kernel_d - 1) * dilation_d + 1, depth); \
     const ob_index y_end = min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height); \
     const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width); \
-    ob_index place = (z_start * height + y_start) * width + x_start;                             \
+    ob_index location = (z_start * height + y_start) * width + x_start;                          \
     V best = OB_LOWEST;                                                                          \
     for (ob_index a = z_start; a < z_end; a += dilation_d) {                                     \
       for (ob_index b = y_start; b < y_end; b += dilation_h) {                                   \
         const ob_index row = (a * height + b) * width;                                           \
         for (ob_index c = x_start; c < x_end; c += dilation_w) {                                 \
-          OB_TAKE(self_load(from + row + c), row + c, best, place)                               \
+          OB_TAKE(self_load(from + row + c), row + c, best, location)                            \
         }                                                                                        \
       }                                                                                          \
     }                                                                                            \
     const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;              \
     out_store(to, best);                                                                         \
-    indices[to] = place;                                                                         \
+    indices[to] = location;                                                                      \
   }
 
 #if OB_LOCAL == 1
@@ -268,7 +268,7 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
       for (ob_index c = 0; c < kernel_w; ++c) {                                              \
         const ob_index at = (a * height + b) * width + left + c * dilation_w;                \
         for (int k = 0; k < OB_ADJACENT; ++k) {                                              \
-          OB_TAKE(self_load(from + at + k * (step)), (int)at + k * (int)(step), best[k], places[k]) \
+          OB_TAKE(self_load(from + at + k * (step)), (int)at + k * (int)(step), best[k], locations[k]) \
         }                                                                                    \
       }                                                                                      \
     }                                                                                        \
@@ -300,15 +300,15 @@ __kernel void max_pool(OB_PARAMETERS) {
           const ob_index right = left + (OB_ADJACENT - 1) * step_w + (kernel_w - 1) * dilation_w;
           if (left < 0 || right >= width || x + OB_ADJACENT > out_width ||
               depth * height * width > INT_MAX) {
-            OB_ONE_PLACE(z, y, x)
+            OB_ONE_LOCATION(z, y, x)
             ++x;
             continue;
           }
           V best[OB_ADJACENT];
-          int places[OB_ADJACENT];
+          int locations[OB_ADJACENT];
           for (int k = 0; k < OB_ADJACENT; ++k) {
             best[k] = OB_LOWEST;
-            places[k] = (int)((z_start * height + y_start) * width + left + k * step_w);
+            locations[k] = (int)((z_start * height + y_start) * width + left + k * step_w);
           }
           if (step_w == 1) {
             OB_TAPS(1)
@@ -320,7 +320,7 @@ __kernel void max_pool(OB_PARAMETERS) {
           const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
           for (int k = 0; k < OB_ADJACENT; ++k) {
             out_store(to + k, best[k]);
-            indices[to + k] = places[k];
+            indices[to + k] = locations[k];
           }
           x += OB_ADJACENT;
         }
@@ -335,7 +335,7 @@ __kernel void max_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) OB_ONE_PLACE(z, y, x)
+    OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) OB_ONE_LOCATION(z, y, x)
   }
 }
 

@@ -2,12 +2,12 @@
 
 // Loop of a work-group over the positions of a plane. A CPU needs no divisions for that.
 #if OB_LOCAL == 1
-#define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size) \
+#define OB_FOR_LOCATIONS(z, y, x, d_size, h_size, w_size) \
   for (ob_index z = 0; z < (d_size); ++z)              \
     for (ob_index y = 0; y < (h_size); ++y)            \
       for (ob_index x = 0; x < (w_size); ++x)
 #else
-#define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size)                                    \
+#define OB_FOR_LOCATIONS(z, y, x, d_size, h_size, w_size)                                 \
   for (ob_index ob_i = OB_LANE, z, y, x; ob_i < (d_size) * (h_size) * (w_size) &&         \
                                          (x = ob_i % (w_size), y = ob_i / (w_size) % (h_size), \
                                          z = ob_i / (w_size) / (h_size), 1);              \

@@ -30,9 +30,9 @@ __kernel void gather(OB_PARAMETERS) {
   const ob_index index_next = last < 0 ? 0 : index_layout.stride[last];
   const ob_index self_next = last < 0 || dim == last ? 0 : self_layout.stride[last];
   for (ob_index c = first; c < end; ++c) {
-    const ob_index place = ob_checked_index(index_load(in_index + c * index_next), n);
-    if (place >= 0) {
-      out_store(row * columns + c, self_load(from + c * self_next + place * stride));
+    const ob_index location = ob_checked_index(index_load(in_index + c * index_next), n);
+    if (location >= 0) {
+      out_store(row * columns + c, self_load(from + c * self_next + location * stride));
     } else {
       OB_REPORT
     }

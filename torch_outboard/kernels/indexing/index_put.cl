@@ -4,7 +4,7 @@
 // `block` indices are processed in order: for equal ones the last value wins, and sums are
 // reproducible. Blocks are unordered.
 //
-// ORDERED: GPU work-groups share all indices, each in its order. Needs places_in_order.cl before
+// ORDERED: GPU work-groups share all indices, each in its order. Needs indices_in_order.cl before
 // it.
 
 #if ACCUMULATE
@@ -31,12 +31,12 @@
   const ob_index outer = (part) / blocks;                             \
   const ob_index begin = ((part) - outer * blocks) * block;           \
   for (ob_index j = begin; j < min(begin + block, count); ++j) {      \
-    const ob_index place = ob_wrapped_index(index_load(j), n);        \
-    if (place < 0) {                                                  \
+    const ob_index location = ob_wrapped_index(index_load(j), n);     \
+    if (location < 0) {                                               \
       OB_REPORT                                                       \
       continue;                                                       \
     }                                                                 \
-    OB_PUT_SLICE(outer * n + place, outer * count + j, lane, lanes)   \
+    OB_PUT_SLICE(outer * n + location, outer * count + j, lane, lanes) \
   }
 
 // One work-item per block.
@@ -57,25 +57,25 @@ __kernel void index_put(OB_PARAMETERS) {
 
 __kernel void index_put_slices(OB_PARAMETERS) {
   OB_BEGIN
-  PLACES_SCRATCH
+  INDICES_SCRATCH
   const ob_index parts = (after + OB_SLICE - 1) / OB_SLICE;
   OB_FOR_GROUPS(item) {
     const ob_index range = item % ranges, outer = item / ranges / parts;
     const ob_index first = item / ranges % parts * OB_SLICE, end = min(first + OB_SLICE, after);
-    PLACES_TEAMS(end - first, 1)
-    for (ob_index begin = 0; begin < count; begin += PLACES_AT_ONCE) {
-      FIND_PLACES(begin, count, OB_WRAPPED, range, ranges)
+    INDEX_TEAMS(end - first, 1)
+    for (ob_index begin = 0; begin < count; begin += INDICES_AT_ONCE) {
+      FIND_INDICES(begin, count, OB_WRAPPED, range, ranges)
       for (int t = 0; t < found; t += OB_VALUES) {
         for (ob_index k = first + team_lane; k < end; k += team_lanes) {
           V held[OB_VALUES];
           OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
-            if (t + u >= found || !OF_MY_TEAM(found_place[t + u], ranges)) continue;
+            if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
             held[u] =
                 values_load(single_value ? 0 : (outer * count + found_at[t + u]) * after + k);
           }
           OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
-            if (t + u >= found || !OF_MY_TEAM(found_place[t + u], ranges)) continue;
-            OB_PUT(((outer * n + found_place[t + u]) * after + k), held[u]);
+            if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
+            OB_PUT(((outer * n + found_index[t + u]) * after + k), held[u]);
           }
         }
       }

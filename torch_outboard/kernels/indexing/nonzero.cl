@@ -41,7 +41,7 @@ __kernel void add_counts(OB_PARAMETERS) {
   starts[0] = total;
 }
 
-__kernel void write_places(OB_PARAMETERS) {
+__kernel void write_indices(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(b)
   const ob_index last = min((b + 1) * block, n);
@@ -93,7 +93,7 @@ __kernel void add_counts(OB_PARAMETERS) {
 }
 
 // Each work-item sets a bit per nonzero element. The number of bits before its own is its offset.
-__kernel void write_places(OB_PARAMETERS) {
+__kernel void write_indices(OB_PARAMETERS) {
   OB_BEGIN
   __local uint marks[OB_WORDS];
   const ob_index b = get_group_id(0), last = min((b + 1) * block, n);
@@ -110,9 +110,9 @@ __kernel void write_places(OB_PARAMETERS) {
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int at = OB_LANE; at < OB_TILE; at += OB_LOCAL) {
       if ((marks[at / 32] >> (at & 31) & 1) == 0) continue;
-      ob_index place = to + popcount(marks[at / 32] & ((1u << (at & 31)) - 1));
-      for (int word = 0; word < at / 32; ++word) place += popcount(marks[word]);
-      STORE_INDICES(place, first + at)
+      ob_index location = to + popcount(marks[at / 32] & ((1u << (at & 31)) - 1));
+      for (int word = 0; word < at / 32; ++word) location += popcount(marks[word]);
+      STORE_INDICES(location, first + at)
     }
     for (int word = 0; word < OB_WORDS; ++word) to += popcount(marks[word]);
   }

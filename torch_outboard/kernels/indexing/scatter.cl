@@ -2,7 +2,7 @@
 // dimension. A work-item processes lines of `index` in order, as on CPU: for equal indices the last
 // element wins, and sums are reproducible. It processes lines adjacent in the last dimension
 // together, because they share cache lines. On a GPU adjacent work-items process them, or with
-// GROUPED work-groups process lines. Needs places_in_order.cl before it.
+// GROUPED work-groups process lines. Needs indices_in_order.cl before it.
 
 #if OB_LOCAL == 1
 #define OB_ADJACENT 32
@@ -40,7 +40,7 @@
   OB_IN_SRC(ob_index in_src = first * src_next;)                        \
   OB_ADD_OFFSETS(dim >= last ? last : last - 1)
 
-#define OB_PLACE(j, k) \
+#define OB_LOCATION(j, k) \
   ob_checked_index(index_load(in_index + (j) * index_stride + (k) * index_next), size)
 
 #ifdef HAS_src
@@ -57,9 +57,9 @@ __kernel void scatter(OB_PARAMETERS) {
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
     for (ob_index k = 0; k < lines; ++k) {
-      const ob_index place = OB_PLACE(j, k);
-      if (place >= 0) {
-        out_store(in_out + k * out_next + place * out_stride, OB_SOURCE(j, k));
+      const ob_index location = OB_LOCATION(j, k);
+      if (location >= 0) {
+        out_store(in_out + k * out_next + location * out_stride, OB_SOURCE(j, k));
       } else {
         OB_REPORT
       }
@@ -111,15 +111,15 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
     for (ob_index k = 0; k < lines; ++k) {
-      const ob_index place = OB_PLACE(j, k);
-      if (place < 0) {
+      const ob_index location = OB_LOCATION(j, k);
+      if (location < 0) {
         OB_REPORT
         continue;
       }
-      const ob_index at = in_out + k * out_next + place * out_stride;
+      const ob_index at = in_out + k * out_next + location * out_stride;
 #if OB_COUNTS
       // Without INCLUDE_SELF the first element replaces the initial value.
-      const int before = count[(line + k) * size + place]++;
+      const int before = count[(line + k) * size + location]++;
       const V value = OB_SOURCE(j, k);
       out_store(at, !INCLUDE_SELF && before == 0 ? value : ob_combined(out_load(at), value));
 #else
@@ -129,10 +129,10 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
   }
 #if REDUCE == 4
   for (ob_index k = 0; k < lines; ++k) {
-    for (ob_index place = 0; place < size; ++place) {
-      const int number = count[(line + k) * size + place];
+    for (ob_index location = 0; location < size; ++location) {
+      const int number = count[(line + k) * size + location];
       if (number == 0) continue;
-      const ob_index at = in_out + k * out_next + place * out_stride;
+      const ob_index at = in_out + k * out_next + location * out_stride;
       out_store(at, ob_mean(out_load(at), number));
     }
   }
@@ -159,19 +159,19 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
 #define OB_EACH 4
 // Indices that are equal modulo OB_SLOTS also wait for each other.
 #define OB_SLOTS (GROUPED == 1 ? 4096 : 1024)
-#define OB_SLOT(place) ((int)((place) & (OB_SLOTS - 1)))
+#define OB_SLOT(location) ((int)((location) & (OB_SLOTS - 1)))
 
 #if !defined(REDUCE)
-#define OB_SERVE(at, place, held) out_store(at, held);
+#define OB_SERVE(at, location, held) out_store(at, held);
 #elif OB_COUNTS
 // Without INCLUDE_SELF the first element replaces the initial value.
-#define OB_SERVE(at, place, held)                                                        \
+#define OB_SERVE(at, location, held)                                                     \
   {                                                                                      \
-    const int before = count[line * size + place]++;                                     \
+    const int before = count[line * size + location]++;                                  \
     out_store(at, !INCLUDE_SELF && before == 0 ? held : ob_combined(out_load(at), held)); \
   }
 #else
-#define OB_SERVE(at, place, held) out_store(at, ob_combined(out_load(at), held));
+#define OB_SERVE(at, location, held) out_store(at, ob_combined(out_load(at), held));
 #endif
 
 // The index of element k of a work-item, or -1.
@@ -192,10 +192,10 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
     }                                                                                     \
     barrier(CLK_LOCAL_MEM_FENCE);                                                         \
     OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                         \
-      const ob_index place = OB_WAITING(k);                                               \
-      if (place < 0) continue;                                                            \
-      if (slots[OB_SLOT(place)] == k * OB_LOCAL + (int)OB_LANE) {                         \
-        OB_SERVE((in_out + place * out_stride), place, held[k])                           \
+      const ob_index location = OB_WAITING(k);                                            \
+      if (location < 0) continue;                                                         \
+      if (slots[OB_SLOT(location)] == k * OB_LOCAL + (int)OB_LANE) {                      \
+        OB_SERVE((in_out + location * out_stride), location, held[k])                     \
         OB_WAITING(k) = -1;                                                               \
       } else {                                                                            \
         atomic_inc(left + turn);                                                          \
@@ -210,7 +210,7 @@ __kernel void OB_KERNEL(OB_PARAMETERS) {
   __local int left[2];
   __local ob_index waiting[OB_EACH * OB_LOCAL];
 #if GROUPED == 2
-  PLACES_SCRATCH
+  INDICES_SCRATCH
 #endif
   const ob_index line = (ob_index)get_group_id(0) / ranges;
   const ob_index range = (ob_index)get_group_id(0) - line * ranges;
@@ -227,21 +227,21 @@ __kernel void OB_KERNEL(OB_PARAMETERS) {
       const ob_index j = begin + k * OB_LOCAL + OB_LANE;
       OB_WAITING(k) = -1;
       if (j >= n) continue;
-      const ob_index place = OB_PLACE(j, 0);
+      const ob_index location = OB_LOCATION(j, 0);
       held[k] = OB_SOURCE(j, 0);
-      OB_WAITING(k) = place;
-      if (place < 0) { OB_REPORT }
+      OB_WAITING(k) = location;
+      if (location < 0) { OB_REPORT }
     }
     OB_SERVE_IN_ORDER
   }
 #else
-#define OB_PLACE_OF(j) OB_PLACE(j, 0)
-  for (ob_index begin = 0; begin < n; begin += PLACES_AT_ONCE) {
-    FIND_PLACES(begin, n, OB_PLACE_OF, range, ranges)
+#define OB_LOCATION_OF(j) OB_LOCATION(j, 0)
+  for (ob_index begin = 0; begin < n; begin += INDICES_AT_ONCE) {
+    FIND_INDICES(begin, n, OB_LOCATION_OF, range, ranges)
     for (int first = 0; first < found; first += OB_EACH * OB_LOCAL) {
       OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {
         const int t = first + k * OB_LOCAL + (int)OB_LANE;
-        OB_WAITING(k) = t < found ? found_place[t] : -1;
+        OB_WAITING(k) = t < found ? found_index[t] : -1;
         if (t >= found) continue;
         held[k] = OB_SOURCE(found_at[t], 0);
       }
@@ -249,7 +249,7 @@ __kernel void OB_KERNEL(OB_PARAMETERS) {
     }
   }
   for (ob_index j = range * OB_LOCAL + OB_LANE; j < n; j += ranges * OB_LOCAL) {
-    if (OB_PLACE(j, 0) < 0) { OB_REPORT }
+    if (OB_LOCATION(j, 0) < 0) { OB_REPORT }
   }
 #endif
 #if defined(REDUCE) && REDUCE == 4
@@ -298,12 +298,12 @@ __kernel void scatter_slices(OB_PARAMETERS) {
     OB_IN_SRC(ob_index in_src = first * src_next;)
     OB_ADD_OFFSETS(last - 1)
     for (ob_index j = 0; j < n; ++j) {
-      const ob_index place = ob_checked_index(index_load(in_index + j * index_stride), size);
-      if (place < 0) {
+      const ob_index location = ob_checked_index(index_load(in_index + j * index_stride), size);
+      if (location < 0) {
         OB_REPORT
         continue;
       }
-      const ob_index to = in_out + place * out_stride;
+      const ob_index to = in_out + location * out_stride;
 #ifdef HAS_src
       const ob_index from = in_src + j * src_stride;
 #define OB_VALUE_AT(s) src_load(from + s)
@@ -321,13 +321,13 @@ __kernel void scatter_slices(OB_PARAMETERS) {
 }
 #else
 
-#define OB_PLACE_OF(j) ob_checked_index(index_load(in_index + (j) * index_stride), size)
+#define OB_LOCATION_OF(j) ob_checked_index(index_load(in_index + (j) * index_stride), size)
 // Elements are loaded before the first store: stores wait for their loads.
 #define OB_VALUES 4
 
 __kernel void scatter_slices(OB_PARAMETERS) {
   OB_BEGIN
-  PLACES_SCRATCH
+  INDICES_SCRATCH
   const ob_index last = index_layout.dims - 1;
   const ob_index across = index_layout.size[last];
   const ob_index parts = (across + OB_SLICE - 1) / OB_SLICE;
@@ -342,14 +342,14 @@ __kernel void scatter_slices(OB_PARAMETERS) {
     ob_index in_out = first * out_next;
     OB_IN_SRC(ob_index in_src = first * src_next;)
     OB_ADD_OFFSETS(last - 1)
-    PLACES_TEAMS(elements, 1)
-    for (ob_index begin = 0; begin < n; begin += PLACES_AT_ONCE) {
-      FIND_PLACES(begin, n, OB_PLACE_OF, range, ranges)
+    INDEX_TEAMS(elements, 1)
+    for (ob_index begin = 0; begin < n; begin += INDICES_AT_ONCE) {
+      FIND_INDICES(begin, n, OB_LOCATION_OF, range, ranges)
       for (int t = 0; t < found; t += OB_VALUES) {
         for (ob_index k = team_lane; k < elements; k += team_lanes) {
           V held[OB_VALUES];
           OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
-            if (t + u >= found || !OF_MY_TEAM(found_place[t + u], ranges)) continue;
+            if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
 #ifdef HAS_src
             held[u] = src_load(in_src + found_at[t + u] * src_stride + k * src_next);
 #else
@@ -357,8 +357,8 @@ __kernel void scatter_slices(OB_PARAMETERS) {
 #endif
           }
           OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
-            if (t + u >= found || !OF_MY_TEAM(found_place[t + u], ranges)) continue;
-            const ob_index to = in_out + found_place[t + u] * out_stride + k * out_next;
+            if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
+            const ob_index to = in_out + found_index[t + u] * out_stride + k * out_next;
 #ifdef REDUCE
             out_store(to, ob_combined(out_load(to), held[u]));
 #else
@@ -369,7 +369,7 @@ __kernel void scatter_slices(OB_PARAMETERS) {
       }
     }
     for (ob_index j = OB_LANE; range == 0 && first == 0 && j < n; j += OB_LOCAL) {
-      if (OB_PLACE_OF(j) < 0) { OB_REPORT }
+      if (OB_LOCATION_OF(j) < 0) { OB_REPORT }
     }
   }
 }

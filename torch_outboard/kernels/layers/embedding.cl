@@ -8,9 +8,9 @@
 __kernel void embedding_renorm_choose(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(k)
-  const ob_index place = ob_checked_index(indices_load(k), row_count);
-  if (place >= 0) {
-    chosen_store(place, k);
+  const ob_index location = ob_checked_index(indices_load(k), row_count);
+  if (location >= 0) {
+    chosen_store(location, k);
   } else {
     OB_REPORT
   }
@@ -30,12 +30,12 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(k) {
-    const ob_index place = ob_checked_index(indices_load(k), row_count);
+    const ob_index location = ob_checked_index(indices_load(k), row_count);
     // All work-groups execute the same barriers, with or without a row.
-    const bool takes = place >= 0 && chosen_load(place) == k;
+    const bool takes = location >= 0 && chosen_load(location) == k;
     V total = 0;
     if (takes) {
-      for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total = POWER(out_load(place * n + i));
+      for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total = POWER(out_load(location * n + i));
     }
 #if NORM == 0
     const V norm = OB_GROUP_MAX(total);
@@ -49,7 +49,7 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
     if (takes && norm > limit) {
       const V scale = limit / (norm + (V)1e-7);
       for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
-        out_store(place * n + i, out_load(place * n + i) * scale);
+        out_store(location * n + i, out_load(location * n + i) * scale);
       }
     }
   }
@@ -62,10 +62,10 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
 __kernel void embedding(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(row) {
-    const ob_index place = ob_checked_index(indices_load(row), row_count);
-    const bool known = place >= 0;
+    const ob_index location = ob_checked_index(indices_load(row), row_count);
+    const bool known = location >= 0;
     if (!known) { OB_REPORT }
-#define WEIGHT(i) (known ? weight_load(place * n + (i)) : 0)
+#define WEIGHT(i) (known ? weight_load(location * n + (i)) : 0)
 #define OUT(i, v) out_store((row * n + (i)), v)
     OB_MOVE_ROW(V, n, WEIGHT, OUT)
   }

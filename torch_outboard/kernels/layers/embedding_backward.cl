@@ -1,6 +1,6 @@
 // The gradient of embedding and of the sums and means of embedding_bag: rows of `gradient` are
 // added to the rows at `indices`, in order. Each of `ranges` work-groups adds to rows whose low
-// bits equal its number, so that no two write to one row. Needs rows.cl and places_in_order.cl
+// bits equal its number, so that no two write to one row. Needs rows.cl and indices_in_order.cl
 // before it.
 
 #if OB_LOCAL == 1
@@ -10,20 +10,20 @@ __kernel void embedding_backward(OB_PARAMETERS) {
 #if BY_FREQUENCY
     if (OB_LANE == 0) {
       for (ob_index k = 0; k < index_count; ++k) {
-        const ob_index place = ob_checked_index(indices_load(k), row_count);
-        if ((place & (ranges - 1)) == range && place >= 0) {
-          counts_store(place, counts_load(place) + 1);
+        const ob_index location = ob_checked_index(indices_load(k), row_count);
+        if ((location & (ranges - 1)) == range && location >= 0) {
+          counts_store(location, counts_load(location) + 1);
         }
       }
     }
     OB_BARRIER
 #endif
     for (ob_index k = 0; k < index_count; ++k) {
-      const ob_index place = ob_checked_index(indices_load(k), row_count);
-      if ((place & (ranges - 1)) != range || place == padding || place < 0) continue;
+      const ob_index location = ob_checked_index(indices_load(k), row_count);
+      if ((location & (ranges - 1)) != range || location == padding || location < 0) continue;
       V scale = 1;
 #if BY_FREQUENCY
-      scale /= (V)counts_load(place);
+      scale /= (V)counts_load(location);
 #endif
 #if BAG
       const ob_index source = ob_checked_index(offset2bag_load(k), bags);
@@ -39,14 +39,14 @@ __kernel void embedding_backward(OB_PARAMETERS) {
 #define GRADIENT(load) grad_output_##load(k * n + i)
 #endif
 #define ADD(type, load, store)                                                       \
-  out_##store(place * n + i, out_##load(place * n + i) + GRADIENT(load) * scale);
+  out_##store(location * n + i, out_##load(location * n + i) + GRADIENT(load) * scale);
       FOR_ROW(ADD)
     }
   }
 }
 #else
 
-#define PLACE(k) \
+#define INDEX(k) \
   (indices_load(k) == padding ? -1 : ob_checked_index(indices_load(k), row_count))
 #if BAG
 #define GRADIENT(load, k) grad_##load(source[k] * n + i)
@@ -60,44 +60,44 @@ __kernel void embedding_backward(OB_PARAMETERS) {
   {                                                                                        \
     type gradient[ROWS];                                                                   \
     OB_UNROLL for (int k = 0; k < ROWS; ++k) {                                             \
-      if (place[k] >= 0) gradient[k] = GRADIENT(load, k) * scale[k];                       \
+      if (location[k] >= 0) gradient[k] = GRADIENT(load, k) * scale[k];                    \
     }                                                                                      \
     OB_UNROLL for (int k = 0; k < ROWS; ++k) {                                             \
-      if (place[k] < 0) continue;                                                          \
-      out_##store(place[k] * n + i, out_##load(place[k] * n + i) + gradient[k]);           \
+      if (location[k] < 0) continue;                                                       \
+      out_##store(location[k] * n + i, out_##load(location[k] * n + i) + gradient[k]);     \
     }                                                                                      \
   }
 
 __kernel void embedding_backward(OB_PARAMETERS) {
   OB_BEGIN
-  PLACES_SCRATCH
-  PLACES_TEAMS(n, W)
+  INDICES_SCRATCH
+  INDEX_TEAMS(n, W)
   OB_FOR_GROUPS(range) {
 #if BY_FREQUENCY
 #define COUNTED(k) ob_checked_index(indices_load(k), row_count)
-    for (ob_index begin = 0; begin < index_count; begin += PLACES_AT_ONCE) {
-      FIND_PLACES(begin, index_count, COUNTED, range, ranges)
-      for (int t = OB_LANE; t < found; t += OB_LOCAL) atomic_inc(counts + found_place[t]);
+    for (ob_index begin = 0; begin < index_count; begin += INDICES_AT_ONCE) {
+      FIND_INDICES(begin, index_count, COUNTED, range, ranges)
+      for (int t = OB_LANE; t < found; t += OB_LOCAL) atomic_inc(counts + found_index[t]);
     }
     OB_BARRIER
 #endif
-    for (ob_index begin = 0; begin < index_count; begin += PLACES_AT_ONCE) {
-      FIND_PLACES(begin, index_count, PLACE, range, ranges)
+    for (ob_index begin = 0; begin < index_count; begin += INDICES_AT_ONCE) {
+      FIND_INDICES(begin, index_count, INDEX, range, ranges)
       for (int t = 0; t < found; t += ROWS) {
-        ob_index place[ROWS], source[ROWS];
+        ob_index location[ROWS], source[ROWS];
         V scale[ROWS];
         OB_UNROLL for (int k = 0; k < ROWS; ++k) {
-          place[k] = t + k < found ? found_place[t + k] : -1;
+          location[k] = t + k < found ? found_index[t + k] : -1;
           scale[k] = 1;
           source[k] = 0;
-          if (place[k] < 0 || !OF_MY_TEAM(place[k], ranges)) {
-            place[k] = -1;
+          if (location[k] < 0 || !OF_MY_TEAM(location[k], ranges)) {
+            location[k] = -1;
             continue;
           }
           source[k] = found_at[t + k];
 #if BY_FREQUENCY
           // Volatile: counts of other work-groups must not come from a cache.
-          scale[k] /= (V)((volatile __global int *)counts)[place[k]];
+          scale[k] /= (V)((volatile __global int *)counts)[location[k]];
 #endif
 #if BAG
 #if HAS_per_sample_weights
@@ -105,7 +105,7 @@ __kernel void embedding_backward(OB_PARAMETERS) {
 #endif
           source[k] = ob_checked_index(offset2bag_load(source[k]), bags);
           if (source[k] < 0) {
-            place[k] = -1;
+            location[k] = -1;
             continue;
           }
 #if MODE == 1

@@ -9,9 +9,9 @@ __kernel void embedding_bag_maximum_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
   for (ob_index bag = 0; bag < bags; ++bag) {
-    const ob_index place = ob_checked_index(maximum_indices_load(bag * n + i), row_count);
-    if (bag_size_load(bag) == 0 || place < 0) continue;
-    out_store(place * n + i, out_load(place * n + i) + grad_load(bag * n + i));
+    const ob_index location = ob_checked_index(maximum_indices_load(bag * n + i), row_count);
+    if (bag_size_load(bag) == 0 || location < 0) continue;
+    out_store(location * n + i, out_load(location * n + i) + grad_load(bag * n + i));
   }
 }
 
@@ -23,10 +23,10 @@ __kernel void embedding_bag_weights_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(k) {
-    const ob_index place = ob_checked_index(indices_load(k), row_count);
+    const ob_index location = ob_checked_index(indices_load(k), row_count);
     const ob_index bag = ob_checked_index(offset2bag_load(k), bags);
-    const bool known = place != padding && place >= 0 && bag >= 0;
-    const ob_index from = known ? place * n : 0, gradient = known ? bag * n : 0;
+    const bool known = location != padding && location >= 0 && bag >= 0;
+    const ob_index from = known ? location * n : 0, gradient = known ? bag * n : 0;
     ROW_VALUE(total, 0)
 #define ADD(type, load, store) \
   total_##type += grad_##load(gradient + i) * weight_##load(from + i);
@@ -59,8 +59,8 @@ __kernel void embedding_bag(OB_PARAMETERS) {
       if (bag == 0 && start != 0 || start > index_count || next > index_count) { OB_REPORT }
     }
     for (ob_index k = first + OB_LANE; k < last; k += OB_LOCAL) offset2bag_store(k, bag);
-#define KNOWN const ob_index place = ob_checked_index(indices_load(k), row_count); \
-    if (place == padding || place < 0) continue;
+#define KNOWN const ob_index location = ob_checked_index(indices_load(k), row_count); \
+    if (location == padding || location < 0) continue;
 #if MODE == 2
     for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
       V best = 0;
@@ -68,10 +68,10 @@ __kernel void embedding_bag(OB_PARAMETERS) {
       bool some = false;
       for (ob_index k = first; k < last; ++k) {
         KNOWN
-        const V x = weight_load(place * n + i);
+        const V x = weight_load(location * n + i);
         if (!some || x > best) {
           best = x;
-          at = place;
+          at = location;
         }
         some = true;
       }
@@ -95,7 +95,7 @@ __kernel void embedding_bag(OB_PARAMETERS) {
     type total = (type)(0);                                 \
     for (ob_index k = first; k < last; ++k) {               \
       KNOWN                                                 \
-      total += weight_##load(place * n + i) WEIGHT;         \
+      total += weight_##load(location * n + i) WEIGHT;      \
     }                                                       \
     out_##store(bag * n + i, total * scale);                \
   }

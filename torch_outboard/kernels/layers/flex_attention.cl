@@ -59,9 +59,9 @@
 #define DECLARE_FACTOR
 #define STORE_SOFTMAX(b, h, i, largest, total)                                                   \
   {                                                                                              \
-    const ob_index place = ((b) * heads + (h)) * queries + (i);                                  \
-    logsumexp_store(place, (total) == (V)0 ? NEVER : ((largest) + log(total)) / LN2);            \
-    max_scores_store(place, (largest) / LN2);                                                    \
+    const ob_index location = ((b) * heads + (h)) * queries + (i);                               \
+    logsumexp_store(location, (total) == (V)0 ? NEVER : ((largest) + log(total)) / LN2);         \
+    max_scores_store(location, (largest) / LN2);                                                 \
   }
 #define LOGSUMEXP(b, h, i) ((V)logsumexp_load(((b) * heads + (h)) * queries + (i)) * LN2)
 

@@ -32,8 +32,8 @@ __kernel void ctc_plan(OB_PARAMETERS) {
 }
 
 // The class at an index of a path.
-#define CLASS_AT(b, place) \
-  ((place) % 2 == 0 ? (long)blank : (long)targets_load(START(b) + (place) / 2))
+#define CLASS_AT(b, location) \
+  ((location) % 2 == 0 ? (long)blank : (long)targets_load(START(b) + (location) / 2))
 
 // A class out of range gives NaN.
 #define LOG_PROBABILITY(t, b, target)           \
@@ -51,13 +51,13 @@ static inline V ctc_add(const V a, const V b, const V c) {
 __kernel void ctc_losses(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(b) {
-    const ob_index frames = TIMES(b), labels = LABELS(b), places = 2 * labels + 1,
+    const ob_index frames = TIMES(b), labels = LABELS(b), length = 2 * labels + 1,
                    width = 2 * plan[0] + 1;
     for (ob_index t = 0; t < times; ++t) {
       const ob_index row = (b * times + t) * width, before = row - width;
       for (ob_index s = OB_LANE; s < width; s += OB_LOCAL) {
         V alpha = -INFINITY;
-        if (t < frames && s < places && (t > 0 || s < 2)) {
+        if (t < frames && s < length && (t > 0 || s < 2)) {
           const long target = CLASS_AT(b, s);
           if (t > 0) {
             const bool jumps = s > 1 && CLASS_AT(b, s - 2) != target;
@@ -75,7 +75,7 @@ __kernel void ctc_losses(OB_PARAMETERS) {
     if (OB_LANE == 0) {
       V loss = labels == 0 ? 0 : INFINITY;
       if (frames > 0) {
-        const ob_index end = (b * times + frames - 1) * width + places - 1;
+        const ob_index end = (b * times + frames - 1) * width + length - 1;
         loss =
             labels == 0 ? -log_alpha[end] : -ctc_add(log_alpha[end], log_alpha[end - 1], -INFINITY);
       }
@@ -105,15 +105,15 @@ __kernel void ctc_equal_labels(OB_PARAMETERS) {
 __kernel void ctc_betas(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(b) {
-    const ob_index frames = TIMES(b), places = 2 * LABELS(b) + 1;
+    const ob_index frames = TIMES(b), length = 2 * LABELS(b) + 1;
     for (ob_index t = frames - 1; t >= 0; --t) {
       const ob_index row = (b * times + t) * width, after = row + width;
-      for (ob_index s = OB_LANE; s < places; s += OB_LOCAL) {
-        V beta = s >= places - 2 ? 0 : -INFINITY;
+      for (ob_index s = OB_LANE; s < length; s += OB_LOCAL) {
+        V beta = s >= length - 2 ? 0 : -INFINITY;
         const long target = CLASS_AT(b, s);
         if (t < frames - 1) {
-          const bool jumps = s < places - 2 && CLASS_AT(b, s + 2) != target;
-          beta = ctc_add(log_beta[after + s], s < places - 1 ? log_beta[after + s + 1] : -INFINITY,
+          const bool jumps = s < length - 2 && CLASS_AT(b, s + 2) != target;
+          beta = ctc_add(log_beta[after + s], s < length - 1 ? log_beta[after + s + 1] : -INFINITY,
                          jumps ? log_beta[after + s + 2] : -INFINITY);
         }
         log_beta[row + s] = beta + LOG_PROBABILITY(t, b, target);

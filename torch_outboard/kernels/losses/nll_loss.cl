@@ -13,7 +13,7 @@
 #else
 #define WEIGHT(class)
 #endif
-#define SLOPE(class, place) (-grad_output_load(REDUCTION ? 0 : place) SHARE WEIGHT(class))
+#define SLOPE(class, location) (-grad_output_load(REDUCTION ? 0 : location) SHARE WEIGHT(class))
 #define IS_WRONG(t) ((t) != ignore && ((t) < 0 || (t) >= classes))
 
 __kernel void nll_loss_backward(OB_PARAMETERS) {
@@ -37,10 +37,10 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
 #else
   const ob_index outer = i / (classes * inner);
   const ob_index class = i / inner - outer * classes;
-  const ob_index place = outer * inner + i % inner;
-  const long t = target_load(place);
+  const ob_index location = outer * inner + i % inner;
+  const long t = target_load(location);
   if (class == 0 && IS_WRONG(t)) { OB_REPORT }
-  grad_store(i, t == class && class != ignore ? SLOPE(class, place) : (V)0);
+  grad_store(i, t == class && class != ignore ? SLOPE(class, location) : (V)0);
 #endif
 }
 

@@ -23,11 +23,11 @@ __kernel void searchsorted(OB_PARAMETERS) {
   while (low < high) {
     const ob_index middle = low + (high - low) / 2;
 #if HAS_sorter
-    const ob_index place = max(ob_checked_index(sorter_load(start + middle), n), (ob_index)0);
+    const ob_index location = max(ob_checked_index(sorter_load(start + middle), n), (ob_index)0);
 #else
-    const ob_index place = middle;
+    const ob_index location = middle;
 #endif
-    const V there = boundaries_load(start + place);
+    const V there = boundaries_load(start + location);
 #if RIGHT
     const int before = !(there > value);
 #else

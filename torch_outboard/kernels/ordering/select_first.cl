@@ -8,18 +8,18 @@
 typedef struct {
   int count;
   V keys[OB_MOST];
-  int places[OB_MOST];
+  int locations[OB_MOST];
 } ob_first;
 
-static inline void ob_insert(ob_first *first, const int k, const V key, const int place) {
+static inline void ob_insert(ob_first *first, const int k, const V key, const int location) {
   if (first->count == k && !ob_before(key, first->keys[k - 1])) return;
   int at = first->count < k ? first->count++ : k - 1;
   for (; at > 0 && ob_before(key, first->keys[at - 1]); --at) {
     first->keys[at] = first->keys[at - 1];
-    first->places[at] = first->places[at - 1];
+    first->locations[at] = first->locations[at - 1];
   }
   first->keys[at] = key;
-  first->places[at] = place;
+  first->locations[at] = location;
 }
 
 __kernel void select_in_blocks(OB_PARAMETERS) {
@@ -55,7 +55,7 @@ __kernel void select_in_blocks(OB_PARAMETERS) {
     }
     for (int i = 0; i < first.count; ++i) {
       keys_store(item * k + i, first.keys[i]);
-      places[item * k + i] = first.places[i];
+      locations[item * k + i] = first.locations[i];
     }
   }
 }
@@ -69,13 +69,13 @@ __kernel void merge_blocks(OB_PARAMETERS) {
     const ob_index list = (line * blocks + b) * k;
     const ob_index count = min(k, n - b * block);
     for (ob_index i = 0; i < count; ++i) {
-      ob_insert(&first, (int)k, keys_load(list + i), places[list + i]);
+      ob_insert(&first, (int)k, keys_load(list + i), locations[list + i]);
     }
   }
   const ob_index to = ob_line(values_layout, dim, line);
   const ob_index to_index = ob_line(indices_layout, dim, line);
   for (int i = 0; i < first.count; ++i) {
     values_store(to + i * values_stride, first.keys[i]);
-    indices_store(to_index + i * indices_stride, (long)first.places[i]);
+    indices_store(to_index + i * indices_stride, (long)first.locations[i]);
   }
 }

@@ -2,7 +2,7 @@
 // that a stable sort puts there. Radix select: a work-group counts the elements by 8 bits of an
 // order-preserving unsigned key, continues with the elements of the selected digit, and so on.
 // MODE: 0 the given rank; 1 the median, or the first NaN; 2 the median without NaN. Needs
-// places_in_order.cl before it.
+// indices_in_order.cl before it.
 
 #define OB_WIDE (OB_DTYPE_BITS == 64)
 #if OB_WIDE
@@ -43,7 +43,7 @@ __kernel void select_rank(OB_PARAMETERS) {
   OB_COUNTERS counts[OB_COPIES * 256];
   OB_COUNTERS found_nans[1];
 #if OB_LOCAL > 1
-  PLACES_SCRATCH
+  INDICES_SCRATCH
 #endif
   OB_FOR_GROUPS(line) {
     const ob_index start = ob_line(self_layout, dim, line);
@@ -83,25 +83,25 @@ __kernel void select_rank(OB_PARAMETERS) {
     OB_BARRIER
 #if OB_LOCAL > 1
 #define SAME(i) (ob_key(self_load(start + (i) * self_stride)) == known ? 0 : -1)
-    for (ob_index begin = 0; begin < n && wanted >= 0; begin += PLACES_AT_ONCE) {
-      FIND_PLACES(begin, n, SAME, 0, 1)
+    for (ob_index begin = 0; begin < n && wanted >= 0; begin += INDICES_AT_ONCE) {
+      FIND_INDICES(begin, n, SAME, 0, 1)
       if (OB_LANE == 0 && wanted < found) {
-        const ob_index place = found_at[wanted];
-        values_store(line, self_load(start + place * self_stride));
-        indices_store(line, (long)place);
+        const ob_index location = found_at[wanted];
+        values_store(line, self_load(start + location * self_stride));
+        indices_store(line, (long)location);
       }
       wanted -= found;
     }
 #else
     if (OB_LANE == 0) {
-      ob_index place = 0;
+      ob_index location = 0;
       for (ob_index i = 0; i < n; ++i) {
         if (ob_key(self_load(start + i * self_stride)) != known) continue;
-        place = i;
+        location = i;
         if (wanted-- == 0) break;
       }
-      values_store(line, self_load(start + place * self_stride));
-      indices_store(line, (long)place);
+      values_store(line, self_load(start + location * self_stride));
+      indices_store(line, (long)location);
     }
 #endif
   }

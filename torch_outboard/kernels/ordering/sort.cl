@@ -17,20 +17,20 @@ __kernel void sort_runs(OB_PARAMETERS) {
   const ob_index start = ob_line(self_layout, dim, line);
   const int count = (int)min((ob_index)OB_RUN, n - first);
   V keys[OB_RUN];
-  int places[OB_RUN];
+  int locations[OB_RUN];
   for (int i = 0; i < count; ++i) {
     const V key = self_load(start + (first + i) * self_stride);
     int at = i;
     for (; at > 0 && ob_before(key, keys[at - 1]); --at) {
       keys[at] = keys[at - 1];
-      places[at] = places[at - 1];
+      locations[at] = locations[at - 1];
     }
     keys[at] = key;
-    places[at] = (int)first + i;
+    locations[at] = (int)first + i;
   }
   for (int i = 0; i < count; ++i) {
     one_store(line * n + first + i, keys[i]);
-    one_places[line * n + first + i] = places[i];
+    one_locations[line * n + first + i] = locations[i];
   }
 }
 
@@ -54,7 +54,7 @@ __kernel void sort_runs(OB_PARAMETERS) {
         a >= middle || (b < end && ob_before(from##_load(b), from##_load(a)));        \
     const ob_index source = second ? b++ : a++;                                       \
     to##_store(i, from##_load(source));                                               \
-    to##_places[i] = from##_places[source];                                           \
+    to##_locations[i] = from##_locations[source];                                     \
   }
 
 __kernel void merge_runs(OB_PARAMETERS) {
@@ -86,15 +86,15 @@ __kernel void merge_runs(OB_PARAMETERS) {
 
 #define OB_TILE                              \
   __local V tile_keys[OB_AT(OB_RUN) + 1];    \
-  __local int tile_places[OB_AT(OB_RUN) + 1]; \
+  __local int tile_locations[OB_AT(OB_RUN) + 1]; \
   V keys[OB_EACH];                           \
-  int places[OB_EACH];
+  int locations[OB_EACH];
 
 #define OB_WRITE_OWN(first, count)                                  \
   OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {                     \
     if (i >= (count)) continue;                                     \
     tile_keys[OB_AT((first) + i)] = keys[i];                        \
-    tile_places[OB_AT((first) + i)] = places[i];                    \
+    tile_locations[OB_AT((first) + i)] = locations[i];              \
   }
 
 // `count` elements from `skipped` on of the merge of [begin, middle) and [middle, end) of the tile.
@@ -117,7 +117,7 @@ __kernel void merge_runs(OB_PARAMETERS) {
       if (i >= (count)) continue;                                                             \
       const bool second = a >= (middle) || (b < (end) && ob_before(second_key, first_key));   \
       keys[i] = second ? second_key : first_key;                                              \
-      places[i] = tile_places[OB_AT(second ? b : a)];                                         \
+      locations[i] = tile_locations[OB_AT(second ? b : a)];                                   \
       if (second) {                                                                           \
         b = min(b + 1, OB_RUN);                                                               \
         second_key = tile_keys[OB_AT(b)];                                                     \
@@ -157,18 +157,18 @@ __kernel void sort_runs(OB_PARAMETERS) {
   const int own_count = which < line_count && first_line + which < lines ? count - own : 0;
   OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {
     if (i < own_count) keys[i] = tile_keys[OB_AT(base + own + i)];
-    places[i] = (int)first + own + i;
+    locations[i] = (int)first + own + i;
   }
   // Odd-even transposition sort: its indices are constants, so that all elements stay in registers.
   OB_UNROLL for (int round = 0; round < OB_EACH; ++round) {
     OB_UNROLL for (int i = round % 2; i + 1 < OB_EACH; i += 2) {
       if (i + 1 < own_count && ob_before(keys[i + 1], keys[i])) {
         const V key = keys[i];
-        const int place = places[i];
+        const int location = locations[i];
         keys[i] = keys[i + 1];
-        places[i] = places[i + 1];
+        locations[i] = locations[i + 1];
         keys[i + 1] = key;
-        places[i + 1] = place;
+        locations[i + 1] = location;
       }
     }
   }
@@ -190,13 +190,13 @@ __kernel void sort_runs(OB_PARAMETERS) {
   {                                                                                              \
     values_store((ob_line(values_layout, dim, line) + (at) * values_stride), tile_keys[OB_AT(slot)]); \
     indices_store((ob_line(indices_layout, dim, line) + (at) * indices_stride),                  \
-                  (long)tile_places[OB_AT(slot)]);                                               \
+                  (long)tile_locations[OB_AT(slot)]);                                            \
   }
 #else
 #define WRITE(slot, line, at)                              \
   {                                                        \
     one_store(((line) * n + (at)), tile_keys[OB_AT(slot)]); \
-    one_places[(line) * n + (at)] = tile_places[OB_AT(slot)]; \
+    one_locations[(line) * n + (at)] = tile_locations[OB_AT(slot)]; \
   }
 #endif
   OB_FOR_TILE(WRITE)
@@ -229,7 +229,7 @@ __kernel void sort_runs(OB_PARAMETERS) {
   for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                      \
     const ob_index source = (slot < of_first ? a : b) + slot;                     \
     tile_keys[OB_AT(slot)] = from##_load(source);                                 \
-    tile_places[OB_AT(slot)] = from##_places[source];                             \
+    tile_locations[OB_AT(slot)] = from##_locations[source];                       \
   }                                                                               \
   barrier(CLK_LOCAL_MEM_FENCE);                                                   \
   if (own_count > 0) OB_MERGE_OWN(0, of_first, count, own, own_count)             \
@@ -238,7 +238,7 @@ __kernel void sort_runs(OB_PARAMETERS) {
   barrier(CLK_LOCAL_MEM_FENCE);                                                   \
   for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                      \
     to##_store((base + first + slot), tile_keys[OB_AT(slot)]);                    \
-    to##_places[base + first + slot] = tile_places[OB_AT(slot)];                  \
+    to##_locations[base + first + slot] = tile_locations[OB_AT(slot)];            \
   }
 
 __kernel void merge_runs(OB_PARAMETERS) {
@@ -277,7 +277,7 @@ __kernel void mode(OB_PARAMETERS) {
   ob_index count = 0;
   V key = passes % 2 == 0 ? one_load(start) : two_load(start);
   V best = key;
-  long place = 0;
+  long location = 0;
   for (ob_index i = start; i < start + n; ++i) {
     const int is_last = i + 1 == start + n;
     const V next = is_last ? key : (passes % 2 == 0 ? one_load(i + 1) : two_load(i + 1));
@@ -286,13 +286,13 @@ __kernel void mode(OB_PARAMETERS) {
     if (count > longest) {
       longest = count;
       best = key;
-      place = passes % 2 == 0 ? one_places[i] : two_places[i];
+      location = passes % 2 == 0 ? one_locations[i] : two_locations[i];
     }
     count = 0;
     key = next;
   }
   values_store(line, best);
-  indices_store(line, place);
+  indices_store(line, location);
 }
 
 #else
@@ -305,9 +305,9 @@ __kernel void write_sorted(OB_PARAMETERS) {
   const ob_index line = i / n;
   const ob_index at = i - line * n;
   const V key = passes % 2 == 0 ? one_load(i) : two_load(i);
-  const int place = passes % 2 == 0 ? one_places[i] : two_places[i];
+  const int location = passes % 2 == 0 ? one_locations[i] : two_locations[i];
   values_store(ob_line(values_layout, dim, line) + at * values_stride, key);
-  indices_store(ob_line(indices_layout, dim, line) + at * indices_stride, (long)place);
+  indices_store(ob_line(indices_layout, dim, line) + at * indices_stride, (long)location);
 }
 
 #endif

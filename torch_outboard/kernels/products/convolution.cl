@@ -14,7 +14,7 @@ typedef struct {
 } Patches;
 
 // Coordinate of kernel element `k` at `position`; -1 if outside or between steps.
-static inline I place(I position, I k, const Patches *l, int d) {
+static inline I coordinate(I position, I k, const Patches *l, int d) {
   if (!l->scattered) {
     const I at = position * l->step[d] - l->padding[d] + k * l->dilation[d];
     return at >= 0 && at < l->size[d] ? at : -1;
@@ -84,7 +84,7 @@ static inline void pack_positions(const __global X *source, __global S *packed, 
       const I *p = at[c];
       // W positions in one row: only their last coordinate differs.
       if (column + c + W <= end && p[3] + W <= l->positions[2]) {
-        const I z = place(p[1], patch[1], l, 0), y = place(p[2], patch[2], l, 1);
+        const I z = coordinate(p[1], patch[1], l, 0), y = coordinate(p[2], patch[2], l, 1);
         V values = (V)(0);
         if (z >= 0 && y >= 0) {
           const __global X *row = plane + p[0] * l->image + z * l->stride[0] + y * l->stride[1];
@@ -97,14 +97,14 @@ static inline void pack_positions(const __global X *source, __global S *packed, 
       for (int i = c; i < c + W;) {
         const I *q = at[i];
         const int stop = column + i < end ? (int)min((I)(c + W), i + l->positions[2] - q[3]) : c + W;
-        const I z = place(q[1], patch[1], l, 0), y = place(q[2], patch[2], l, 1);
+        const I z = coordinate(q[1], patch[1], l, 0), y = coordinate(q[2], patch[2], l, 1);
         if (column + i >= end || z < 0 || y < 0) {
           for (; i < stop; ++i) packed[i] = 0;
           continue;
         }
         const __global X *row = plane + q[0] * l->image + z * l->stride[0] + y * l->stride[1];
         for (I position = q[3]; i < stop; ++i, ++position) {
-          const I x = column + i < end ? place(position, patch[3], l, 2) : -1;
+          const I x = column + i < end ? coordinate(position, patch[3], l, 2) : -1;
           S value = 0;
           if (x >= 0) value = LOAD(row, x * l->stride[2]);
           packed[i] = value;
@@ -128,12 +128,12 @@ static inline void pack_elements(const __global X *source, __global S *packed, c
     const __global X *plane = source + patch[0] * l->channel;
     I k = first;
     while (k < last) {
-      const I z = place(at[1], patch[1], l, 0), y = place(at[2], patch[2], l, 1);
+      const I z = coordinate(at[1], patch[1], l, 0), y = coordinate(at[2], patch[2], l, 1);
       const __global X *row = plane + at[0] * l->image + z * l->stride[0] + y * l->stride[1];
       const I stop = min(at[3] + last - k, l->positions[2]);
       k += stop - at[3];
       for (; at[3] < stop; ++at[3], to += COLUMNS) {
-        const I x = z >= 0 && y >= 0 ? place(at[3], patch[3], l, 2) : -1;
+        const I x = z >= 0 && y >= 0 ? coordinate(at[3], patch[3], l, 2) : -1;
         *to = 0;
         if (x >= 0) *to = LOAD(row, x * l->stride[2]);
       }

@@ -11,14 +11,14 @@ typedef struct {
   ob_index stride[OB_DIMENSIONS];
 } ob_layout;
 
-static inline ob_index place_of(const ob_layout layout, ob_index i) {
-  ob_index place = 0;
+static inline ob_index offset_of(const ob_layout layout, ob_index i) {
+  ob_index offset = 0;
   for (int d = (int)layout.dims - 1; d > 0; --d) {
     const ob_index rest = i / layout.size[d];
-    place += (i - rest * layout.size[d]) * layout.stride[d];
+    offset += (i - rest * layout.size[d]) * layout.stride[d];
     i = rest;
   }
-  return place + i * layout.stride[0];
+  return offset + i * layout.stride[0];
 }
 
 static inline V times(const V a, const V b) {
@@ -30,14 +30,14 @@ __kernel void read_complex(OB_POINTER(V, from), OB_POINTER(V, to), const ob_layo
                            const ob_index total) {
   OB_BIND(V, from) OB_BIND(V, to)
   const ob_index i = get_global_id(0);
-  if (i < total) to[i] = from[place_of(layout, i)];
+  if (i < total) to[i] = from[offset_of(layout, i)];
 }
 
 __kernel void read_real(OB_POINTER(S, from), OB_POINTER(V, to), const ob_layout layout,
                         const ob_index total) {
   OB_BIND(S, from) OB_BIND(V, to)
   const ob_index i = get_global_id(0);
-  if (i < total) to[i] = (V)(from[place_of(layout, i)], 0);
+  if (i < total) to[i] = (V)(from[offset_of(layout, i)], 0);
 }
 
 // The first `kept` elements of rows of `n`; missing elements are the conjugates that make the

@@ -97,8 +97,8 @@ typedef struct {
 
 // Offset in the image and its coordinates for an index; `other`: offset in the left operand or the
 // result. An index beyond `count` leads outside.
-static inline int4 image_place(I number, I count, const Axes *axes, const Image *image,
-                               int *other) {
+static inline int4 image_location(I number, I count, const Axes *axes, const Image *image,
+                                  int *other) {
   *other = 0;
   if (number >= count) return (int4)(0, OUTSIDE, 0, 0);
   int rest = (int)number;
@@ -113,17 +113,21 @@ static inline int4 image_place(I number, I count, const Axes *axes, const Image 
   rest /= axes->size[2];
   digits[1] = axes->fastest ? rest : rest % axes->size[1];
   if (!axes->fastest) digits[0] = rest / axes->size[1];
-  int place[3];
+  int location[3];
   int offset = digits[0] * axes->image;
   *other = digits[0] * axes->other[0];
 #pragma unroll
   for (int d = 0; d < 3; ++d) {
-    place[d] = digits[d + 1] * axes->step[d] + axes->shift[d];
-    offset += place[d] * image->stride[d];
+    location[d] = digits[d + 1] * axes->step[d] + axes->shift[d];
+    offset += location[d] * image->stride[d];
     *other += digits[d + 1] * axes->other[d + 1];
   }
-  return (int4)(offset, place[0], place[1], place[2]);
+  return (int4)(offset, location[0], location[1], location[2]);
 }
+
+#define INSIDE(location, size)                                                            \
+  ((uint)(location).y < (uint)(size)[0] && (uint)(location).z < (uint)(size)[1] &&        \
+   (uint)(location).w < (uint)(size)[2])
 #define IMAGE_PARAMETERS const Image image,
 #else
 #define IMAGE_PARAMETERS
@@ -177,10 +181,10 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
   __local V left_slices[2][DEPTH * LEFT_LINE];
   __local V right_slices[2][DEPTH * RIGHT_LINE];
 #ifdef IMAGE
-  __local int4 column_places[TILE_COLUMNS];
-  __local int out_places[TILE_COLUMNS];
-  __local int4 depth_places[KEPT];
-  __local int left_places[KEPT];
+  __local int4 column_locations[TILE_COLUMNS];
+  __local int out_offsets[TILE_COLUMNS];
+  __local int4 depth_locations[KEPT];
+  __local int left_offsets[KEPT];
   const Image source = image;
 #endif
   const int item = get_local_id(0);
@@ -219,14 +223,16 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
   const I left_step = left_walk.lines * l.left.row;
   const __global X *right_from = right + batch * l.right.batch;
   for (int c = item; c < TILE_COLUMNS; c += ITEMS) {
-    int place;
-    column_places[c] = image_place(first_column + c, l.columns, &source.columns, &source, &place);
-    out_places[c] = place;
+    int offset;
+    column_locations[c] =
+        image_location(first_column + c, l.columns, &source.columns, &source, &offset);
+    out_offsets[c] = offset;
   }
   if (item < CHUNK) {
-    int place;
-    depth_places[item] = image_place(begin + item, l.depth, &source.depth, &source, &place);
-    left_places[item] = place;
+    int offset;
+    depth_locations[item] =
+        image_location(begin + item, l.depth, &source.depth, &source, &offset);
+    left_offsets[item] = offset;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 #else
@@ -254,7 +260,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
       const I left_rest = depth - k - left_walk.depth;
 #ifdef IMAGE
       const int kept = (int)(k % KEPT);
-      const __local int *left_at = left_places + kept + left_walk.depth;
+      const __local int *left_at = left_offsets + kept + left_walk.depth;
 #endif
 #pragma unroll
       for (int e = 0; e < LEFT_LOADS; ++e) {
@@ -270,18 +276,15 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 #ifdef IMAGE
       const int along = RIGHT_ACCESS & ALONG_DEPTH;
       const int4 fixed =
-          along ? depth_places[kept + right_walk.depth] : column_places[right_walk.line];
+          along ? depth_locations[kept + right_walk.depth] : column_locations[right_walk.line];
       const __local int4 *varying =
-          along ? column_places + right_walk.line : depth_places + kept + right_walk.depth;
+          along ? column_locations + right_walk.line : depth_locations + kept + right_walk.depth;
       const int next = along ? right_walk.lines : right_walk.depths;
 #pragma unroll
       for (int e = 0; e < RIGHT_LOADS; ++e) {
         const int4 at = fixed + varying[e * next];
         right_values[e] = 0;
-        if ((uint)at.y < (uint)image.size[0] && (uint)at.z < (uint)image.size[1] &&
-            (uint)at.w < (uint)image.size[2]) {
-          right_values[e] = LOAD(right_from, at.x);
-        }
+        if (INSIDE(at, image.size)) right_values[e] = LOAD(right_from, at.x);
       }
 #else
       const I right_rest = depth - k - right_walk.depth;
@@ -323,10 +326,10 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
     // Computes the offsets of the next chunk before the last slice of this one is read.
     if ((k + 2 * DEPTH) % CHUNK == 0 && item < CHUNK) {
       const int to = (int)((k + 2 * DEPTH) % KEPT) + item;
-      int place;
-      depth_places[to] =
-          image_place(begin + k + 2 * DEPTH + item, l.depth, &source.depth, &source, &place);
-      left_places[to] = place;
+      int offset;
+      depth_locations[to] =
+          image_location(begin + k + 2 * DEPTH + item, l.depth, &source.depth, &source, &offset);
+      left_offsets[to] = offset;
     }
 #endif
     if (k < depth) {
@@ -365,11 +368,11 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 #pragma unroll
       for (int i = 0; i < W; ++i) {
 #ifdef IMAGE
-        const I place = out_places[in_tile + i];
+        const I offset = out_offsets[in_tile + i];
 #else
-        const I place = (column + i) * l.out.column;
+        const I offset = (column + i) * l.out.column;
 #endif
-        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
       }
       store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
     }
@@ -395,12 +398,12 @@ __kernel void add_parts(PARAMETERS) {
 #pragma unroll
   for (int i = 0; i < W; ++i) {
 #ifdef IMAGE
-    int place;
-    image_place(column + i, l.columns, &source.columns, &source, &place);
+    int offset;
+    image_location(column + i, l.columns, &source.columns, &source, &offset);
 #else
-    const I place = (column + i) * l.out.column;
+    const I offset = (column + i) * l.out.column;
 #endif
-    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
   }
   store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
 }

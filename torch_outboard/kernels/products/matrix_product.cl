@@ -26,16 +26,16 @@ typedef struct {
 // operand. Packed panels are padded with zeros instead.
 typedef struct {
   I batch, panel, line, step, early;
-} Places;
+} PanelStrides;
 
 #ifdef IN_PLACE
-#define LINE(places) (places).line
-#define STEP(places, width) (places).step
-#define EARLY(places) (places).early
+#define LINE(strides) (strides).line
+#define STEP(strides, width) (strides).step
+#define EARLY(strides) (strides).early
 #else
-#define LINE(places) 1
-#define STEP(places, width) (width)
-#define EARLY(places) 0
+#define LINE(strides) 1
+#define STEP(strides, width) (width)
+#define EARLY(strides) 0
 #endif
 
 // W elements of each of four lines, at `stride`, as W groups of four every `width` elements.
@@ -155,8 +155,8 @@ static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, i
 // Tiles of `columns` columns from column `begin` on, the first in `right`.
 __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out),
                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
-                    const int adds, const I begin, const I columns, const Places left_at,
-                    const Places right_at, const I items) {
+                    const int adds, const I begin, const I columns, const PanelStrides left_at,
+                    const PanelStrides right_at, const I items) {
   OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added)
   const I item = get_global_id(0);
   if (item >= items) return;

@@ -52,27 +52,24 @@ static inline int unit_along_lines(int unit, int depth) {
   return unit / 8 * (8 * UNIT_DEPTH) + depth * 8 + (unit % 8 ^ depth % 8);
 }
 
+// Of unit number e of a work-item: `unit` counts along K or lines, `other` the other way, `at` is
+// the offset in the slice.
+#define UNIT_OF(e)                                                                     \
+  const int number = item + (e) * UNIT_ITEMS, along = access & ALONG_DEPTH;            \
+  const int units = along ? LINE_UNITS : tile_lines / 8;                               \
+  const int unit = number % units, other = number / units;                             \
+  const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
+
 // Copies units of a slice with `lines` existing lines and `depths` existing K indices.
 static inline void copy_units(LocalAddress to, const __global ushort *from, const int access,
                               const int tile_lines, int item, I lines, I depths, I line_stride,
                               I depth_stride) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
-    const int number = item + e * UNIT_ITEMS;
-    int at;
-    I offset, rest;
-    if (access & ALONG_DEPTH) {
-      const int line = number / LINE_UNITS, unit = number % LINE_UNITS;
-      at = unit_along_depth(line, unit);
-      offset = line * line_stride + unit * 8;
-      rest = line < lines ? depths - unit * 8 : 0;
-    } else {
-      const int unit = number % (tile_lines / 8), depth = number / (tile_lines / 8);
-      at = unit_along_lines(unit, depth);
-      offset = depth * depth_stride + unit * 8;
-      rest = depth < depths ? lines - unit * 8 : 0;
-    }
+    UNIT_OF(e)
+    const I rest = other < (along ? lines : depths) ? (along ? depths : lines) - unit * 8 : 0;
     const int bytes = (int)clamp(rest, (I)0, (I)8) * 2;
+    const I offset = other * (along ? line_stride : depth_stride) + unit * 8;
     COPY_ASYNC(to + at * 16, from + (bytes > 0 ? offset : 0), bytes);
   }
 }
@@ -83,7 +80,7 @@ static inline int2 pair_of(const int access, const int tile_lines, int item, int
   if (access & ALONG_DEPTH) return (int2)(number / (UNIT_DEPTH / 2), number % (UNIT_DEPTH / 2) * 2);
   return (int2)(number % (tile_lines / 2) * 2, number / (tile_lines / 2));
 }
-static inline int place_of_pair(const int access, int2 pair) {
+static inline int offset_of_pair(const int access, int2 pair) {
   return access & ALONG_DEPTH ? unit_along_depth(pair.x, pair.y / 8) * 4 + pair.y % 8 / 2
                            : unit_along_lines(pair.x / 8, pair.y) * 4 + pair.x % 8 / 2;
 }
@@ -108,7 +105,7 @@ static inline void write_pairs(const uint *pairs, __local uint *to, const int ac
                                const int tile_lines, int item) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * UNIT_DEPTH / 2 / UNIT_ITEMS; ++e) {
-    to[place_of_pair(access, pair_of(access, tile_lines, item, e))] = pairs[e];
+    to[offset_of_pair(access, pair_of(access, tile_lines, item, e))] = pairs[e];
   }
 }
 
@@ -129,45 +126,36 @@ static inline int row_of_matrices(const int access, int line, int depth, int ite
   }
 
 #ifdef IMAGE
-static inline ushort image_value(const __global ushort *from, int4 place, const Image *image) {
-  const int inside = (uint)place.y < (uint)image->size[0] &&
-                     (uint)place.z < (uint)image->size[1] && (uint)place.w < (uint)image->size[2];
-  return inside ? from[place.x] : (ushort)0;
+static inline ushort image_value(const __global ushort *from, int4 location, const Image *image) {
+  return INSIDE(location, image->size) ? from[location.x] : (ushort)0;
 }
 
 // Copies units of a slice of the image: 8 channels of one position, along K or along lines.
 static inline void copy_image_units(LocalAddress to, const __global ushort *from, const int access,
-                                    const int tile_lines, int item, const __local int4 *line_places,
-                                    const __local int4 *depth_places, const Image *image) {
+                                    const int tile_lines, int item,
+                                    const __local int4 *line_locations,
+                                    const __local int4 *depth_locations, const Image *image) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
-    const int number = item + e * UNIT_ITEMS;
-    const int along = access & ALONG_DEPTH;
-    const int unit = along ? number % LINE_UNITS : number % (tile_lines / 8);
-    const int other = along ? number / LINE_UNITS : number / (tile_lines / 8);
-    const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
-    const int4 place = line_places[along ? other : unit * 8] + depth_places[along ? unit * 8 : other];
-    const int inside = (uint)place.y < (uint)image->size[0] &&
-                       (uint)place.z < (uint)image->size[1] && (uint)place.w < (uint)image->size[2];
-    COPY_ASYNC(to + at * 16, from + (inside ? place.x : 0), inside ? 16 : 0);
+    UNIT_OF(e)
+    const int4 location =
+        line_locations[along ? other : unit * 8] + depth_locations[along ? unit * 8 : other];
+    const int copied = INSIDE(location, image->size);
+    COPY_ASYNC(to + at * 16, from + (copied ? location.x : 0), copied ? 16 : 0);
   }
 }
 
-// Copies units of a slice of the other operand, with offsets along K in `places`.
+// Copies units of a slice of the other operand, with offsets along K in `offsets`.
 static inline void copy_units_at(LocalAddress to, const __global ushort *from, const int access,
                                  const int tile_lines, int item, I lines, I depths, I line_stride,
-                                 const __local int *places) {
+                                 const __local int *offsets) {
   UNIT_UNROLL
   for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
-    const int number = item + e * UNIT_ITEMS;
-    const int along = access & ALONG_DEPTH;
-    const int unit = along ? number % LINE_UNITS : number % (tile_lines / 8);
-    const int other = along ? number / LINE_UNITS : number / (tile_lines / 8);
-    const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
+    UNIT_OF(e)
     const int line = along ? other : unit * 8, depth = along ? unit * 8 : other;
     const I rest = depth < depths ? lines - line : 0;
     const int bytes = along ? (rest > 0 ? 16 : 0) : (int)clamp(rest, (I)0, (I)8) * 2;
-    COPY_ASYNC(to + at * 16, from + (bytes > 0 ? line * line_stride + places[depth] : 0), bytes);
+    COPY_ASYNC(to + at * 16, from + (bytes > 0 ? line * line_stride + offsets[depth] : 0), bytes);
   }
 }
 #endif
@@ -179,10 +167,10 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
   __local uchar slices[MAX_OF(STAGES * STAGE_BYTES, RESULT_BYTES)] __attribute__((aligned(1024)));
   UNIT_SCRATCH
 #ifdef IMAGE
-  __local int4 column_places[UNIT_COLUMNS];
-  __local int out_places[UNIT_COLUMNS];
-  __local int4 depth_places[KEPT];
-  __local int left_places[KEPT];
+  __local int4 column_locations[UNIT_COLUMNS];
+  __local int out_offsets[UNIT_COLUMNS];
+  __local int4 depth_locations[KEPT];
+  __local int left_offsets[KEPT];
   const Image source = image;
 #endif
   const int item = get_local_id(0);
@@ -205,14 +193,15 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
   const __global ushort *right_from = (const __global ushort *)right + batch * l.right.batch;
 #ifdef IMAGE
   for (int c = item; c < UNIT_COLUMNS; c += UNIT_ITEMS) {
-    int place;
-    column_places[c] = image_place(first_column + c, l.columns, &source.columns, &source, &place);
-    out_places[c] = place;
+    int offset;
+    column_locations[c] =
+        image_location(first_column + c, l.columns, &source.columns, &source, &offset);
+    out_offsets[c] = offset;
   }
   for (int k = item; k < KEPT; k += UNIT_ITEMS) {
-    int place;
-    depth_places[k] = image_place(begin + k, l.depth, &source.depth, &source, &place);
-    left_places[k] = place;
+    int offset;
+    depth_locations[k] = image_location(begin + k, l.depth, &source.depth, &source, &offset);
+    left_offsets[k] = offset;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 #else
@@ -260,11 +249,11 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
       const int kept = (int)(k % KEPT);
       if (UNITS_OF(LEFT_ACCESS)) {
         copy_units_at(left_to, left_from, LEFT_ACCESS, UNIT_ROWS, item, l.rows - first_row,
-                      depth - k, l.left.row, left_places + kept);
+                      depth - k, l.left.row, left_offsets + kept);
       }
       if (UNITS_OF(RIGHT_ACCESS)) {
         copy_image_units(left_to + LEFT_BYTES, right_from, RIGHT_ACCESS, UNIT_COLUMNS, item,
-                         column_places, depth_places + kept, &source);
+                         column_locations, depth_locations + kept, &source);
       }
       UNIT_UNROLL
       for (int e = 0; e < LEFT_PAIRS && !UNITS_OF(LEFT_ACCESS); ++e) {
@@ -273,10 +262,10 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
         const int line = pair.x + !along, at = pair.y + (along ? 1 : 0);
         ushort first = 0, second = 0;
         if (first_row + pair.x < l.rows && k + pair.y < depth) {
-          first = left_from[pair.x * l.left.row + left_places[kept + pair.y]];
+          first = left_from[pair.x * l.left.row + left_offsets[kept + pair.y]];
         }
         if (first_row + line < l.rows && k + at < depth) {
-          second = left_from[line * l.left.row + left_places[kept + at]];
+          second = left_from[line * l.left.row + left_offsets[kept + at]];
         }
         left_pairs[e] = word_of(first, second);
       }
@@ -286,18 +275,18 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
         const int along = RIGHT_ACCESS & ALONG_DEPTH;
         const int line = pair.x + !along, at = pair.y + (along ? 1 : 0);
         right_pairs[e] =
-            word_of(image_value(right_from, column_places[pair.x] + depth_places[kept + pair.y],
-                                &source),
-                    image_value(right_from, column_places[line] + depth_places[kept + at],
+            word_of(image_value(right_from,
+                                column_locations[pair.x] + depth_locations[kept + pair.y], &source),
+                    image_value(right_from, column_locations[line] + depth_locations[kept + at],
                                 &source));
       }
       // Offsets of the next chunk: the previous chunk was read an iteration ago.
       if (k > 0 && k % CHUNK == 0 && item < CHUNK) {
         const int to = (int)((k + CHUNK) % KEPT) + item;
-        int place;
-        depth_places[to] =
-            image_place(begin + k + CHUNK + item, l.depth, &source.depth, &source, &place);
-        left_places[to] = place;
+        int offset;
+        depth_locations[to] =
+            image_location(begin + k + CHUNK + item, l.depth, &source.depth, &source, &offset);
+        left_offsets[to] = offset;
       }
 #else
       if (UNITS_OF(LEFT_ACCESS)) {
@@ -395,11 +384,11 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
       UNIT_UNROLL
       for (int i = 0; i < W; ++i) {
 #ifdef IMAGE
-        const I place = out_places[in_tile + i];
+        const I offset = out_offsets[in_tile + i];
 #else
-        const I place = (column + i) * l.out.column;
+        const I offset = (column + i) * l.out.column;
 #endif
-        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
       }
       store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
     }

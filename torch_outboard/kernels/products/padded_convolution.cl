@@ -32,13 +32,13 @@ static inline I find_offsets(const Taps *t, const PaddedSizes *p, I *offsets) {
     for (I y = 0; y < t->count[1]; ++y) {
       for (I x = 0; x < t->count[2]; ++x) {
         const I at[3] = {z, y, x};
-        I phase = 0, place = 0;
+        I phase = 0, location = 0;
         for (int d = 0; d < 3; ++d) {
           phase = phase * p->phases[d] + at[d] % t->cycle[d];
-          place = place * p->grid[d] +
+          location = location * p->grid[d] +
                   floor_divide(t->scale[d] * at[d] + t->offset[d], t->step[d]);
         }
-        offsets[n++] = phase * p->plane + p->lead + place;
+        offsets[n++] = phase * p->plane + p->lead + location;
       }
     }
   }
@@ -95,15 +95,15 @@ __kernel void pack_padded(OB_POINTER(X, source), OB_POINTER(S, planes), const So
     rest /= p.phases[d];
   }
   const __global X *from = source + image * s.image + number / all * s.channel;
-  const I places = p.grid[0] * p.grid[1] * p.grid[2];
+  const I positions = p.grid[0] * p.grid[1] * p.grid[2];
   __global S *plane = planes + number * p.plane;
   if (image == 0) {
     for (I i = 0; i < p.lead; ++i) plane[i] = 0;
   }
   if (image == s.images - 1) {
-    for (I i = p.lead + s.images * places; i < p.plane; ++i) plane[i] = 0;
+    for (I i = p.lead + s.images * positions; i < p.plane; ++i) plane[i] = 0;
   }
-  __global S *to = plane + p.lead + image * places, *end = to + places;
+  __global S *to = plane + p.lead + image * positions, *end = to + positions;
   for (I z = 0; z < p.grid[0]; ++z) {
     const I deep = z * s.step[0] + first[0];
     for (I y = 0; y < p.grid[1]; ++y, to += p.grid[2]) {
@@ -161,11 +161,11 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
   const I slices = (w.channels + slice - 1) / slice, panels = (w.rows + ROWS - 1) / ROWS;
   const I begin = item % slices * slice, end = min(begin + slice, w.channels);
   const I panel = item / slices % panels, group = item / slices / panels;
-  I places[TAPS], taps = 0;
+  I offsets[TAPS], taps = 0;
   for (I z = 0; z < w.count[0]; ++z) {
     for (I y = 0; y < w.count[1]; ++y) {
       for (I x = 0; x < w.count[2]; ++x) {
-        places[taps++] = ((w.first[0] + z * w.step[0]) * w.size[1] + w.first[1] + y * w.step[1]) *
+        offsets[taps++] = ((w.first[0] + z * w.step[0]) * w.size[1] + w.first[1] + y * w.step[1]) *
                              w.size[2] +
                          w.first[2] + x * w.step[2];
       }
@@ -194,7 +194,7 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
       continue;
     }
     for (I t = 0; t < taps; ++t, to += ROWS) {
-      const __global X *at = from + c * w.channel + places[t];
+      const __global X *at = from + c * w.channel + offsets[t];
       if (height == ROWS) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) to[r] = LOAD(at, r * w.row);
@@ -228,17 +228,17 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
   const PaddedSizes source = p;
   const I count = find_offsets(&taps, &source, offsets);
   // Runs of contiguous positions in planes, up to a vector; run n begins at column starts[n].
-  I starts[COLUMNS + 1], places[COLUMNS], runs = 0;
+  I starts[COLUMNS + 1], locations[COLUMNS], runs = 0;
   const I width = min((I)COLUMNS, l.count - panel * COLUMNS);
   for (I i = 0, next = -1; i < width; ++i, ++next) {
     const I column = panel * COLUMNS + i;
     const I x = column % l.grid[2], y = column / l.grid[2] % l.grid[1];
     const I deep = column / l.grid[2] / l.grid[1];
     const I z = deep % l.grid[0], image = deep / l.grid[0];
-    const I place = ((image * p.grid[0] + z) * p.grid[1] + y) * p.grid[2] + x;
-    if (i > 0 && place == next && i < starts[runs - 1] + W) continue;
+    const I location = ((image * p.grid[0] + z) * p.grid[1] + y) * p.grid[2] + x;
+    if (i > 0 && location == next && i < starts[runs - 1] + W) continue;
     starts[runs] = i;
-    places[runs++] = next = place;
+    locations[runs++] = next = location;
   }
   starts[runs] = width;
   const I channel = p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
@@ -250,11 +250,11 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
       const __global S *tap = from + offsets[n];
       if (to < last) {
         // Each run overwrites the excess of the previous vector.
-        for (I i = 0; i < runs; ++i) VSTORE(VLOAD(0, tap + places[i]), 0, to + starts[i]);
+        for (I i = 0; i < runs; ++i) VSTORE(VLOAD(0, tap + locations[i]), 0, to + starts[i]);
         continue;
       }
       for (I i = 0; i < runs; ++i) {
-        for (I j = starts[i]; j < starts[i + 1]; ++j) to[j] = tap[places[i] + j - starts[i]];
+        for (I j = starts[i]; j < starts[i + 1]; ++j) to[j] = tap[locations[i] + j - starts[i]];
       }
     }
   }
@@ -384,8 +384,8 @@ __kernel void padded_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POI
           continue;
         }
         for (int i = 0; i < W; ++i) {
-          const I place = at[v * W + i];
-          if (place >= 0) STORE(to, place, values[i] + first);
+          const I location = at[v * W + i];
+          if (location >= 0) STORE(to, location, values[i] + first);
         }
       }
     }

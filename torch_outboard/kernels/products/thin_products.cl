@@ -88,13 +88,13 @@ __kernel void single_rows(PARAMETERS) {
   const __global X *a = left + batch * l.left.batch + row * l.left.row;
   const __global X *b = right + batch * l.right.batch;
   I at[W];
-  int4 places[W];
+  int4 locations[W];
   S lanes[W];
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-    int place;
-    places[i] = image_place(column + i, l.columns, &source.columns, &source, &place);
-    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+    int offset;
+    locations[i] = image_location(column + i, l.columns, &source.columns, &source, &offset);
+    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
     lanes[i] = 0;
   }
   const Axes axes = image.depth;
@@ -107,15 +107,13 @@ __kernel void single_rows(PARAMETERS) {
           const int wide = x * axes.step[2] + axes.shift[2];
           const int offset = c * axes.image + deep * image.stride[0] + high * image.stride[1] +
                              wide * image.stride[2];
+          const int4 shift = (int4)(offset, deep, high, wide);
           const S weight = LOAD(a, c * axes.other[0] + z * axes.other[1] + y * axes.other[2] +
                                        x * axes.other[3]);
 #pragma unroll
           for (int i = 0; i < W; ++i) {
-            if ((uint)(places[i].y + deep) < (uint)image.size[0] &&
-                (uint)(places[i].z + high) < (uint)image.size[1] &&
-                (uint)(places[i].w + wide) < (uint)image.size[2]) {
-              lanes[i] += weight * LOAD(b, places[i].x + offset);
-            }
+            const int4 there = locations[i] + shift;
+            if (INSIDE(there, image.size)) lanes[i] += weight * LOAD(b, there.x);
           }
         }
       }
@@ -142,26 +140,23 @@ GROUP_KERNEL void few_results(PARAMETERS) {
   const I batch = rest / l.rows;
   const __global X *a = left + batch * l.left.batch + row * l.left.row;
   const __global X *b = right + batch * l.right.batch;
-  int4 places[RESULTS];
+  int4 locations[RESULTS];
   int at[RESULTS];
   S each[RESULTS];
 #pragma unroll
   for (int i = 0; i < RESULTS; ++i) {
-    places[i] = image_place(column + i, l.columns, &source.columns, &source, &at[i]);
+    locations[i] = image_location(column + i, l.columns, &source.columns, &source, &at[i]);
     each[i] = 0;
   }
   const I end = min(l.depth, (part + 1) * l.part);
   for (I k = part * l.part + item; k < end; k += ITEMS) {
     int from;
-    const int4 place = image_place(k, l.depth, &source.depth, &source, &from);
+    const int4 location = image_location(k, l.depth, &source.depth, &source, &from);
     const S value = LOAD(a, from);
 #pragma unroll
     for (int i = 0; i < RESULTS; ++i) {
-      const int4 there = place + places[i];
-      if ((uint)there.y < (uint)image.size[0] && (uint)there.z < (uint)image.size[1] &&
-          (uint)there.w < (uint)image.size[2]) {
-        each[i] += value * LOAD(b, there.x);
-      }
+      const int4 there = location + locations[i];
+      if (INSIDE(there, image.size)) each[i] += value * LOAD(b, there.x);
     }
   }
 #pragma unroll

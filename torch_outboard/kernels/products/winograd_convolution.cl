@@ -10,18 +10,19 @@
 typedef struct {
   I images, high, wide;  // rows and columns of tiles per image
   I pitch;               // elements per point and channel: all tiles, plus a vector of padding
-  I weights, places;     // elements between points
+  I weights, inputs;     // elements between points
 } TileGrid;
 
 // Input transform B' d B of tiles of 4 x 4 positions, 2 apart. `to`: the first point of the first
 // tile; points are `point` apart. Writes W consecutive tiles.
-static inline void transform_places(const __global S *from, const I row, __global S *to, const I point) {
+static inline void transform_inputs(const __global S *from, const I row, __global S *to,
+                                    const I point) {
   V d[4][4];
 #pragma unroll
   for (int y = 0; y < 4; ++y) {
-    const __global S *places = from + y * row;
-    const V a = VLOAD(0, places), b = VLOAD(1, places);
-    const V c = VLOAD(0, places + 2), e = VLOAD(1, places + 2);
+    const __global S *inputs = from + y * row;
+    const V a = VLOAD(0, inputs), b = VLOAD(1, inputs);
+    const V c = VLOAD(0, inputs + 2), e = VLOAD(1, inputs + 2);
     const V first = (V)(a.even, b.even), second = (V)(a.odd, b.odd);
     const V third = (V)(c.even, e.even), fourth = (V)(c.odd, e.odd);
     d[y][0] = first - third;
@@ -44,8 +45,8 @@ static inline void end_points(__global S *to, const I point) {
 }
 
 // The tiles of a channel, by point. One work-item per channel.
-__kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), const PaddedSizes p, const Taps t,
-                              const TileGrid g, const I items) {
+__kernel void winograd_inputs(OB_POINTER(S, planes), OB_POINTER(S, points), const PaddedSizes p,
+                              const Taps t, const TileGrid g, const I items) {
   OB_BIND(S, planes) OB_BIND(S, points)
   const I item = get_global_id(0);
   if (item >= items) return;
@@ -60,11 +61,11 @@ __kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), cons
       const __global S *row = from + (image * p.grid[1] + 2 * y) * p.grid[2];
       // The next row overwrites the excess of a row's last vector.
       for (I x = 0; x < g.wide; x += W) {
-        transform_places(row + 2 * x, p.grid[2], to + x, g.places);
+        transform_inputs(row + 2 * x, p.grid[2], to + x, g.inputs);
       }
     }
   }
-  end_points(to, g.places);
+  end_points(to, g.inputs);
 }
 
 // Transform A g A' of tiles of 2 x 2 of a gradient. One work-item per channel.
@@ -84,8 +85,8 @@ __kernel void winograd_gradients(OB_POINTER(X, gradients), OB_POINTER(S, points)
         if (s.stride[2] == 1 && 2 * (x + W) <= s.size[2]) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const __global X *places = row + (i < rows ? i * s.stride[1] : 0);
-            const V a = LOADV(places, 2 * x), b = LOADV(places, 2 * x + W);
+            const __global X *values_of_row = row + (i < rows ? i * s.stride[1] : 0);
+            const V a = LOADV(values_of_row, 2 * x), b = LOADV(values_of_row, 2 * x + W);
             m[3 * i][0] = i < rows ? (V)(a.even, b.even) : (V)(0);
             m[3 * i][1] = i < rows ? (V)(a.odd, b.odd) : (V)(0);
           }
@@ -109,16 +110,16 @@ __kernel void winograd_gradients(OB_POINTER(X, gradients), OB_POINTER(S, points)
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          __global S *points_of_row = to + x + 4 * i * g.places;
+          __global S *points_of_row = to + x + 4 * i * g.inputs;
           VSTORE(m[i][0], 0, points_of_row);
-          VSTORE(m[i][0] + m[i][1], 0, points_of_row + g.places);
-          VSTORE(m[i][0] - m[i][1], 0, points_of_row + 2 * g.places);
-          VSTORE(-m[i][1], 0, points_of_row + 3 * g.places);
+          VSTORE(m[i][0] + m[i][1], 0, points_of_row + g.inputs);
+          VSTORE(m[i][0] - m[i][1], 0, points_of_row + 2 * g.inputs);
+          VSTORE(-m[i][1], 0, points_of_row + 3 * g.inputs);
         }
       }
     }
   }
-  end_points(to, g.places);
+  end_points(to, g.inputs);
 }
 
 static inline void transpose_points(const V a, const V b, const V c, const V d, V *to, const int step) {
@@ -230,11 +231,11 @@ static inline void write_row(const S *from, __global X *out, const I at, const I
   for (; i < count; ++i) STORE(out, at + i, from[i]);
 }
 
-// Products of all points and the output transform A' m A: out = weights * places (+ bias), `panels`
+// Products of all points and the output transform A' m A: out = weights * inputs (+ bias), `panels`
 // panels of rows per work-item, at most PANELS.
 __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(X, out),
-                             OB_POINTER(X, bias), const Result l, const TileGrid g, const I bias_stride,
-                             const int adds, const I panels, const I items) {
+                             OB_POINTER(X, bias), const Result l, const TileGrid g,
+                             const I bias_stride, const int adds, const I panels, const I items) {
   OB_BIND(S, weights) OB_BIND(S, points) OB_BIND(X, out) OB_BIND(X, bias)
   const I item = get_global_id(0);
   if (item >= items) return;
@@ -246,14 +247,14 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
   const __global S *b = points + group * l.channels * g.pitch + column;
   // Runs of consecutive tiles of one row: the first, the offset of its results, and their extents
   // in x and in y.
-  I starts[COLUMNS + 1], places[COLUMNS], widths[COLUMNS], heights[COLUMNS], runs = 0;
+  I starts[COLUMNS + 1], targets[COLUMNS], widths[COLUMNS], heights[COLUMNS], runs = 0;
   const I width = min((I)COLUMNS, l.count - column);
   for (I i = 0; i < width;) {
     const I x = (column + i) % g.wide, y = (column + i) / g.wide % g.high;
     const I image = (column + i) / g.wide / g.high;
     const I tiles = min(g.wide - x, width - i);
     starts[runs] = i;
-    places[runs] = image * l.image + 2 * y * l.stride[1] + 2 * x;
+    targets[runs] = image * l.image + 2 * y * l.stride[1] + 2 * x;
     widths[runs] = min(2 * tiles, l.extent[2] - 2 * x);
     heights[runs++] = min((I)2, l.extent[1] - 2 * y);
     i += tiles;
@@ -264,7 +265,7 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
   for (int e = 0; e < POINTS; ++e) {
     for (I panel = begin; panel < last; ++panel) {
       multiply(weights + e * g.weights + (group * row_panels + panel) * l.channels * ROWS,
-               b + e * g.places, l.channels, g.pitch, offsets, 1,
+               b + e * g.inputs, l.channels, g.pitch, offsets, 1,
                tiles + ((panel - begin) * POINTS + e) * ROWS * COLUMNS);
     }
   }
@@ -299,7 +300,7 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
       }
       for (I n = 0; n < runs; ++n) {
         for (I y = 0; y < heights[n]; ++y) {
-          const I at = row * l.row + places[n] + y * l.stride[1];
+          const I at = row * l.row + targets[n] + y * l.stride[1];
           write_row(results[y] + 2 * starts[n], out, at, widths[n]);
         }
       }

@@ -10,7 +10,7 @@ __kernel void randperm_draw(OB_PARAMETERS) {
 #define USE(i, draw)    \
   {                     \
     keys[i] = draw;     \
-    places[i] = i;      \
+    locations[i] = i;   \
   }
   FOR_DRAWS(n, USE)
 }
@@ -27,20 +27,20 @@ __kernel void randperm_sort(OB_PARAMETERS) {
   // The first step of a merge compares from both ends.
   const ob_index j = s == 0 ? (block + 1) * 2 * half_size - 1 - t : i + half_size;
   if (i >= n || j >= n) return;
-  if (keys[j] < keys[i] || (keys[j] == keys[i] && places[j] < places[i])) {
+  if (keys[j] < keys[i] || (keys[j] == keys[i] && locations[j] < locations[i])) {
     const ulong key = keys[i];
-    const int place = places[i];
+    const int location = locations[i];
     keys[i] = keys[j];
-    places[i] = places[j];
+    locations[i] = locations[j];
     keys[j] = key;
-    places[j] = place;
+    locations[j] = location;
   }
 }
 
 __kernel void randperm_store(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
-  permutation_store(i, places[i]);
+  permutation_store(i, locations[i]);
 }
 
 #else

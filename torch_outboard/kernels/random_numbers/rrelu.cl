@@ -10,7 +10,7 @@
 // Noise rounded to its dtype, since the gradient multiplies with it.
 #define USE(i, draw)                                         \
   {                                                          \
-    const ob_index at = ob_place(noise_layout, i);           \
+    const ob_index at = ob_offset(noise_layout, i);          \
     const V x = self_load(i);                                \
     const V slope = UNIT(draw) * span + low;                 \
     noise_store(at, x <= 0 ? slope : 1);                     \

@@ -127,11 +127,11 @@ typedef struct {
 // Scans of long rows with element stride `inner`, in blocks of `block` elements, a work-group each:
 // first the state of whole blocks, then each block with the states before it.
 
-static inline State part_of(const V value, const V rest, const ob_index place) {
+static inline State part_of(const V value, const V rest, const ob_index location) {
 #if TWO_VALUES
   return STATE_OF_PART(value, rest);
 #elif SCAN >= 3
-  return (State){value, place};
+  return (State){value, location};
 #else
   return (State){value};
 #endif
@@ -142,7 +142,7 @@ static inline State part_of(const V value, const V rest, const ob_index place) {
   { part_values_store(item, PART_VALUE(s)); part_rests_store(item, PART_REST(s)); }
 #elif SCAN >= 3
 #define STORE_PART(item, s) \
-  { part_values_store(item, s.value); part_places_store(item, s.rest); }
+  { part_values_store(item, s.value); part_locations_store(item, s.rest); }
 #else
 #define STORE_PART(item, s) part_values_store(item, s.value);
 #endif
@@ -233,7 +233,7 @@ __kernel void scan_blocks(OB_PARAMETERS) {
     State before;                                                                         \
     for (ob_index other = row * blocks; other < item + k; ++other) {                      \
       const State each =                                                                  \
-          part_of(part_values_load(other), part_rests_load(other), part_places_load(other)); \
+          part_of(part_values_load(other), part_rests_load(other), part_locations_load(other)); \
       before = other == row * blocks ? each : join(before, each);                         \
     }                                                                                     \
     s[k] = join(before, s[k]);                                                            \
@@ -327,7 +327,7 @@ __kernel void scan_blocks(OB_PARAMETERS) {
     State before;
     for (ob_index other = row * blocks; other < item; ++other) {
       const State part =
-          part_of(part_values_load(other), part_rests_load(other), part_places_load(other));
+          part_of(part_values_load(other), part_rests_load(other), part_locations_load(other));
       before = other == row * blocks ? part : join(before, part);
     }
     bool some = which > 0;

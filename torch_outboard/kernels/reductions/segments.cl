@@ -7,13 +7,13 @@ __kernel void bounds(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(row)
   long end = 0;
-  places[row * (segments + 1)] = end;
+  locations[row * (segments + 1)] = end;
   for (ob_index k = 0; k < segments; ++k) {
     end += lengths_load(row * segments + k);
-    places[row * (segments + 1) + k + 1] = end;
+    locations[row * (segments + 1) + k + 1] = end;
   }
 }
-#define BOUND(i) places[i]
+#define BOUND(i) locations[i]
 #else
 __kernel void bounds(OB_PARAMETERS) {}
 #define BOUND(i) (long)offsets[i]

@@ -100,7 +100,7 @@ def put(accumulates: bool) -> Definition:
 
     @template(
         "_index_put_impl_",
-        "places_in_order index_put",
+        "indices_in_order index_put",
         dtypes=NUMBERS if accumulates else EVERY,
         accepts=INDEX_DTYPES,
         moves=() if accumulates else ("self", "values", "out"),

@@ -126,7 +126,7 @@ def nonzero(plan: Plan, self: SymTensor) -> None:
     plan.launch("add_counts", 1)
     total = plan.read(starts)
     plan.result("out", [total, self.dim()], torch.int64, strides=[1, total])
-    plan.launch("write_places", blocks * plan.group_lanes)
+    plan.launch("write_indices", blocks * plan.group_lanes)
 
 
 # ---- Writing
@@ -144,7 +144,7 @@ def shared_ranges(groups: Int, count: SymInt) -> SymInt:
 
     Args:
         groups: the number of work-groups without sharing.
-        count: indices that each work-group scans, as in places_in_order.cl.
+        count: indices that each work-group scans, as in indices_in_order.cl.
     """
     few = where(groups >= 64, 16, where(groups >= 8, 128, 512))
     return where((count < 256) | (groups >= 512), 1, few)
@@ -224,7 +224,7 @@ def _scattering(
     )
 
 
-SCATTER = "places_in_order scatter"
+SCATTER = "indices_in_order scatter"
 
 
 def _launch_scatter(plan: Plan, lines: _Lines) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from torch_outboard.ops.definition import FLOATS, INDICES, Definition
-from torch_outboard.ops.requirements import Requirement, of_dtype
+from torch_outboard.ops.requirements import Requirement, of_dtype, of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, fits, given, where
 from torch_outboard.ops.template import Plan, template
 
@@ -23,11 +23,7 @@ def definitions() -> list[Definition]:
     return [
         _embedding,
         _dense_backward,
-        *(
-            _bags(name, integer)
-            for name in ("_embedding_bag", "_embedding_bag_forward_only")
-            for integer in (torch.int64, torch.int32)
-        ),
+        _bags,
         *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out", {}, {}),
         *_bags_backward(
             "_embedding_bag_backward", {"sparse": False}, {"offsets": of_dtype(*INDICES)}
@@ -85,7 +81,7 @@ def _launch_ranges(
 
 @_gradient(
     "embedding_dense_backward embedding_dense_backward.out",
-    "rows places_in_order embedding_backward",
+    "rows indices_in_order embedding_backward",
     accepts={"indices": INDICES},
     vectors=True,
 )
@@ -122,7 +118,7 @@ def _bags_backward(
 
     @_gradient(
         overloads,
-        "rows places_in_order embedding_backward",
+        "rows indices_in_order embedding_backward",
         accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), INDICES),
         vectors=True,
         requires={**requires, **of_sums},
@@ -178,50 +174,48 @@ def _bags_backward(
 # ---- Bags
 
 
-def _bags(name: str, integer: torch.dtype) -> Definition:
-    # Calls whose offsets and indices have different dtypes run on the host.
-    @template(
-        f"{name} {name}.out",
-        "rows embedding_bag",
-        dtypes=FLOATS,
-        accepts={"indices": (integer,), "offsets": (integer,)},
-        vectors=True,
-        reports=RuntimeError,
+# Calls whose offsets and indices have different dtypes run on the host.
+@template(
+    "_embedding_bag _embedding_bag.out _embedding_bag_forward_only _embedding_bag_forward_only.out",
+    "rows embedding_bag",
+    dtypes=FLOATS,
+    accepts={"indices": INDICES, "offsets": INDICES},
+    vectors=True,
+    requires={"offsets": of_dtype_of("indices")},
+    reports=RuntimeError,
+)
+def _bags(
+    plan: Plan,
+    weight: SymTensor,
+    indices: SymTensor,
+    offsets: SymTensor,
+    per_sample_weights: SymTensor,
+    mode: SymInt,
+    include_last_offset: SymBool,
+    padding_idx: SymInt,
+) -> None:
+    n = weight.size(1)
+    bags = offsets.size(0) - where(include_last_offset, 1, 0)
+    plan.require(
+        (weight.dim() == 2) & (indices.dim() == 1) & (offsets.dim() == 1),
+        (weight.numel() > 0) & (bags > 0) & (offsets.size(0) > 0),
+        (mode >= 0) & (mode <= 2),
+        where(given(per_sample_weights), mode == 0, True),
+        fits(per_sample_weights, indices.shape),
     )
-    def embedding_bag(
-        plan: Plan,
-        weight: SymTensor,
-        indices: SymTensor,
-        offsets: SymTensor,
-        per_sample_weights: SymTensor,
-        mode: SymInt,
-        include_last_offset: SymBool,
-        padding_idx: SymInt,
-    ) -> None:
-        n = weight.size(1)
-        bags = offsets.size(0) - where(include_last_offset, 1, 0)
-        plan.require(
-            (weight.dim() == 2) & (indices.dim() == 1) & (offsets.dim() == 1),
-            (weight.numel() > 0) & (bags > 0) & (offsets.size(0) > 0),
-            (mode >= 0) & (mode <= 2),
-            where(given(per_sample_weights), mode == 0, True),
-            fits(per_sample_weights, indices.shape),
-        )
-        plan.result("out", [bags, n])
-        plan.result("offset2bag", indices.shape, indices, initial=0)
-        plan.result("bag_size", [bags], indices)
-        plan.result("maximum", where(mode == 2, [bags, n], [bags]), indices)
-        plan.parameters(
-            n=n,
-            row_count=weight.size(0),
-            index_count=indices.numel(),
-            offset_count=offsets.size(0),
-            padding=padding_idx,
-        )
-        plan.constants(MODE=mode)
-        plan.launch("embedding_bag", groups=bags)
-
-    return embedding_bag
+    plan.result("out", [bags, n])
+    plan.result("offset2bag", indices.shape, indices, initial=0)
+    plan.result("bag_size", [bags], indices)
+    plan.result("maximum", where(mode == 2, [bags, n], [bags]), indices)
+    plan.parameters(
+        n=n,
+        row_count=weight.size(0),
+        index_count=indices.numel(),
+        offset_count=offsets.size(0),
+        padding=padding_idx,
+    )
+    plan.constants(MODE=mode)
+    plan.launch("embedding_bag", groups=bags)
 
 
 @_gradient(

@@ -282,9 +282,9 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
             plan.require(_some_float32(mixed, weight, bias, *running))
 
             plan.result("out", memory_format=input)
-            for place, name in enumerate(("mean", "rstd")):
+            for slot, name in enumerate(("mean", "rstd")):
                 # Without training nothing is saved, and the given outputs stay unchanged.
-                as_given = as_tensor(rest[saved[place]]).shape if saved else [0]
+                as_given = as_tensor(rest[saved[slot]]).shape if saved else [0]
                 shape = where(trains, [of.channels], as_given)
                 plan.result(name, shape, _statistics_dtype(mixed))
             if reserves:

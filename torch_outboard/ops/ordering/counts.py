@@ -33,13 +33,13 @@ def _bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
         require(self.min().item() >= 0)
         n = max(n, int(self.max().item()) + 1)
         require(n <= MOST)
-    places = self.to(torch.int64)
+    indices = self.to(torch.int64)
     if weights is None:
-        amounts = torch.ones_like(places)
+        amounts = torch.ones_like(indices)
     else:
         amounts = weights.to(torch.float32 if weights.dtype == torch.float32 else torch.float64)
     out = torch.zeros([n], dtype=amounts.dtype, device=self.device)
-    return out.scatter_add_(0, places, amounts)
+    return out.scatter_add_(0, indices, amounts)
 
 
 def _histc(self: Tensor, bins: int, min_: float, max_: float) -> Tensor:
@@ -51,9 +51,9 @@ def _histc(self: Tensor, bins: int, min_: float, max_: float) -> Tensor:
         low -= 1
         high += 1
     out = torch.zeros([bins], dtype=self.dtype, device=self.device)
-    places = ((x - low) * bins / (high - low)).to(torch.int64).clamp(0, bins - 1)
+    indices = ((x - low) * bins / (high - low)).to(torch.int64).clamp(0, bins - 1)
     inside = torch.logical_and(x >= low, x <= high)
-    return out.scatter_add_(0, torch.where(inside, places, 0), inside.to(self.dtype))
+    return out.scatter_add_(0, torch.where(inside, indices, 0), inside.to(self.dtype))
 
 
 def _count_between(
@@ -62,13 +62,13 @@ def _count_between(
     # The last bin includes both edges.
     x = self.reshape(-1)
     n = edges.numel() - 1
-    places = torch.where(x == edges[n], n - 1, torch.bucketize(x, edges, right=True) - 1)
-    inside = torch.logical_and(places >= 0, places < n)
+    indices = torch.where(x == edges[n], n - 1, torch.bucketize(x, edges, right=True) - 1)
+    inside = torch.logical_and(indices >= 0, indices < n)
     amounts = inside.to(x.dtype)
     if weight is not None:
         amounts = torch.where(inside, weight.reshape(-1), 0)
     hist = torch.zeros([n], dtype=x.dtype, device=x.device)
-    hist.scatter_add_(0, torch.where(inside, places, 0), amounts)
+    hist.scatter_add_(0, torch.where(inside, indices, 0), amounts)
     if density:
         hist = hist / (hist.sum() * (edges[1:] - edges[:-1]))
     return hist, edges
@@ -149,10 +149,10 @@ def _count_points(
     for d, (edge, n) in enumerate(zip(edges, sizes, strict=True)):
         # The last bin of a dimension includes both edges.
         x = points[:, d].contiguous()
-        place = torch.bucketize(x, edge, right=True) - 1
-        place = torch.where(x == edge[n], n - 1, place)
-        inside = torch.logical_and(inside, torch.logical_and(place >= 0, place < n))
-        index = index * n + place
+        at = torch.bucketize(x, edge, right=True) - 1
+        at = torch.where(x == edge[n], n - 1, at)
+        inside = torch.logical_and(inside, torch.logical_and(at >= 0, at < n))
+        index = index * n + at
     amounts = inside.to(self.dtype)
     if weight is not None:
         amounts = torch.where(inside, weight.reshape(-1), 0)

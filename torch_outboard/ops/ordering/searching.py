@@ -166,11 +166,11 @@ def _consecutive(rows: Tensor, inverse: bool, counts: bool) -> Found:
 
 
 def _unique2(self: Tensor, return_inverse: bool, return_counts: bool) -> Found:
-    ordered, places = torch.sort(self.reshape(-1), stable=True, dim=0)
+    ordered, indices = torch.sort(self.reshape(-1), stable=True, dim=0)
     values, group, counts = _consecutive(ordered, True, return_counts)
     inverse = _nothing(self)
     if return_inverse:
-        inverse = torch.empty_like(group).scatter_(0, places, group).reshape(self.shape)
+        inverse = torch.empty_like(group).scatter_(0, indices, group).reshape(self.shape)
     return values, inverse, counts
 
 
@@ -220,8 +220,8 @@ def _isin(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
     dtype = torch.result_type(elements, test_elements)
     ordered = torch.sort(test_elements.reshape(-1).to(dtype), stable=True, dim=0)[0]
     x = elements.to(dtype).contiguous()
-    places = torch.searchsorted(ordered, x).clamp(max=ordered.numel() - 1)
-    found = ordered.index_select(0, places.reshape(-1)).reshape(x.shape) == x
+    indices = torch.searchsorted(ordered, x).clamp(max=ordered.numel() - 1)
+    found = ordered.index_select(0, indices.reshape(-1)).reshape(x.shape) == x
     return found.logical_not() if invert else found
 
 

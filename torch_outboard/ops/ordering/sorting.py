@@ -60,8 +60,8 @@ def _merge_sort(
     merged_numel = where(runs.passes > 0, self.numel(), 1)
     plan.temporary("one", sorted_numel)
     plan.temporary("two", merged_numel)
-    plan.temporary("one_places", sorted_numel, torch.int32)
-    plan.temporary("two_places", merged_numel, torch.int32)
+    plan.temporary("one_locations", sorted_numel, torch.int32)
+    plan.temporary("two_locations", merged_numel, torch.int32)
     plan.parameters(
         dim=lines.dim,
         n=lines.n,
@@ -134,7 +134,7 @@ def topk(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, largest: SymBool) 
     blocks = _topk_blocks(plan, lines, k)
     values, indices = plan.result("values"), plan.result("indices")
     plan.temporary("keys", lines.total * blocks * k)
-    plan.temporary("places", lines.total * blocks * k, torch.int32)
+    plan.temporary("locations", lines.total * blocks * k, torch.int32)
     plan.parameters(
         dim=lines.dim,
         n=lines.n,
@@ -182,7 +182,7 @@ def ranks() -> list[Definition]:
 
     define = partial(
         template,
-        kernels="places_in_order select_rank",
+        kernels="indices_in_order select_rank",
         dtypes=REALS,
         strided=("self",),
         family="selection",
@@ -208,9 +208,9 @@ def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices
         values.copy_(self)
         indices.zero_()
     else:
-        ordered, places = torch.sort(self, stable=True, dim=dim, descending=largest)
+        ordered, order = torch.sort(self, stable=True, dim=dim, descending=largest)
         values.copy_(ordered.narrow(dim, 0, k))
-        indices.copy_(places.narrow(dim, 0, k))
+        indices.copy_(order.narrow(dim, 0, k))
 
 
 def _of_number(self: Tensor) -> tuple[Tensor, Tensor]:

@@ -327,7 +327,7 @@ def _randperm(plan: Plan, n: SymInt) -> None:
     plan.require((n >= 0) & (n <= 2**24))
     plan.result("permutation", [n])
     plan.temporary("keys", n, torch.uint64)
-    plan.temporary("places", n, torch.int32)
+    plan.temporary("locations", n, torch.int32)
     plan.parameters(n=n)
     plan.random(where(n > 0, 1, 0))
     levels = log2_ceil(n)

@@ -62,7 +62,7 @@ def _launch(plan: Plan, rows: Lines, number: int, in_blocks: bool) -> None:
     parts = maximum(rows.total * blocks, 1)
     plan.temporary("part_values", parts, "value")
     plan.temporary("part_rests", parts, "value")
-    plan.temporary("part_places", parts, torch.int64)
+    plan.temporary("part_locations", parts, torch.int64)
     plan.launch("scan_parts", groups=rows.total * blocks, when=blocks > 1)
     plan.launch("scan_blocks", groups=rows.total * blocks)
 

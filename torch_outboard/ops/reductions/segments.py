@@ -97,7 +97,7 @@ def _launch(
     backward: bool,
 ) -> None:
     bounds = where(given(lengths), segments.lists * (segments.total + 1), 1)
-    plan.temporary("places", bounds, torch.int64)
+    plan.temporary("locations", bounds, torch.int64)
     plan.parameters(segments=segments.total, length=segments.length, inner=segments.inner)
     plan.parameters(initial=either(initial, 0.0))
     plan.constants(KIND=_kind(reduce), GIVEN=given(initial), BACKWARD=backward)

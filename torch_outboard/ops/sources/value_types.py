@@ -67,13 +67,13 @@ def load(dtype: torch.dtype, lanes: int, pointer: str, index: str, *, aligned: b
             return f"((uchar)({element} != 0))"
         return f"as_float((uint){element} << 16)" if dtype == torch.bfloat16 else element
     storage = "ushort" if dtype == torch.float16 else STORAGE_TYPES[dtype]
-    place = f"{pointer} + {index}"
+    address = f"{pointer} + {index}"
     if aligned:
-        raw = f"(*(const __global {storage}{lanes} *)({place}))"
+        raw = f"(*(const __global {storage}{lanes} *)({address}))"
     elif dtype == torch.float16:
-        raw = f"vload{lanes}(0, (const __global ushort *)({place}))"
+        raw = f"vload{lanes}(0, (const __global ushort *)({address}))"
     else:
-        raw = f"vload{lanes}(0, {place})"
+        raw = f"vload{lanes}(0, {address})"
     if dtype == torch.bool:
         return f"as_uchar{lanes}(({raw} != (uchar{lanes})(0)) & (char{lanes})(1))"
     if dtype == torch.bfloat16:
@@ -93,12 +93,12 @@ def store(
     if lanes == 1:
         return f"{pointer}[{index}] = {value}"
     storage = "ushort" if dtype == torch.float16 else STORAGE_TYPES[dtype]
-    place = f"{pointer} + {index}"
+    address = f"{pointer} + {index}"
     if aligned:
-        return f"*(__global {storage}{lanes} *)({place}) = {value}"
+        return f"*(__global {storage}{lanes} *)({address}) = {value}"
     if dtype == torch.float16:
-        place = f"(__global ushort *)({place})"
-    return f"vstore{lanes}({value}, 0, {place})"
+        address = f"(__global ushort *)({address})"
+    return f"vstore{lanes}({value}, 0, {address})"
 
 
 def convert(source: torch.dtype, target: torch.dtype, lanes: int, value: str) -> str:

@@ -9,7 +9,7 @@
 // FLEX: flex_attention.cl, before it, has other definitions of scores, and of the blocks that a
 // mask leaves.
 
-#define PLACE_OF_ROW(x, b, h, i)                                             \
+#define OFFSET_OF_ROW(x, b, h, i)                                            \
   ((b) * x##_layout.stride[0] + (h) * x##_layout.stride[1] + (i) * x##_layout.stride[2])
 
 // The work-group's block of `tile` of all `rows`: `length` rows of head h from `start` on.
@@ -45,7 +45,7 @@
 #define STORE_SOFTMAX(b, h, i, largest, total)            \
   logsumexp_store(((b) * queries + (i)) * heads + (h),    \
                   (total) == (V)0 ? (V)0 : (largest) + log(total));
-#define LOGSUMEXP(b, h, i) ((V)logsumexp_load(PLACE_OF_ROW(logsumexp, b, h, i)))
+#define LOGSUMEXP(b, h, i) ((V)logsumexp_load(OFFSET_OF_ROW(logsumexp, b, h, i)))
 
 #if OB_LOCAL == 1
 
@@ -118,7 +118,7 @@ __kernel void attend(OB_PARAMETERS) {
     const int height = length;
     V q[ROWS * PADDED], sums[ROWS * PADDED], values[KEYS * PADDED], turned[HEAD * KEYS];
     V scores[ROWS * KEYS], largest[ROWS], total[ROWS];
-    READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+    READ_TILE(query, OFFSET_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
     clear(sums, ROWS * PADDED);
     for (int r = 0; r < ROWS; ++r) {
       largest[r] = NEVER;
@@ -126,9 +126,9 @@ __kernel void attend(OB_PARAMETERS) {
     }
     FOR_KEYS {
       const int width = LEFT(KEYS, first);
-      READ_TURNED_TILE(key, PLACE_OF_ROW(key, b, h / shared, first), key_layout.stride[2], width,
+      READ_TURNED_TILE(key, OFFSET_OF_ROW(key, b, h / shared, first), key_layout.stride[2], width,
                        KEYS, turned)
-      READ_TILE(value, PLACE_OF_ROW(value, b, h / shared, first), value_layout.stride[2], width,
+      READ_TILE(value, OFFSET_OF_ROW(value, b, h / shared, first), value_layout.stride[2], width,
                 KEYS, values)
       clear(scores, ROWS * KEYS);
       add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
@@ -140,7 +140,7 @@ __kernel void attend(OB_PARAMETERS) {
     }
     for (int r = 0; r < height; ++r) {
       const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
-      const ob_index to = PLACE_OF_ROW(out, b, h, row + r), step = out_layout.stride[3];
+      const ob_index to = OFFSET_OF_ROW(out, b, h, row + r), step = out_layout.stride[3];
       int e = 0;
       for (; step == 1 && e + W <= HEAD; e += W) {
         out_store_vector(to + e, OB_VLOAD(sums + r * PADDED + e) * (T)(share));
@@ -156,15 +156,15 @@ __kernel void attend(OB_PARAMETERS) {
 __kernel void attend(OB_PARAMETERS) {
   OB_BEGIN
   OB_MEMORY
-  OB_PLACE
+  OB_LOCATION
   DECLARE_FACTOR
   OB_FOR_GROUPS(group) {
     QUERIES_OF_GROUP
     const ob_index row = start;
     const int height = length;
-    const ob_index from = PLACE_OF_ROW(query, b, h, row);
-    const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, 0);
-    const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, 0);
+    const ob_index from = OFFSET_OF_ROW(query, b, h, row);
+    const ob_index from_key = OFFSET_OF_ROW(key, b, h / shared, 0);
+    const ob_index from_value = OFFSET_OF_ROW(value, b, h / shared, 0);
     V s[TALL][NEAR], largest[TALL], total[TALL];
     SUMS(sums);
     FOR_SUMS(n, r) sums[n][r] = (X)(0);
@@ -182,7 +182,7 @@ __kernel void attend(OB_PARAMETERS) {
                  value_layout.stride[2], width)
     }
     COMBINE_ROWS(total, BOTH_ADDED)
-    const ob_index to = PLACE_OF_ROW(out, b, h, row);
+    const ob_index to = OFFSET_OF_ROW(out, b, h, row);
     FOR_SUMS(n, r) {
       const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
       UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
@@ -216,7 +216,7 @@ __kernel void attend(OB_PARAMETERS) {
 // Rows of a tile to rows `from` and following of a head.
 #define WRITE_TILE(tensor, b, h, from, rows, tile)                                              \
   for (int r = 0; r < (rows); ++r) {                                                            \
-    const ob_index to = PLACE_OF_ROW(tensor, b, h, (from) + r);                                 \
+    const ob_index to = OFFSET_OF_ROW(tensor, b, h, (from) + r);                                 \
     WRITE_ROW(tensor, to, tensor##_layout.stride[3], (tile) + r * PADDED)                       \
   }
 
@@ -254,16 +254,16 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
     V scores[ROWS * KEYS], gradients[ROWS * KEYS];
     for (ob_index first = start; first < start + length; first += KEYS) {
       const int width = (int)min((ob_index)KEYS, start + length - first);
-      const ob_index from_key = PLACE_OF_ROW(key, b, key_head, first);
+      const ob_index from_key = OFFSET_OF_ROW(key, b, key_head, first);
       READ_TURNED_TILE(key, from_key, key_layout.stride[2], width, KEYS, turned_key)
-      READ_TURNED_TILE(value, PLACE_OF_ROW(value, b, key_head, first), value_layout.stride[2],
+      READ_TURNED_TILE(value, OFFSET_OF_ROW(value, b, key_head, first), value_layout.stride[2],
                        width, KEYS, turned_value)
       clear(grad_k, KEYS * PADDED);
       clear(grad_v, KEYS * PADDED);
       for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
         FOR_QUERIES(first / ROWS * ROWS, ROWS) {
           const int height = LEFT(ROWS, row);
-          READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+          READ_TILE(query, OFFSET_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
           READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, go)
           clear(scores, ROWS * KEYS);
           clear(gradients, ROWS * KEYS);
@@ -291,17 +291,17 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
     V turned[HEAD * KEYS], straight[KEYS * PADDED];
     V grad_q[ROWS * PADDED], q[ROWS * PADDED], go[ROWS * PADDED];
     V scores[ROWS * KEYS], gradients[ROWS * KEYS];
-    READ_TILE(query, PLACE_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
+    READ_TILE(query, OFFSET_OF_ROW(query, b, h, row), query_layout.stride[2], height, ROWS, q)
     READ_TILE(grad_out, ((b * heads + h) * queries + row) * HEAD, HEAD, height, ROWS, go)
     clear(grad_q, ROWS * PADDED);
     FOR_KEYS {
       const int width = LEFT(KEYS, first);
-      const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, first);
+      const ob_index from_key = OFFSET_OF_ROW(key, b, h / shared, first);
       clear(scores, ROWS * KEYS);
       clear(gradients, ROWS * KEYS);
       READ_TURNED_TILE(key, from_key, key_layout.stride[2], width, KEYS, turned)
       add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
-      READ_TURNED_TILE(value, PLACE_OF_ROW(value, b, h / shared, first), value_layout.stride[2],
+      READ_TURNED_TILE(value, OFFSET_OF_ROW(value, b, h / shared, first), value_layout.stride[2],
                        width, KEYS, turned)
       add_product(go, PADDED, 1, turned, HEAD, KEYS, gradients, KEYS, ROWS, KEYS);
       DIFFERENTIATE_TILE(b, h, row, height, first, width)
@@ -317,7 +317,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
 __kernel void differentiate_keys(OB_PARAMETERS) {
   OB_BEGIN
   OB_MEMORY
-  OB_PLACE
+  OB_LOCATION
   DECLARE_FACTOR
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
@@ -325,8 +325,8 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
     KEYS_OF_GROUP
     const ob_index first = start, key_head = h;
     const int width = length;
-    const ob_index from_key = PLACE_OF_ROW(key, b, key_head, first);
-    const ob_index from_value = PLACE_OF_ROW(value, b, key_head, first);
+    const ob_index from_key = OFFSET_OF_ROW(key, b, key_head, first);
+    const ob_index from_value = OFFSET_OF_ROW(value, b, key_head, first);
     V p[TALL][NEAR], g[TALL][NEAR];
     SUMS(grad_k);
     SUMS(grad_v);
@@ -334,7 +334,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
     for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
       FOR_QUERIES(first, KEYS) {
         const int height = LEFT(KEYS, row);
-        const ob_index from = PLACE_OF_ROW(query, b, h, row);
+        const ob_index from = OFFSET_OF_ROW(query, b, h, row);
         const ob_index known_rows = (b * heads + h) * queries + row;
         MULTIPLY_ROWS(p, key, from_key, key_layout.stride[2], width, query, from,
                       query_layout.stride[2], height)
@@ -353,8 +353,8 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
         ADD_SCORES(grad_k, g, query, from, query_layout.stride[2], height)
       }
     }
-    const ob_index to = PLACE_OF_ROW(grad_key, b, key_head, first);
-    const ob_index other = PLACE_OF_ROW(grad_value, b, key_head, first);
+    const ob_index to = OFFSET_OF_ROW(grad_key, b, key_head, first);
+    const ob_index other = OFFSET_OF_ROW(grad_value, b, key_head, first);
     FOR_SUMS(n, r) {
       UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
         if (WORKS && SUM_ROW(r) < width && SUM_COLUMN(n, k) < HEAD) {
@@ -372,15 +372,15 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
 __kernel void differentiate_queries(OB_PARAMETERS) {
   OB_BEGIN
   OB_MEMORY
-  OB_PLACE
+  OB_LOCATION
   DECLARE_FACTOR
   OB_FOR_GROUPS(group) {
     QUERIES_OF_GROUP
     const ob_index row = start;
     const int height = length;
-    const ob_index from = PLACE_OF_ROW(query, b, h, row);
-    const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, 0);
-    const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, 0);
+    const ob_index from = OFFSET_OF_ROW(query, b, h, row);
+    const ob_index from_key = OFFSET_OF_ROW(key, b, h / shared, 0);
+    const ob_index from_value = OFFSET_OF_ROW(value, b, h / shared, 0);
     const ob_index known_rows = (b * heads + h) * queries + row;
     V p[TALL][NEAR], g[TALL][NEAR], known[TALL], minus[TALL];
     SUMS(grad_q);
@@ -403,7 +403,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       ADD_SCORES(grad_q, g, key, from_key + first * key_layout.stride[2], key_layout.stride[2],
                  width)
     }
-    const ob_index to = PLACE_OF_ROW(grad_query, b, h, row);
+    const ob_index to = OFFSET_OF_ROW(grad_query, b, h, row);
     FOR_SUMS(n, r) {
       UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
         if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {

@@ -1,15 +1,15 @@
 // The sum of each row of gradient * result. The scores' gradient is the probabilities' gradient
 // minus this. Needs attention_tiles.cl before it.
 
-#define PLACE_IN(tensor, item)                                  \
+#define OFFSET_IN(tensor, item)                                 \
   ((item) / queries / heads * tensor##_layout.stride[0] +       \
    (item) / queries % heads * tensor##_layout.stride[1] +       \
    (item) % queries * tensor##_layout.stride[2])
 #ifdef STRIDED_GRADIENT  // grad_out_layout exists
-#define PLACE_IN_GRADIENT(item) PLACE_IN(grad_out, item)
+#define OFFSET_IN_GRADIENT(item) OFFSET_IN(grad_out, item)
 #define GRADIENT_STEP grad_out_layout.stride[3]
 #else
-#define PLACE_IN_GRADIENT(item) ((item) * HEAD)
+#define OFFSET_IN_GRADIENT(item) ((item) * HEAD)
 #define GRADIENT_STEP 1
 #endif
 #define ADD_DELTA(sum, gradient, from, e)                  \
@@ -26,7 +26,7 @@
 __kernel void delta_of_rows(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(item) {
-    const ob_index from = PLACE_IN(out, item), gradient = PLACE_IN_GRADIENT(item);
+    const ob_index from = OFFSET_IN(out, item), gradient = OFFSET_IN_GRADIENT(item);
     V sum = 0;
     int e = 0;
     if (out_layout.stride[3] == 1 && GRADIENT_STEP == 1) {
@@ -46,12 +46,12 @@ __kernel void delta_of_rows(OB_PARAMETERS) {
 __kernel void delta_of_rows(OB_PARAMETERS) {
   OB_BEGIN
   OB_MEMORY
-  OB_PLACE
+  OB_LOCATION
   OB_FOR_GROUPS(group) {
     V sums[TALL];
     UNROLLED for (int r = 0; r < TALL; ++r) {
       const ob_index item = min(group * ROWS + SUM_ROW(r), all_rows - 1);
-      const ob_index from = PLACE_IN(out, item), gradient = PLACE_IN_GRADIENT(item);
+      const ob_index from = OFFSET_IN(out, item), gradient = OFFSET_IN_GRADIENT(item);
       sums[r] = 0;
       for (int e = across; e < HEAD; e += ACROSS) ADD_DELTA(sums[r], gradient, from, e)
     }

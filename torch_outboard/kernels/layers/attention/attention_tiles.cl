@@ -13,9 +13,9 @@
 
 #if HAS_attn_mask
 #define MASK(b, h, i, j)                                                                   \
-  (mask_boolean ? (attn_mask_load(MASK_PLACE(b, h, i, j)) != 0 ? (V)0 : NEVER)             \
-                : (V)attn_mask_load(MASK_PLACE(b, h, i, j)))
-#define MASK_PLACE(b, h, i, j) \
+  (mask_boolean ? (attn_mask_load(MASK_OFFSET(b, h, i, j)) != 0 ? (V)0 : NEVER)            \
+                : (V)attn_mask_load(MASK_OFFSET(b, h, i, j)))
+#define MASK_OFFSET(b, h, i, j) \
   ((b) * mask_batch + (h) * mask_head + (i) * mask_query + (j) * mask_key)
 #else
 #define MASK(b, h, i, j) ((V)0)
@@ -139,17 +139,17 @@ typedef float4 V4;
 // Position of a work-item. Half SIMD units read 16 bytes in one step if pairs at a distance of 1 or
 // 2 read the same address: so the lowest bit selects the row, the next one the column.
 #if OB_LOCAL % 64 == 0
-#define PLACE_ACROSS(lane) (((lane) >> 1 & 7) | ((lane) >> 2 & 8))
-#define PLACE_DOWN(lane) (((lane) & 1) | ((lane) >> 3 & 2) | ((lane) >> 6 << 2))
+#define LOCATION_ACROSS(lane) (((lane) >> 1 & 7) | ((lane) >> 2 & 8))
+#define LOCATION_DOWN(lane) (((lane) & 1) | ((lane) >> 3 & 2) | ((lane) >> 6 << 2))
 #define WORKS 1
 #else
-#define PLACE_ACROSS(lane) ((lane) % ACROSS)
-#define PLACE_DOWN(lane) ((lane) / ACROSS)
+#define LOCATION_ACROSS(lane) ((lane) % ACROSS)
+#define LOCATION_DOWN(lane) ((lane) / ACROSS)
 #define WORKS (OB_LOCAL % ACROSS == 0 || OB_LANE < ACROSS * HIGH)
 #endif
-#define OB_PLACE                                        \
-  const int across = PLACE_ACROSS((int)get_local_id(0)); \
-  const int down = PLACE_DOWN((int)get_local_id(0));
+#define OB_LOCATION                                     \
+  const int across = LOCATION_ACROSS((int)get_local_id(0)); \
+  const int down = LOCATION_DOWN((int)get_local_id(0));
 
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -215,11 +215,11 @@ typedef V X;
 // elements from `column` on. Loads are unconditional; elements outside become zero.
 #define READ_SHARED(tensor, from, step, rows, begin, height, column, columns, tile, tile_step)   \
   UNROLLED for (int n = 0; n < ((height) * (columns) + OB_LOCAL - 1) / OB_LOCAL; ++n) {          \
-    const int place = n * OB_LOCAL + (int)get_local_id(0);                                       \
-    const int r = place / (columns), e = place % (columns);                                      \
+    const int location = n * OB_LOCAL + (int)get_local_id(0);                                    \
+    const int r = location / (columns), e = location % (columns);                                \
     const V there = tensor##_load((from) + min((begin) + r, (int)(rows) - 1) * (step) +          \
                                   min((column) + e, HEAD - 1));                                  \
-    if ((height) * (columns) % OB_LOCAL == 0 || place < (height) * (columns)) {                  \
+    if ((height) * (columns) % OB_LOCAL == 0 || location < (height) * (columns)) {               \
       ((__local V *)(tile))[r * (tile_step) + e] =                                               \
           (begin) + r < (rows) && (column) + e < HEAD ? there : (V)0;                            \
     }                                                                                            \

@@ -33,9 +33,9 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
     if (BLOCK * UNITS % OB_LOCAL != 0 && number >= BLOCK * UNITS) break;
     const int count = row < rows ? clamp(HEAD - unit * 8, 0, 8) : 0;
     const __global ushort *there = from + (count > 0 ? row * step + unit * 8 * element_step : 0);
-    const LocalAddress place = to + row * LINE + unit * 16;
+    const LocalAddress location = to + row * LINE + unit * 16;
     if (aligned) {
-      COPY_ASYNC(place, there, count * 2);
+      COPY_ASYNC(location, there, count * 2);
     } else {
       uint words[4];
       UNIT_UNROLL
@@ -44,7 +44,7 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
         const uint second = 2 * i + 1 < count ? there[(2 * i + 1) * element_step] : 0;
         words[i] = first | second << 16;
       }
-      STORE_UNIT(place, ((uint4)(words[0], words[1], words[2], words[3])));
+      STORE_UNIT(location, ((uint4)(words[0], words[1], words[2], words[3])));
     }
   }
 }

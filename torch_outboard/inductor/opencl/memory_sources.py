@@ -47,7 +47,7 @@ def element(vector: str, lane: int) -> str:
     return f"({vector}).s{_ELEMENT[lane]}"
 
 
-def memory_text(operation: str, name: str, lanes: int) -> str:
+def memory_source(operation: str, name: str, lanes: int) -> str:
     """The definition of ob_<operation>_<name><lanes>."""
     return _OPERATIONS[operation](name, lanes)
 
