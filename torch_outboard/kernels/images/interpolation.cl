@@ -72,7 +72,7 @@ static inline ob_taps taps_of(const ob_index o, const ob_index inputs, const ob_
   return taps;
 }
 
-static inline ob_index tap_place(const ob_taps *taps, const int k, const ob_index inputs) {
+static inline ob_index tap_index(const ob_taps *taps, const int k, const ob_index inputs) {
 #if MODE == 2 || MODE == 3
   return clamp(taps->first + k, (ob_index)0, inputs - 1);
 #else
@@ -118,7 +118,7 @@ static inline R tap_scale(const ob_taps *taps) {
   }                                                                             \
   const R axis##_scale = there ? tap_scale(&axis##_taps) : (R)1;
 #define OB_TAP(axis, k, inputs, there)                                                   \
-  const ob_index axis##_at = there ? tap_place(&axis##_taps, k, inputs) : 0;             \
+  const ob_index axis##_at = there ? tap_index(&axis##_taps, k, inputs) : 0;             \
   const R axis##_weight = there ? tap_weight(&axis##_taps, k) * axis##_scale : (R)1;
 
 #if OB_LOCAL == 1
@@ -131,7 +131,7 @@ __kernel void find_taps(OB_PARAMETERS) {
   const ob_taps all = taps_of(x, width, out_width, scale_w);
   const R scale = tap_scale(&all);
   for (int k = 0; k < tap_count; ++k) {
-    places[x * tap_count + k] = k < all.count ? (int)tap_place(&all, k, width) : 0;
+    locations[x * tap_count + k] = k < all.count ? (int)tap_index(&all, k, width) : 0;
     weights[x * tap_count + k] = k < all.count ? tap_weight(&all, k) * scale : (R)0;
   }
 }
@@ -152,7 +152,6 @@ __kernel void find_taps(OB_PARAMETERS) {
 __kernel void interpolate(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
-    __global R *line = lines + plane * width;
     for (ob_index z = 0; z < out_depth; ++z) {
       for (ob_index y = 0; y < out_height; ++y) {
         OB_TAPS(z, z, depth, out_depth, scale_d, DIMENSIONS > 2)
@@ -160,8 +159,9 @@ __kernel void interpolate(OB_PARAMETERS) {
         const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width;
 #if MODE < 2
         const ob_index from = ((plane * depth + z_taps.first) * height + y_taps.first) * width;
-        for (ob_index x = 0; x < out_width; ++x) out_store(to + x, self_load(from + places[x]));
+        for (ob_index x = 0; x < out_width; ++x) out_store(to + x, self_load(from + locations[x]));
 #else
+        __global V *line = lines + plane * width;
         // A scale that does not fit the sizes may lead beyond the input, where there are no taps.
         if (z_taps.count == 0 || y_taps.count == 0) {
           for (ob_index x = 0; x < width; ++x) line[x] = 0;
@@ -189,7 +189,7 @@ __kernel void interpolate(OB_PARAMETERS) {
         for (ob_index x = 0; x < out_width; ++x) {
           R sum = 0;
           for (int k = 0; k < TAP_COUNT; ++k) {
-            sum += weights[x * TAP_COUNT + k] * line[places[x * TAP_COUNT + k]];
+            sum += weights[x * TAP_COUNT + k] * line[locations[x * TAP_COUNT + k]];
           }
           out_store(to + x, (V)sum);
         }
@@ -212,7 +212,7 @@ __kernel void interpolate(OB_PARAMETERS) {
   OB_BEGIN
   const ob_index size = depth * height * width;
   OB_FOR_GROUPS(plane) {
-    __global R *line = lines + plane * width;
+    __global V *line = lines + plane * width;
     const ob_index base = plane * size;
     for (ob_index i = base; i < base + size; ++i) SUM(i) = 0;
     for (ob_index z = 0; z < out_depth; ++z) {
@@ -224,7 +224,7 @@ __kernel void interpolate(OB_PARAMETERS) {
         for (ob_index x = 0; x < out_width; ++x) {
           const R value = grad_output_load(from + x);
           for (int k = 0; k < TAP_COUNT; ++k) {
-            line[places[x * TAP_COUNT + k]] += weights[x * TAP_COUNT + k] * value;
+            line[locations[x * TAP_COUNT + k]] += weights[x * TAP_COUNT + k] * value;
           }
         }
         for (int i = 0; i < z_taps.count; ++i) {
@@ -251,15 +251,17 @@ __kernel void interpolate(OB_PARAMETERS) {
 
 #endif
 
-#elif !BACKWARD
+#else
 
 __kernel void find_taps(OB_PARAMETERS) {}
+
+#if !BACKWARD
 
 __kernel void interpolate(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
+    OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) {
       const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
       OB_TAPS(z, z, depth, out_depth, scale_d, DIMENSIONS > 2)
       OB_TAPS(y, y, height, out_height, scale_h, DIMENSIONS > 1)
@@ -289,8 +291,6 @@ __kernel void interpolate(OB_PARAMETERS) {
 
 #else
 
-__kernel void find_taps(OB_PARAMETERS) {}
-
 // Outputs [begin, end) may have taps at `i`: a range with a slightly larger filter radius. Taps
 // clamped into the image are at its border.
 #define OB_RANGE(axis, i, inputs, outputs, scale)                                              \
@@ -310,7 +310,7 @@ static inline R weight_at(const ob_index o, const ob_index i, const ob_index inp
   const ob_taps taps = taps_of(o, inputs, outputs, scale);
   R sum = 0;
   for (int k = 0; k < taps.count; ++k) {
-    if (tap_place(&taps, k, inputs) == i) sum += tap_weight(&taps, k);
+    if (tap_index(&taps, k, inputs) == i) sum += tap_weight(&taps, k);
   }
   return sum == 0 ? (R)0 : sum * tap_scale(&taps);
 }
@@ -318,7 +318,7 @@ static inline R weight_at(const ob_index o, const ob_index i, const ob_index inp
 __kernel void interpolate(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
-    OB_FOR_PLACES(z, y, x, depth, height, width) {
+    OB_FOR_LOCATIONS(z, y, x, depth, height, width) {
       OB_RANGE(z, z, depth, out_depth, scale_d)
       OB_RANGE(y, y, height, out_height, scale_h)
       OB_RANGE(x, x, width, out_width, scale_w)
@@ -343,5 +343,7 @@ __kernel void interpolate(OB_PARAMETERS) {
     }
   }
 }
+
+#endif
 
 #endif

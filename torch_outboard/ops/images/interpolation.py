@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.definition import FLOATS, WIDE, Definition
 from torch_outboard.ops.images.pooling_windows import pass_image, pass_images, plane_count
 from torch_outboard.ops.symbolic import (
     Float,
@@ -25,7 +25,7 @@ from torch_outboard.ops.symbolic import (
     maximum,
     where,
 )
-from torch_outboard.ops.template import Plan, template
+from torch_outboard.ops.template import Dtype, Plan, template
 
 
 class _Mode(IntEnum):
@@ -66,11 +66,10 @@ _REACH: Mapping[_Mode, int] = {
 
 
 class _Interpolation(NamedTuple):
-    """An interpolation operator, for float64 or for narrower dtypes."""
+    """An interpolation operator."""
 
     name: str
     mode: _Mode
-    double: bool
 
     @property
     def dimensions(self) -> int:
@@ -81,16 +80,9 @@ class _Interpolation(NamedTuple):
         return self.mode in (_Mode.NEAREST, _Mode.NEAREST_EXACT)
 
     @property
-    def real(self) -> torch.dtype:
-        """The dtype of weights and sums."""
-        return torch.float64 if self.double else torch.float32
-
-    @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
-        if self.double:
-            return FLOATS[3:]
         # Antialiased modes serve the same dtypes as CPU.
-        return (torch.float32,) if self.mode in _REACH else FLOATS[:3]
+        return WIDE if self.mode in _REACH else FLOATS
 
 
 # ---- How inputs and outputs lie
@@ -146,14 +138,14 @@ def _launch(
     taps = _tap_count(of.mode, scales[-1])
 
     # Temporaries of a CPU: the taps along rows, lines of sums, and sums of narrow dtypes.
-    def keep(name: str, numel: Int, dtype: torch.dtype) -> None:
+    def allocate(name: str, numel: Int, dtype: Dtype = "value") -> None:
         plan.temporary(name, where(plan.on_processor, numel, 1), dtype)
 
-    keep("places", outputs.size(-1) * taps, torch.int32)
-    keep("weights", outputs.size(-1) * taps, of.real)
-    keep("lines", inputs.shape[:2].prod() * inputs.size(-1), of.real)
+    allocate("locations", outputs.size(-1) * taps, torch.int32)
+    allocate("weights", outputs.size(-1) * taps)
+    allocate("lines", inputs.shape[:2].prod() * inputs.size(-1))
     if backward:
-        keep("sums", where(outputs.element_size() == 2, inputs.numel(), 1), of.real)
+        allocate("sums", where(outputs.element_size() == 2, inputs.numel(), 1))
 
     pass_images(plan, inputs, outputs, of.dimensions)
     each: list[Float] = [*[1.0] * (3 - of.dimensions), *scales]
@@ -173,7 +165,7 @@ def _interpolate(of: _Interpolation) -> Definition:
     @template(
         f"{of.name} {of.name}.out",
         "pooling interpolation",
-        dtypes=(*of.dtypes, torch.uint8) if of.nearest and not of.double else of.dtypes,
+        dtypes=(*of.dtypes, torch.uint8) if of.nearest else of.dtypes,
         meta=f"aten::{of.name}",
         vectors=not of.nearest,
     )
@@ -249,10 +241,6 @@ def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
 # ---- Samples at the positions of a grid
 
 
-def _grid_dtypes(double: bool) -> tuple[torch.dtype, ...]:
-    return FLOATS[3:] if double else FLOATS[:3]
-
-
 def _require_grid(
     plan: Plan,
     dimensions: int,
@@ -303,8 +291,8 @@ def _pass_grid(
     )
 
 
-def _sample(dimensions: int, double: bool) -> Definition:
-    @template(f"grid_sampler_{dimensions}d", "grid_sampling", dtypes=_grid_dtypes(double))
+def _sample(dimensions: int) -> Definition:
+    @template(f"grid_sampler_{dimensions}d", "grid_sampling", dtypes=FLOATS)
     def sample(plan: Plan, input: SymTensor, grid: SymTensor, **rest: Any) -> None:
         _require_grid(plan, dimensions, input, grid, **rest)
         plan.result("out", _sampled_shape(input, grid))
@@ -314,8 +302,8 @@ def _sample(dimensions: int, double: bool) -> Definition:
     return sample
 
 
-def _sample_backward(dimensions: int, double: bool) -> Definition:
-    @template(f"grid_sampler_{dimensions}d_backward", "grid_sampling", dtypes=_grid_dtypes(double))
+def _sample_backward(dimensions: int) -> Definition:
+    @template(f"grid_sampler_{dimensions}d_backward", "grid_sampling", dtypes=FLOATS)
     def sample_backward(
         plan: Plan,
         grad_output: SymTensor,
@@ -330,8 +318,7 @@ def _sample_backward(dimensions: int, double: bool) -> Definition:
         plan.result("grad_grid", grid.shape, wanted=output_mask[1])
         # Gradients of half precision are summed in float32.
         narrow = (input.element_size() == 2) & output_mask[0]
-        real = torch.float64 if double else torch.float32
-        plan.temporary("sums", where(narrow, input.numel(), 1), real)
+        plan.temporary("sums", where(narrow, input.numel(), 1), "value")
         _pass_grid(plan, dimensions, input, grid, backward=True, **rest)
         planes = input.size(0) * input.size(1)
         plan.launch("differentiate_input", planes, when=output_mask[0])
@@ -344,20 +331,14 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         *(
-            define(_Interpolation(name, mode, double))
+            define(_Interpolation(name, mode))
             for mode, names in _NAMES.items()
             for name in names
             for define in (_interpolate, _interpolate_backward)
-            for double in (False, True)
         ),
         _interpolate_bytes("upsample_bilinear2d", 2, wide=False),
         _interpolate_bytes("upsample_bicubic2d", 4, wide=False),
         _interpolate_bytes("_upsample_bilinear2d_aa", 2, wide=True),
         _interpolate_bytes("_upsample_bicubic2d_aa", 4, wide=True),
-        *(
-            define(dimensions, double)
-            for dimensions in (2, 3)
-            for double in (False, True)
-            for define in (_sample, _sample_backward)
-        ),
+        *(define(dimensions) for dimensions in (2, 3) for define in (_sample, _sample_backward)),
     ]
