@@ -1,10 +1,11 @@
-"""Reductions: a state that is updated element by element (csrc/device_kernels/reduction)."""
+"""Reductions: a state joined with the states of elements (csrc/device_kernels/reduction)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,161 +23,149 @@ from torch_outboard.ops.definition import (
 )
 from torch_outboard.ops.requirements import Requirement, definition_of, not_of_dtype, of_dtype
 
-COMPLEX_PRODUCT = (
-    "s->product = (T)(s->product.x * {0}.x - s->product.y * {0}.y, "
-    "s->product.x * {0}.y + s->product.y * {0}.x);"
-)
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a state, by expressions in OpenCL C, for scalars and vectors.
+
+    Attributes:
+        start: the value before the first element.
+        element: the value for a single element `x` with the index `i`.
+        joined: the value of a state `a` joined with a later state `b`, whose fields are `a_<name>`
+            and `b_<name>`.
+        type: `T` of values, or `I` of indices.
+    """
+
+    start: str
+    element: str
+    joined: str
+    type: Literal["T", "I"] = "T"
 
 
-class ReductionProperties(TypedDict, total=False):
-    """Properties described in csrc/device_kernels/reduction/reduction.cpp."""
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction; csrc/device_kernels/reduction/reduction.cpp describes further properties.
 
-    types: Literal["same", "promote", "float", "test"]
-    indices: list[bool]
-    scalars: list[str]
-    absent: dict[str, float]
-    ordered: bool
-    exceeds: str
-    all_if_empty: bool
-    widens: bool
-    empty: float
-
-
-def reduction(
-    overloads: str,
-    dtypes: Iterable[torch.dtype],
-    state: Mapping[str, Literal["T", "I"]],
-    initial: str,
-    step: str,
-    merge: str,
-    results: str | list[str],
-    *,
-    requires: Mapping[str, Requirement] | None = None,
-    **properties: Unpack[ReductionProperties],
-) -> Definition:
-    """Defines a reduction.
-
-    Args:
+    Attributes:
         overloads: names without namespace, separated by blanks.
         dtypes: served dtypes of the input.
-        state: the fields of the state and their types: T is that of values, I that of indices.
-        initial, step, merge, results: see reduction.cpp.
+        state: the fields of the state, by name.
+        results: an expression of fields and of the number of elements `n` for each result.
         requires: requirements on arguments; see requirements.py.
     """
-    known: dict[str, Any] = {
-        "dtypes": dtype_bits(dtypes),
-        "state": [f"{kind} {name}" for name, kind in state.items()],
-        "initial": initial,
-        "step": step,
-        "merge": merge,
-        "results": [results] if isinstance(results, str) else results,
-        **properties,
-    }
-    location = caller_location()
-    return definition_of("reduction", overloads, known, location=location, requires=requires)
+
+    overloads: str
+    dtypes: Iterable[torch.dtype]
+    state: Mapping[str, Field]
+    results: Sequence[str]
+    requires: Mapping[str, Requirement] = field(default_factory=dict)
+    types: Literal["same", "promote", "float", "test"] = "same"
+    indices: Sequence[bool] = ()
+    scalars: Sequence[str] = ()
+    absent: Mapping[str, float] = field(default_factory=dict)
+    ordered: bool = False
+    exceeds: str = ""
+    all_if_empty: bool = False
+    widens: bool = False
+    empty: float | None = None
+
+    def definition(self) -> Definition:
+        fields = self.state.items()
+        properties: dict[str, Any] = {
+            "dtypes": dtype_bits(self.dtypes),
+            "state": [f"{each.type} {name}" for name, each in fields],
+            "initial": " ".join(f"s->{name} = {each.start};" for name, each in fields),
+            "step": self._join({name: each.element for name, each in fields}),
+            "merge": self._join({name: f"t->{name}" for name in self.state}),
+            "results": list(self.results),
+            "types": self.types,
+            "indices": list(self.indices),
+            "scalars": list(self.scalars),
+            "absent": dict(self.absent),
+            "ordered": self.ordered,
+            "exceeds": self.exceeds,
+            "all_if_empty": self.all_if_empty,
+            "widens": self.widens,
+            **({} if self.empty is None else {"empty": self.empty}),
+        }
+        return definition_of(
+            "reduction",
+            self.overloads,
+            properties,
+            location=caller_location(),
+            requires=self.requires,
+        )
+
+    def _join(self, later: Mapping[str, str]) -> str:
+        """Statements that join `*s` with a later state, whose fields are given as expressions."""
+        read, joined, stored = "", "", ""
+        for name, each in self.state.items():
+            read += f"const {each.type} a_{name} = s->{name}, b_{name} = {later[name]}; "
+            joined += f"const {each.type} {name} = {each.joined}; "
+            stored += f"s->{name} = {name}; "
+        return read + joined + stored
+
+
+SUMS, MEANS = "sum sum.dim_IntList sum.IntList_out sum.out", "mean mean.dim mean.out mean.dtype_out"
+NORM = "linalg_vector_norm linalg_vector_norm.out"
 
 
 def total(
-    overloads: str,
-    dtypes: Iterable[torch.dtype],
-    element: str,
-    result: str = "s->total",
-    requires: Mapping[str, Requirement] | None = None,
-    **properties: Unpack[ReductionProperties],
-) -> Definition:
-    """A sum over the expression `element` of `x`."""
-    return reduction(
-        overloads,
-        dtypes,
-        {"total": "T"},
-        "s->total = C(0);",
-        f"s->total += {element};",
-        "s->total += t->total;",
-        result,
-        requires=requires,
-        **properties,
-    )
+    overloads: str, dtypes: Iterable[torch.dtype], element: str, result: str = "total"
+) -> Reduction:
+    """A sum over the expression `element` of `x`; over all elements without dimensions."""
+    state = {"total": Field("C(0)", element, "a_total + b_total")}
+    return Reduction(overloads, dtypes, state, [result], all_if_empty=True)
+
+
+def _best(name: str, sign: str, element: str = "x") -> dict[str, Field]:
+    """A field: the largest (`sign` is ">") or smallest ("<") element; NaN if there is one."""
+    limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
+    a, b = f"a_{name}", f"b_{name}"
+    return {name: Field(f"C({limit})", element, f"(({b} {sign} {a}) | ({b} != {b})) ? {b} : {a}")}
 
 
 def extreme(
-    overloads: str,
-    dtypes: Iterable[torch.dtype],
-    sign: str,
-    element: str = "x",
-    requires: Mapping[str, Requirement] | None = None,
-    **properties: Unpack[ReductionProperties],
-) -> Definition:
-    """The largest (`sign` is ">") or smallest ("<") element; NaN if there is one."""
-    limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
-    take = "s->best = (({0} {1} s->best) | ({0} != {0})) ? {0} : s->best;"
-    return reduction(
-        overloads,
-        dtypes,
-        {"best": "T"},
-        f"s->best = C({limit});",
-        f"const T y = {element}; " + take.format("y", sign),
-        take.format("t->best", sign),
-        "s->best",
-        requires=requires,
-        **properties,
-    )
+    overloads: str, dtypes: Iterable[torch.dtype], sign: str, element: str = "x"
+) -> Reduction:
+    """The largest or smallest element."""
+    return Reduction(overloads, dtypes, _best("best", sign, element), ["best"])
 
 
-def limits(overloads: str) -> Definition:
-    """The smallest and the largest element; NaN if there is one."""
-    take = "s->{0} = (({1} {2} s->{0}) | ({1} != {1})) ? {1} : s->{0};"
-    return reduction(
-        overloads,
-        ORDERED,
-        {"low": "T", "high": "T"},
-        "s->low = C(OB_HIGHEST); s->high = C(OB_LOWEST);",
-        take.format("low", "x", "<") + take.format("high", "x", ">"),
-        take.format("low", "t->low", "<") + take.format("high", "t->high", ">"),
-        ["s->low", "s->high"],
-    )
-
-
-def place(
-    overloads: str,
-    dtypes: Iterable[torch.dtype],
-    sign: str,
-    results: list[str],
-    indices: list[bool],
-) -> Definition:
+def location(
+    overloads: str, dtypes: Iterable[torch.dtype], sign: str, results: Sequence[str]
+) -> Reduction:
     """The index of the first largest or smallest element, or of the first NaN."""
     limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
-    take = (
-        "const M earlier = OB_VALUE_MASK({1} < s->place); const M nan = {0} != {0}; "
-        "const M better = ({0} " + sign + " s->best) | (({0} == s->best) & earlier) | "
-        "(nan & ((s->best == s->best) | earlier)); "
-        "s->best = better ? {0} : s->best; s->place = OB_INDEX_MASK(better) ? {1} : s->place;"
+    earlier = "OB_VALUE_MASK(b_index < a_index)"
+    better = (
+        f"((b_best {sign} a_best) | ((b_best == a_best) & {earlier}) |"
+        f" ((b_best != b_best) & ((a_best == a_best) | {earlier})))"
     )
-    return reduction(
-        overloads,
-        dtypes,
-        {"best": "T", "place": "I"},
-        f"s->best = C({limit}); s->place = (I)(INT_MAX);",
-        take.format("x", "i"),
-        take.format("t->best", "t->place"),
-        results,
-        indices=indices,
-        ordered=True,
-    )
+    state = {
+        "best": Field(f"C({limit})", "x", f"{better} ? b_best : a_best"),
+        "index": Field("(I)(INT_MAX)", "i", f"OB_INDEX_MASK({better}) ? b_index : a_index", "I"),
+    }
+    indices = [result == "index" for result in results]
+    return Reduction(overloads, dtypes, state, results, indices=indices, ordered=True)
 
 
-def spread(overloads: str, results: str | list[str]) -> Definition:
-    """Variance and functions of it, by Welford's updates."""
-    return reduction(
+def spread(overloads: str, results: Sequence[str]) -> Reduction:
+    """Variance and functions of it, by the method of Chan, Golub and LeVeque (1979)."""
+    count = "(a_count + b_count)"
+    share = f"({count} > C(0) ? b_count / {count} : C(0))"
+    distance = "(b_mean - a_mean)"
+    state = {
+        "count": Field("C(0)", "C(1)", count),
+        "mean": Field("C(0)", "x", f"a_mean + {distance} * {share}"),
+        "squares": Field(
+            "C(0)", "C(0)", f"a_squares + b_squares + {distance} * {distance} * a_count * {share}"
+        ),
+    }
+    return Reduction(
         overloads,
         FLOATS,
-        {"count": "T", "mean": "T", "squares": "T"},
-        "s->count = C(0); s->mean = C(0); s->squares = C(0);",
-        "const T d = x - s->mean; s->count += C(1); s->mean += d / s->count; "
-        "s->squares += d * (x - s->mean);",
-        "const T both = s->count + t->count; const T d = t->mean - s->mean; "
-        "const T share = both > C(0) ? t->count / both : C(0); "
-        "s->mean += d * share; s->squares += t->squares + d * d * s->count * share; "
-        "s->count = both;",
+        state,
         results,
         types="float",
         scalars=["correction"],
@@ -187,32 +176,109 @@ def spread(overloads: str, results: str | list[str]) -> Definition:
     )
 
 
-def norms() -> list[Definition]:
+def norms() -> list[Reduction]:
     """Norms of vectors: of five orders, then of any other."""
-    overloads = "linalg_vector_norm linalg_vector_norm.out"
-    shared: dict[str, Any] = {"widens": True, "types": "float", "all_if_empty": True}
     sums = (
-        (0.0, "x != C(0) ? C(1) : C(0)", "s->total"),
-        (1.0, "fabs(x)", "s->total"),
-        (2.0, "x * x", "sqrt(s->total)"),
+        (0.0, "x != C(0) ? C(1) : C(0)", "total"),
+        (1.0, "fabs(x)", "total"),
+        (2.0, "x * x", "sqrt(total)"),
     )
-    return [
+    every = [
         *(
-            total(overloads, FLOATS, element, result, {"ord": order}, empty=0, **shared)
+            replace(total(NORM, FLOATS, element, result), requires={"ord": order}, empty=0)
             for order, element, result in sums
         ),
         *(
-            extreme(overloads, FLOATS, sign, "fabs(x)", {"ord": order}, **shared)
+            replace(extreme(NORM, FLOATS, sign, "fabs(x)"), requires={"ord": order})
             for order, sign in ((math.inf, ">"), (-math.inf, "<"))
         ),
-        total(
-            overloads,
-            FLOATS,
-            "pow(fabs(x), C(ord))",
-            "pow(s->total, (T)(1) / ord)",
+        replace(
+            total(NORM, FLOATS, "pow(fabs(x), C(ord))", "pow(total, (T)(1) / ord)"),
             scalars=["ord"],
-            **shared,
         ),
+    ]
+    return [replace(norm, widens=True, types="float", all_if_empty=True) for norm in every]
+
+
+def products(dtypes: Iterable[torch.dtype], one: str, product: str) -> Reduction:
+    """A product."""
+    return Reduction(
+        "prod prod.dim_int prod.int_out prod.out",
+        dtypes,
+        {"product": Field(one, "x", product)},
+        ["product"],
+        types="promote",
+        empty=1,
+    )
+
+
+def truth(name: str, dtypes: Iterable[torch.dtype], nonzero: str) -> Reduction:
+    """Whether any or all elements are not zero; `nonzero` is a condition on its operand."""
+    is_any = name == "any"
+    later = nonzero.format("b_found")
+    found = Field(
+        "C(0)" if is_any else "C(1)",
+        f"{nonzero.format('x')} ? C(1) : C(0)",
+        f"{later} ? C(1) : a_found" if is_any else f"{later} ? a_found : C(0)",
+    )
+    return Reduction(
+        f"{name} {name}.dim {name}.dims {name}.out {name}.dims_out {name}.all_out",
+        dtypes,
+        {"found": found},
+        ["found"],
+        types="test",
+        empty=int(not is_any),
+    )
+
+
+def _reductions() -> list[Reduction]:
+    variance = "(squares / fmax(n - correction, (T)(0)))"
+    mean_of: dict[str, Any] = {"types": "float", "empty": math.nan}
+    counted = Field(
+        "(I)(0)", "OB_INDEX_MASK(x != C(0)) ? (I)(1) : (I)(0)", "a_count + b_count", "I"
+    )
+    complex_product = (
+        "(T)(a_product.x * b_product.x - a_product.y * b_product.y,"
+        " a_product.x * b_product.y + a_product.y * b_product.x)"
+    )
+    return [
+        replace(total(SUMS, EVERY, "x"), types="promote", empty=0),
+        # CPU sums integers by another operator and refuses outputs of other dtypes.
+        replace(total("nansum nansum.out", FLOATS, "x == x ? x : C(0)"), types="float", empty=0),
+        replace(total(MEANS, FLOATS, "x", "total / n"), **mean_of),
+        replace(total(MEANS, COMPLEX, "x", "total / n.x"), **mean_of),
+        products(ORDERED, "C(1)", "a_product * b_product"),
+        products(COMPLEX, "(T)(1, 0)", complex_product),
+        replace(extreme("amax amax.out", ORDERED, ">"), all_if_empty=True),
+        replace(extreme("amin amin.out", ORDERED, "<"), all_if_empty=True),
+        extreme("max max.unary_out", ORDERED, ">"),
+        extreme("min min.unary_out", ORDERED, "<"),
+        location("argmax argmax.out", REALS, ">", ["index"]),
+        location("argmin argmin.out", REALS, "<", ["index"]),
+        location("max.dim max.dim_max", ORDERED, ">", ["best", "index"]),
+        location("min.dim min.dim_min", ORDERED, "<", ["best", "index"]),
+        *(truth(name, ORDERED, "({} != C(0))") for name in ("any", "all")),
+        *(truth(name, COMPLEX, "({0}.x != 0 || {0}.y != 0)") for name in ("any", "all")),
+        Reduction(
+            "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
+            ORDERED,
+            {"count": counted},
+            ["count"],
+            indices=[True],
+            all_if_empty=True,
+            empty=0,
+        ),
+        Reduction(
+            "aminmax aminmax.out",
+            ORDERED,
+            {**_best("low", "<"), **_best("high", ">")},
+            ["low", "high"],
+        ),
+        spread("var.correction var.correction_out", [variance]),
+        spread("std.correction std.correction_out", [f"sqrt{variance}"]),
+        spread("var_mean.correction var_mean.correction_out", [variance, "mean"]),
+        spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "mean"]),
+        *norms(),
     ]
 
 
@@ -236,40 +302,6 @@ def _list_norms() -> list[Definition]:
         ),
         decomposition("_foreach_norm.Scalar", _norms_one_by_one, requires={"ord": number}),
     ]
-
-
-def products(dtypes: Iterable[torch.dtype], one: str, multiply: str) -> Definition:
-    """A product; `multiply` multiplies `s->product` by its operand."""
-    return reduction(
-        "prod prod.dim_int prod.int_out prod.out",
-        dtypes,
-        {"product": "T"},
-        f"s->product = {one};",
-        multiply.format("x"),
-        multiply.format("t->product"),
-        "s->product",
-        types="promote",
-        empty=1,
-    )
-
-
-def truth(name: str, dtypes: Iterable[torch.dtype], nonzero: str) -> Definition:
-    """Whether any or all elements are not zero; `nonzero` is a condition on its operand."""
-    is_any = name == "any"
-    first = int(not is_any)
-    take = f"s->found = {nonzero} ? {{1}} : {{2}};"
-    values = ("C(1)", "s->found") if is_any else ("s->found", "C(0)")
-    return reduction(
-        f"{name} {name}.dim {name}.dims {name}.out {name}.dims_out {name}.all_out",
-        dtypes,
-        {"found": "T"},
-        f"s->found = C({first});",
-        take.format("x", *values),
-        take.format("t->found", *values),
-        "s->found",
-        types="test",
-        empty=first,
-    )
 
 
 # ---- Norms, variances and standard deviations of complex values, computed from real ones
@@ -317,7 +349,7 @@ def _complex_spreads() -> list[Definition]:
     return [
         # `dtype` is the elements' dtype; PyTorch raises if it is not complex.
         decomposition(
-            "linalg_vector_norm linalg_vector_norm.out",
+            NORM,
             _complex_norm,
             dtypes=COMPLEX,
             requires={"dtype": of_dtype(*COMPLEX)},
@@ -328,47 +360,8 @@ def _complex_spreads() -> list[Definition]:
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    sums = "sum sum.dim_IntList sum.IntList_out sum.out"
-    means = "mean mean.dim mean.out mean.dtype_out"
-    of_floats: dict[str, Any] = {"types": "float", "all_if_empty": True}
-    variance = "(s->squares / fmax(n - correction, (T)(0)))"
-    counted = "OB_INDEX_MASK(x != C(0)) ? (I)(1) : (I)(0)"
     return [
         *_list_norms(),
-        total(sums, EVERY, "x", types="promote", all_if_empty=True, empty=0),
-        # CPU sums integers by another operator and refuses outputs of other dtypes.
-        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty=0, **of_floats),
-        total(means, FLOATS, "x", "s->total / n", empty=math.nan, **of_floats),
-        total(means, COMPLEX, "x", "s->total / n.x", empty=math.nan, **of_floats),
-        products(ORDERED, "C(1)", "s->product *= {0};"),
-        products(COMPLEX, "(T)(1, 0)", COMPLEX_PRODUCT),
-        extreme("amax amax.out", ORDERED, ">", all_if_empty=True),
-        extreme("amin amin.out", ORDERED, "<", all_if_empty=True),
-        extreme("max max.unary_out", ORDERED, ">"),
-        extreme("min min.unary_out", ORDERED, "<"),
-        place("argmax argmax.out", REALS, ">", ["s->place"], [True]),
-        place("argmin argmin.out", REALS, "<", ["s->place"], [True]),
-        place("max.dim max.dim_max", ORDERED, ">", ["s->best", "s->place"], [False, True]),
-        place("min.dim min.dim_min", ORDERED, "<", ["s->best", "s->place"], [False, True]),
-        *(truth(name, ORDERED, "{0} != C(0)") for name in ("any", "all")),
-        *(truth(name, COMPLEX, "({0}.x != 0 || {0}.y != 0)") for name in ("any", "all")),
-        reduction(
-            "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
-            ORDERED,
-            {"count": "I"},
-            "s->count = (I)(0);",
-            f"s->count += {counted};",
-            "s->count += t->count;",
-            "s->count",
-            indices=[True],
-            all_if_empty=True,
-            empty=0,
-        ),
-        limits("aminmax aminmax.out"),
-        spread("var.correction var.correction_out", variance),
-        spread("std.correction std.correction_out", f"sqrt{variance}"),
-        spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
-        spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
-        *norms(),
+        *(reduction.definition() for reduction in _reductions()),
         *_complex_spreads(),
     ]

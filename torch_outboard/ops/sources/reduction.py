@@ -117,9 +117,14 @@ def _write(source: ReductionSource, k: int) -> str:
     output, compute = source.outputs[k], value_type(source.compute)
     stored = value_dtype(output)
     result = torch.int32 if source.indices[k] else source.compute
+    fields = "".join(
+        f"  const {'int' if field[0] == 'I' else compute} {field[2:]} = s->{field[2:]};\n"
+        for field in source.fields
+    )
     return f"""\
 static inline void write{k}(__global {STORAGE_TYPES[output]} *p, const OB_INDEX at,
                           const state_one *s, const {compute} n OB_PARAMETERS) {{
+{fields}\
   const {value_type(result)} result = {source.results[k]};
   const {value_type(stored)} value = {convert(result, stored, 1, "result")};
   {store(output, 1, "p", "at", "value")};
