@@ -56,46 +56,6 @@ def _histc(self: Tensor, bins: int, min_: float, max_: float) -> Tensor:
     return out.scatter_add_(0, torch.where(inside, indices, 0), inside.to(self.dtype))
 
 
-def _count_between(
-    self: Tensor, edges: Tensor, weight: Tensor | None, density: bool
-) -> tuple[Tensor, Tensor]:
-    # The last bin includes both edges.
-    x = self.reshape(-1)
-    n = edges.numel() - 1
-    indices = torch.where(x == edges[n], n - 1, torch.bucketize(x, edges, right=True) - 1)
-    inside = torch.logical_and(indices >= 0, indices < n)
-    amounts = inside.to(x.dtype)
-    if weight is not None:
-        amounts = torch.where(inside, weight.reshape(-1), 0)
-    hist = torch.zeros([n], dtype=x.dtype, device=x.device)
-    hist.scatter_add_(0, torch.where(inside, indices, 0), amounts)
-    if density:
-        hist = hist / (hist.sum() * (edges[1:] - edges[:-1]))
-    return hist, edges
-
-
-def _histogram_of_bins(
-    self: Tensor, bins: int, range_: list[float] | None, weight: Tensor | None, density: bool
-) -> tuple[Tensor, Tensor]:
-    low, high = 0.0, 1.0
-    if range_ is not None:
-        low, high = range_
-    elif self.numel() > 0:
-        low, high = float(self.amin().item()), float(self.amax().item())
-    require(low <= high)
-    if low == high:
-        low -= 0.5
-        high += 0.5
-    edges = torch.linspace(low, high, bins + 1, dtype=self.dtype, device=self.device)
-    return _count_between(self, edges, weight, density)
-
-
-def _histogram_of_edges(
-    self: Tensor, bins: Tensor, weight: Tensor | None, density: bool
-) -> tuple[Tensor, Tensor]:
-    return _count_between(self, bins.clone(), weight, density)
-
-
 def _equal(self: Tensor, other: Tensor) -> bool:
     if self.shape != other.shape:
         return False
@@ -121,18 +81,18 @@ def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> Sy
     return (bins.dim() == 1) & (bins.numel() > 1) & fits(weight, self.shape)
 
 
-# ---- Histograms of rows of points, by the edges of bins
+# ---- Histograms of points of one or more dimensions, by the edges of bins
 
 
 def _outer_edges(
-    points: Tensor, bins: int, given: list[float] | None
+    points: Tensor, dimensions: int, given: list[float] | None
 ) -> Iterator[tuple[float, float]]:
-    """The outer edges of each dimension of points of shape (..., bins)."""
-    lows, highs = [0.0] * bins, [1.0] * bins
+    """The outer edges of each dimension of points of shape (..., dimensions)."""
+    lows, highs = [0.0] * dimensions, [1.0] * dimensions
     if given is not None:
         lows, highs = given[::2], given[1::2]
     elif points.numel() > 0:
-        points = points.reshape(-1, bins)
+        points = points.reshape(-1, dimensions)
         lows, highs = points.amin(0).tolist(), points.amax(0).tolist()
     for low, high in zip(lows, highs, strict=True):
         require(low <= high and high - low < float("inf"))
@@ -144,15 +104,17 @@ def _count_points(
 ) -> Tensor:
     points = self.reshape(-1, len(edges))
     sizes = [edge.numel() - 1 for edge in edges]
-    index = torch.zeros([points.size(0)], dtype=torch.int64, device=self.device)
-    inside = torch.ones([points.size(0)], dtype=torch.bool, device=self.device)
+    index, inside = None, None
     for d, (edge, n) in enumerate(zip(edges, sizes, strict=True)):
         # The last bin of a dimension includes both edges.
         x = points[:, d].contiguous()
         at = torch.bucketize(x, edge, right=True) - 1
         at = torch.where(x == edge[n], n - 1, at)
-        inside = torch.logical_and(inside, torch.logical_and(at >= 0, at < n))
-        index = index * n + at
+        here = torch.logical_and(at >= 0, at < n)
+        index = at if index is None else index * n + at
+        inside = here if inside is None else torch.logical_and(inside, here)
+    assert index is not None
+    assert inside is not None
     amounts = inside.to(self.dtype)
     if weight is not None:
         amounts = torch.where(inside, weight.reshape(-1), 0)
@@ -191,6 +153,19 @@ def _from_bin_tensors(
     if weight is not None:
         require(weight.shape == self.shape[:-1] and weight.dtype == self.dtype)
     return _count_points(self, bins, weight, density)
+
+
+def _histogram_of_bins(
+    self: Tensor, bins: int, range_: list[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Tensor]:
+    edges = _bin_edges(self, [bins], range_)
+    return _count_points(self, edges, weight, density), edges[0]
+
+
+def _histogram_of_edges(
+    self: Tensor, bins: Tensor, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Tensor]:
+    return _count_points(self, [bins], weight, density), bins.clone()
 
 
 def _bins_are_served(
