@@ -67,8 +67,7 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
     }                                                                                             \
   }
 
-#if IN_PARTS
-// For inputs too large for one work-group.
+// A work-group computes every `sums`-th part of OB_LOCAL losses.
 __kernel void nll_loss_parts(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
@@ -76,30 +75,23 @@ __kernel void nll_loss_parts(OB_PARAMETERS) {
     V losses_of_item = 0, shares_of_item = 0;
     for (ob_index i = part * OB_LOCAL + OB_LANE; i < count; i += sums * OB_LOCAL) {
       LOSS_AND_SHARE(i)
+#if REDUCTION
       losses_of_item += loss;
       shares_of_item += share;
+#else
+      out_store(i, loss);
+#endif
     }
+#if REDUCTION
     const V losses_of_part = OB_GROUP_SUM(losses_of_item);
     const V shares_of_part = OB_GROUP_SUM(shares_of_item);
     if (OB_LANE == 0) {
       losses_store(part, losses_of_part);
       shares_store(part, shares_of_part);
     }
+#endif
   }
 }
-#else
-__kernel void nll_loss_each(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_ITEM(i)
-  LOSS_AND_SHARE(i)
-#if REDUCTION
-  losses_store(i, loss);
-  shares_store(i, share);
-#else
-  out_store(i, loss);
-#endif
-}
-#endif
 
 __kernel void nll_loss_total(OB_PARAMETERS) {
   OB_BEGIN

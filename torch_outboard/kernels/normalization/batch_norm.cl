@@ -1,13 +1,14 @@
 // Batch normalization of (blocks, channels, n) with statistics of the batch (TRAINING) or given
-// ones, and its gradients. A work-group computes a channel, or one of the `parts` of a channel:
-// GPUs run more work-groups than most tensors have channels. Needs rows.cl before it.
+// ones, and its gradients. A work-group computes a channel, or with IN_PARTS one of the `parts` of
+// a channel: GPUs run more work-groups than most tensors have channels. Needs rows.cl before it.
 
 #define START (block * channels + channel) * n
-#if HAS_averages || HAS_totals
+#if IN_PARTS
 #define FOR_ELEMENTS(BODY) FOR_PART(BEGIN_OF_PART, END_OF_PART, START, BODY)
 #else
 #define FOR_ELEMENTS(BODY) FOR_RUNS(START, BODY)
 #endif
+#define PART const ob_index channel = group / parts, part = group % parts;
 
 #define RUNNING_STATISTICS                      \
   const V average = running_mean_load(channel); \
@@ -71,13 +72,13 @@
   STORE_RUNNING_MEAN                                       \
   STORE_RUNNING_VAR
 
-#if HAS_averages
+#if IN_PARTS
 
 __kernel void batch_norm_parts(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(group) {
-    const ob_index channel = group / parts, part = group % parts;
+    PART
     ROW_VALUE(total, 0)
     FOR_ELEMENTS(ADD_INPUT)
     // The last parts may be empty.
@@ -116,22 +117,19 @@ __kernel void batch_norm_statistics(OB_PARAMETERS) {
   }
 }
 
-__kernel void batch_norm_results(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_FOR_GROUPS(group) {
-    const ob_index channel = group / parts, part = group % parts;
-    STATISTICS
-    STORE_RESULTS
-  }
-}
-
 #else
+
+__kernel void batch_norm_parts(OB_PARAMETERS) {}
+__kernel void batch_norm_statistics(OB_PARAMETERS) {}
+
+#endif
 
 __kernel void batch_norm(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
-  OB_FOR_GROUPS(channel) {
-#if TRAINING
+  OB_FOR_GROUPS(group) {
+    PART
+#if TRAINING && !IN_PARTS
     {
       ROW_VALUE(total, 0)
       FOR_ELEMENTS(ADD_INPUT)
@@ -150,8 +148,6 @@ __kernel void batch_norm(OB_PARAMETERS) {
     STORE_RESULTS
   }
 }
-
-#endif
 
 #else
 
@@ -191,13 +187,13 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #define STORE_GRAD_INPUT
 #endif
 
-#if HAS_totals
+#if IN_PARTS
 
 __kernel void batch_norm_backward_parts(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(group) {
-    const ob_index channel = group / parts, part = group % parts;
+    PART
     STATISTICS
     ROW_VALUE(total, 0)
     ROW_VALUE(product, 0)
@@ -210,12 +206,19 @@ __kernel void batch_norm_backward_parts(OB_PARAMETERS) {
   }
 }
 
-__kernel void batch_norm_backward_results(OB_PARAMETERS) {
+#else
+
+__kernel void batch_norm_backward_parts(OB_PARAMETERS) {}
+
+#endif
+
+__kernel void batch_norm_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(group) {
-    const ob_index channel = group / parts, part = group % parts;
+    PART
     STATISTICS
+#if IN_PARTS
     V total = 0, product = 0;
     for (ob_index k = OB_LANE; k < parts; k += OB_LOCAL) {
       total += totals_load(channel * parts + k);
@@ -223,6 +226,12 @@ __kernel void batch_norm_backward_results(OB_PARAMETERS) {
     }
     total = OB_GROUP_SUM(total);
     product = OB_GROUP_SUM(product);
+#elif TRAINING || HAS_grad_weight || HAS_grad_bias
+    ROW_VALUE(total, 0)
+    ROW_VALUE(product, 0)
+    FOR_ELEMENTS(ADD_GRADIENTS)
+    const V total = ROW_SUM(total), product = ROW_SUM(product);
+#endif
     if (part == 0 && OB_LANE == 0) {
       STORE_GRAD_WEIGHT(channel, product * inverse)
       STORE_GRAD_BIAS(channel, total)
@@ -231,26 +240,4 @@ __kernel void batch_norm_backward_results(OB_PARAMETERS) {
   }
 }
 
-#else
-
-__kernel void batch_norm_backward(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_SCRATCH(S)
-  OB_FOR_GROUPS(channel) {
-    STATISTICS
-#if TRAINING || HAS_grad_weight || HAS_grad_bias
-    ROW_VALUE(total, 0)
-    ROW_VALUE(product, 0)
-    FOR_ELEMENTS(ADD_GRADIENTS)
-    const V total = ROW_SUM(total), product = ROW_SUM(product);
-#endif
-    if (OB_LANE == 0) {
-      STORE_GRAD_WEIGHT(channel, product * inverse)
-      STORE_GRAD_BIAS(channel, total)
-    }
-    STORE_GRAD_INPUT
-  }
-}
-
-#endif
 #endif

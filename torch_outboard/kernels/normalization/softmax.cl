@@ -1,5 +1,4 @@
-// Softmax, its logarithm, and their gradients. ROWS: over the last dimension, which needs rows.cl
-// before it.
+// Softmax, its logarithm, and their gradients. ROWS: of adjacent elements. Needs rows.cl before it.
 
 // exp_value(V) and exp_vector(T): exp within 2 ulp. CPU compilers' exp() of float vectors takes
 // several times as long. Subnormal results become 0.
@@ -34,9 +33,9 @@ DEFINE_EXP(exp_vector, T, M)
 #endif
 #endif
 
-#ifdef ROWS
+#if ROWS
 
-// Softmax over the last dimension, and its gradient: a work-group per row of n values. LOG:
+// Softmax of rows, and its gradient: a work-group per row of n values. LOG:
 // log-softmax.
 
 #define exp_T1 exp_vector

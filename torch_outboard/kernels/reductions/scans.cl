@@ -54,7 +54,7 @@ static inline State join(const State a, const State b) {
 }
 #define STATE_OF(x, i) ((State){(x), (i)})
 #define RESULT(s) (s).value
-#elif SCAN == 2
+#elif SCAN == 2 && !OB_COMPLEX
 // The largest element, and the sum of exponentials of the differences to it.
 typedef struct {
   V value, rest;
@@ -76,6 +76,8 @@ typedef struct {
 static inline State join(const State a, const State b) {
 #if SCAN == 0
   return (State){a.value + b.value};
+#elif SCAN == 2
+  return (State){ob_logaddexp(a.value, b.value)};
 #else
   return (State){ob_mul(a.value, b.value)};
 #endif
@@ -84,7 +86,7 @@ static inline State join(const State a, const State b) {
 #define RESULT(s) (s).value
 #endif
 
-#define TWO_VALUES (SCAN == 2 || (SCAN == 0 && (OB_FLOATING || OB_COMPLEX)))
+#define TWO_VALUES ((SCAN == 2 && !OB_COMPLEX) || (SCAN == 0 && (OB_FLOATING || OB_COMPLEX)))
 #ifndef STATE_OF_PART
 #define PART_VALUE(s) s.value
 #define PART_REST(s) s.rest
@@ -122,7 +124,7 @@ typedef struct {
 #define STORE(line, i, s) out_store((line.out + (i) * inner), RESULT(s));
 #endif
 
-#if HAS_part_values
+#if IN_BLOCKS
 
 // Scans of long rows with element stride `inner`, in blocks of `block` elements, a work-group each:
 // first the state of whole blocks, then each block with the states before it.
@@ -225,7 +227,7 @@ __kernel void scan_parts(OB_PARAMETERS) {
 #undef FINISH
 }
 
-__kernel void scan_blocks(OB_PARAMETERS) {
+__kernel void scan(OB_PARAMETERS) {
   OB_BEGIN
   LINE_STEPS
 #define START(k, row)                                                                     \
@@ -316,7 +318,7 @@ __kernel void scan_parts(OB_PARAMETERS) {
   }
 }
 
-__kernel void scan_blocks(OB_PARAMETERS) {
+__kernel void scan(OB_PARAMETERS) {
   OB_BEGIN
   LINE_STEPS
   SCAN_SCRATCH
@@ -340,7 +342,9 @@ __kernel void scan_blocks(OB_PARAMETERS) {
 
 // One work-item per line of n elements with stride `inner`.
 
-__kernel void scan_columns(OB_PARAMETERS) {
+__kernel void scan_parts(OB_PARAMETERS) {}
+
+__kernel void scan(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(item)
   LINE_STEPS

@@ -171,7 +171,7 @@ def _has_scores(self: SymTensor, images: bool) -> SymBool:
     return self.dim() == 4 if images else (self.dim() == 1) | (self.dim() == 2)
 
 
-def _nll_loss(images: bool, in_parts: bool) -> Definition:
+def _nll_loss(images: bool) -> Definition:
     name = "nll_loss2d_forward" if images else "nll_loss_forward"
 
     @_define_nll(f"{name} {name}.output")
@@ -184,35 +184,31 @@ def _nll_loss(images: bool, in_parts: bool) -> Definition:
         ignore_index: SymInt,
     ) -> None:
         scores = _scores_of(self)
-        # A GPU sums parts of the losses first, because one work-group would take long.
-        adds_parts = ~plan.on_processor & (reduction != _NONE)
         plan.require(
             _has_scores(self, images),
-            adds_parts if in_parts else ~adds_parts,
             target.shape == scores.shape,
             fits(weight, [scores.classes]),
             (reduction >= _NONE) & (reduction <= _SUM),
         )
-        sums = _parts(plan, scores.total) if in_parts else scores.total
+        # Parts of the losses are summed first, because one work-group would take long.
+        parts = ceil_div(scores.total, plan.group_lanes)
+        sums = maximum(1, where(reduction == _NONE, parts, minimum(parts, 8 * plan.processors)))
         plan.result("out", where(reduction == _NONE, scores.shape, []))
         plan.result("total", [])
         for temporary in ("losses", "shares"):
-            plan.temporary(temporary, where(reduction == _NONE, 1, maximum(sums, 1)), "value")
-        plan.parameters(classes=scores.classes, inner=scores.inner, sums=sums, ignore=ignore_index)
-        plan.constants(REDUCTION=reduction, IN_PARTS=in_parts)
-        if in_parts:
-            plan.parameters(count=scores.total)
-            plan.launch("nll_loss_parts", groups=sums)
-        else:
-            plan.launch("nll_loss_each", scores.total)
+            plan.temporary(temporary, where(reduction == _NONE, 1, sums), "value")
+        plan.parameters(
+            classes=scores.classes,
+            inner=scores.inner,
+            count=scores.total,
+            sums=sums,
+            ignore=ignore_index,
+        )
+        plan.constants(REDUCTION=reduction)
+        plan.launch("nll_loss_parts", groups=sums)
         plan.launch("nll_loss_total", groups=1)
 
     return nll_loss
-
-
-def _parts(plan: Plan, count: SymInt) -> SymInt:
-    """The number of work-groups of a GPU that sum `count` losses."""
-    return maximum(1, minimum(ceil_div(count, plan.group_lanes), 8 * plan.processors))
 
 
 def _nll_loss_backward(images: bool) -> Definition:
@@ -390,7 +386,7 @@ def definitions() -> list[Definition]:
             for loss in _LOSSES
             for define in (_unreduced, _reduced, _elementwise_backward)
         ),
-        *(_nll_loss(images, in_parts) for in_parts in (False, True) for images in (False, True)),
+        *(_nll_loss(images) for images in (False, True)),
         *(_nll_loss_backward(images) for images in (False, True)),
         _multi_margin_loss,
         _multi_margin_loss_backward,

@@ -28,6 +28,7 @@ from torch_outboard.ops.symbolic import (
     fits,
     full,
     given,
+    has_dtype,
     maximum,
     minimum,
     where,
@@ -43,12 +44,8 @@ def definitions() -> list[Definition]:
         for row in (
             _layer_norm(mixed),
             _layer_norm_backward(mixed),
-            *_batch_norm(mixed, rounded=False, in_parts=False),
-            *_batch_norm(mixed, rounded=True, in_parts=False),
-            *_batch_norm(mixed, rounded=False, in_parts=True),
-            *_batch_norm(mixed, rounded=True, in_parts=True),
-            *_batch_norm_backward(mixed, in_parts=False),
-            *_batch_norm_backward(mixed, in_parts=True),
+            *_batch_norm(mixed),
+            *_batch_norm_backward(mixed),
             _group_norm(mixed),
             _group_norm_backward(mixed),
         )
@@ -73,14 +70,13 @@ def _define(
     overloads: str,
     kernels: str,
     *statistics: str,
-    dtypes: Sequence[torch.dtype] = FLOATS,
     shapes_only: Sequence[str] = (),
 ) -> Callable[[Body], Definition]:
     """A template; `statistics`: the weights and statistics among its operands."""
     return template(
         overloads,
         f"rows {kernels}",
-        dtypes=[dtype for dtype in dtypes if dtype in HALVES or not mixed],
+        dtypes=HALVES if mixed else FLOATS,
         shapes_only=shapes_only,
         accepts=dict.fromkeys(statistics, (torch.float32,)) if mixed else {},
         vectors=True,
@@ -219,30 +215,26 @@ def _channels_of(plan: Plan, input: SymTensor) -> _Channels:
     return _Channels(channels, blocks, n, where(plan.on_processor, 1, maximum(1, parts)))
 
 
-def _require_channels(
-    plan: Plan, input: SymTensor, of: _Channels, in_parts: bool, *per_channel: SymTensor
-) -> None:
+def _require_channels(plan: Plan, input: SymTensor, of: _Channels, *per_channel: SymTensor) -> None:
     plan.require(
         (input.dim() >= 2) & (input.numel() > 0),
-        of.parts > 1 if in_parts else of.parts == 1,
         *(fits(tensor, [of.channels]) for tensor in per_channel),
     )
 
 
-def _pass_channels(plan: Plan, of: _Channels, in_parts: bool, temporaries: Sequence[str]) -> None:
-    plan.parameters(n=of.n, blocks=of.blocks, channels=of.channels)
-    if in_parts:
-        plan.parameters(parts=of.parts)
-        for name in temporaries:
-            plan.temporary(name, of.channels * of.parts, "value")
+def _pass_channels(plan: Plan, of: _Channels, temporaries: Sequence[str]) -> SymBool:
+    """Passes sizes and temporaries; returns whether channels are divided into parts."""
+    in_parts = of.parts > 1
+    plan.parameters(n=of.n, blocks=of.blocks, channels=of.channels, parts=of.parts)
+    plan.constants(IN_PARTS=in_parts)
+    for name in temporaries:
+        plan.temporary(name, where(in_parts, of.channels * of.parts, 1), "value")
+    return in_parts
 
 
-def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
-    # For bfloat16 CPU rounds the mean and the sum of squares before it uses them.
-    dtypes = [dtype for dtype in FLOATS if (dtype == torch.bfloat16) == rounded]
-
-    def row(
-        overload: str,
+def _batch_norm(mixed: bool) -> list[Definition]:
+    def define(
+        overloads: str,
         statistics: Sequence[str],
         training: bool | None = None,  # None: the argument `training` decides
         saved: Sequence[str] = (),
@@ -250,12 +242,11 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
     ) -> Definition:
         @_define(
             mixed,
-            overload,
+            overloads,
             "batch_norm",
             "weight",
             "bias",
             *statistics,
-            dtypes=dtypes,
             shapes_only=saved,
         )
         def batch_norm(
@@ -270,7 +261,7 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
             trains = as_flag(rest["training"] if training is None else training)
             running = [plan.operand(name, rest[name]) for name in statistics]
             of = _channels_of(plan, input)
-            _require_channels(plan, input, of, in_parts, weight, bias, *running)
+            _require_channels(plan, input, of, weight, bias, *running)
             if running:
                 plan.require(trains | (given(running[0]) & given(running[1])))
             else:
@@ -289,39 +280,32 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Definition]:
                 plan.result(name, shape, _statistics_dtype(mixed))
             if reserves:
                 plan.result("reserved", [0], torch.uint8)
-            _pass_channels(plan, of, in_parts, ("averages", "variations"))
+            in_parts = _pass_channels(plan, of, ("averages", "variations"))
             plan.parameters(momentum=momentum, eps=eps)
-            plan.constants(TRAINING=trains, ROUNDED=rounded)
-            if in_parts:
-                parts = of.channels * of.parts
-                plan.launch("batch_norm_parts", groups=parts, when=trains)
-                plan.launch("batch_norm_statistics", groups=of.channels, when=trains)
-                plan.launch("batch_norm_results", groups=parts)
-            else:
-                plan.launch("batch_norm", groups=of.channels)
+            # For bfloat16 CPU rounds the mean and the sum of squares before it uses them.
+            plan.constants(TRAINING=trains, ROUNDED=has_dtype(input, torch.bfloat16))
+            parts = of.channels * of.parts
+            plan.launch("batch_norm_parts", groups=parts, when=trains & in_parts)
+            plan.launch("batch_norm_statistics", groups=of.channels, when=trains & in_parts)
+            plan.launch("batch_norm", groups=parts)
 
         return batch_norm
 
     running = ("running_mean", "running_var")
-    legit = "_native_batch_norm_legit"
+    legit, updating = "_native_batch_norm_legit", "_batch_norm_with_update"
     saved = ("save_mean", "save_invstd")
     return [
-        row("native_batch_norm", running),
-        row("native_batch_norm.out", running, saved=saved),
-        row(legit, running),
-        row(f"{legit}.out", running, saved=saved),
-        row(f"{legit}.no_stats", ()),
-        row(f"{legit}.no_stats_out", (), saved=saved),
-        row(f"{legit}_no_training", running, training=False),
-        row(f"{legit}_no_training.out", running, training=False, saved=("out1", "out2")),
-        row("_batch_norm_with_update", running, training=True, reserves=True),
-        row("_batch_norm_with_update.out", running, training=True, reserves=True),
+        define(f"native_batch_norm {legit}", running),
+        define(f"native_batch_norm.out {legit}.out", running, saved=saved),
+        define(f"{legit}.no_stats", ()),
+        define(f"{legit}.no_stats_out", (), saved=saved),
+        define(f"{legit}_no_training", running, training=False),
+        define(f"{legit}_no_training.out", running, training=False, saved=("out1", "out2")),
+        define(f"{updating} {updating}.out", running, training=True, reserves=True),
     ]
 
 
-def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
-    name = "batch_norm_backward"
-
+def _batch_norm_backward(mixed: bool) -> list[Definition]:
     def define(overloads: str, inverse: str, training: str) -> Definition:
         """`inverse`, `training`: arguments with the saved inverse deviation, and with the mode."""
 
@@ -350,7 +334,7 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
             saved = plan.operand(inverse, rest[inverse])
             train = rest[training]
             of = _channels_of(plan, input)
-            _require_channels(plan, input, of, in_parts, weight, running_mean, running_var)
+            _require_channels(plan, input, of, weight, running_mean, running_var)
             plan.require(
                 grad_out.shape == input.shape,
                 where(
@@ -359,14 +343,12 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Definition]:
                 where(train, save_mean.shape + saved.shape == [of.channels, of.channels], True),
             )
             _gradients(plan, input, [of.channels], mixed, output_mask)
-            _pass_channels(plan, of, in_parts, ("totals", "products"))
+            in_parts = _pass_channels(plan, of, ("totals", "products"))
             plan.parameters(eps=eps)
             plan.constants(TRAINING=train)
-            if in_parts:
-                for step in ("parts", "results"):
-                    plan.launch(f"{name}_{step}", groups=of.channels * of.parts)
-            else:
-                plan.launch(name, groups=of.channels)
+            parts = of.channels * of.parts
+            plan.launch("batch_norm_backward_parts", groups=parts, when=in_parts)
+            plan.launch("batch_norm_backward", groups=parts)
 
         return backward
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -15,33 +17,22 @@ from torch_outboard.ops.template import Lines, Plan, lines_of, template
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        *(
-            define(log, last)
-            for log in (False, True)
-            for define in (_softmax, _softmax_backward)
-            for last in (True, False)
-        ),
+        *(define(log) for log in (False, True) for define in (_softmax, _softmax_backward)),
         *_masked_softmax(),
     ]
 
 
-def _kernels(last: bool) -> str:
-    return "rows softmax" if last else "softmax"
+_define = partial(template, kernels="rows softmax", dtypes=FLOATS, vectors=True)
 
 
-def _require_inner(plan: Plan, lines: Lines, last: bool) -> None:
-    """Requires lines of adjacent elements with `last`, else lines of distant elements."""
-    plan.require(lines.inner == 1 if last else lines.inner != 1)
-
-
-def _launch(plan: Plan, x: SymTensor, lines: Lines, last: bool) -> None:
+def _launch(plan: Plan, x: SymTensor, lines: Lines, *, log: bool, forward: bool) -> None:
+    """Launches a work-group per line of adjacent elements, or a work-item per 8 other lines."""
     n, inner = lines.n, lines.inner
+    of_rows = inner == 1
     plan.parameters(n=n, inner=inner)
-    if last:
-        plan.constants(ROWS=True)
-        plan.launch("softmax", groups=x.numel() // n)
-    else:
-        plan.launch("softmax", x.numel() // (n * inner) * ceil_div(inner, 8))
+    plan.constants(LOG=log, FORWARD=forward, ROWS=of_rows, HELD=where(of_rows, _held(plan, n), 0))
+    plan.launch("softmax", groups=x.numel() // n, when=of_rows)
+    plan.launch("softmax", x.numel() // (n * inner) * ceil_div(inner, 8), when=~of_rows)
 
 
 def _held(plan: Plan, n: SymInt) -> SymInt:
@@ -50,47 +41,29 @@ def _held(plan: Plan, n: SymInt) -> SymInt:
     return where(~plan.on_processor & fits_in, 16, 0)
 
 
-def _softmax(log: bool, last: bool) -> Definition:
+def _softmax(log: bool) -> Definition:
     name = "_log_softmax" if log else "_softmax"
 
-    @template(
-        f"{name} {name}.out",
-        _kernels(last),
-        dtypes=FLOATS,
-        vectors=True,
-        requires={"half_to_float": False},
-    )
+    @_define(f"{name} {name}.out", requires={"half_to_float": False})
     def softmax(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         lines = lines_of(self, dim)
-        _require_inner(plan, lines, last)
         plan.result("out")
-        plan.constants(LOG=log, FORWARD=True)
-        if last:
-            plan.constants(HELD=_held(plan, lines.n))
-        _launch(plan, self, lines, last)
+        _launch(plan, self, lines, log=log, forward=True)
 
     return softmax
 
 
-def _softmax_backward(log: bool, last: bool) -> Definition:
+def _softmax_backward(log: bool) -> Definition:
     name = f"{'_log_softmax' if log else '_softmax'}_backward_data"
 
-    @template(
-        f"{name} {name}.out",
-        _kernels(last),
-        dtypes=FLOATS,
-        vectors=True,
-        requires={"input_dtype": of_dtype_of("grad_output")},
-    )
+    @_define(f"{name} {name}.out", requires={"input_dtype": of_dtype_of("grad_output")})
     def softmax_backward(
         plan: Plan, grad_output: SymTensor, output: SymTensor, dim: SymInt
     ) -> None:
         lines = lines_of(grad_output, dim)
-        _require_inner(plan, lines, last)
         plan.require(output.shape == grad_output.shape)
         plan.result("grad")
-        plan.constants(LOG=log, FORWARD=False)
-        _launch(plan, grad_output, lines, last)
+        _launch(plan, grad_output, lines, log=log, forward=False)
 
     return softmax_backward
 

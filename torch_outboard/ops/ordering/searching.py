@@ -50,15 +50,14 @@ def _per_line(self: SymTensor, sorted_sequence: SymTensor) -> SymInt:
     return maximum(where(in_one_line, self.numel(), self.size(-1)), 1)
 
 
-def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Definition:
+def _searchsorted(dtype: torch.dtype) -> Definition:
     @template(
         "searchsorted.Tensor searchsorted.Tensor_out",
         "searchsorted",
         dtypes=REALS,
-        shapes_only=("sorter",),
-        accepts={"sorter": (torch.int64,)} if has_sorter else None,
+        accepts={"sorter": (torch.int64,)},
         requires={"out_int32": dtype == torch.int32},
-        reports=RuntimeError("sorter index out of range") if has_sorter else None,
+        reports=RuntimeError("sorter index out of range"),
     )
     def searchsorted(
         plan: Plan,
@@ -68,12 +67,9 @@ def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Definition:
         side: SymString,
         sorter: SymTensor,
     ) -> None:
-        if has_sorter:
-            plan.operand("sorter", sorter)
         in_one_line = sorted_sequence.dim() == 1
         is_right = side == "right"
         plan.require(
-            given(sorter) if has_sorter else ~given(sorter),
             sorted_sequence.dim() > 0,
             in_one_line | (sorted_sequence.shape[:-1] == self.shape[:-1]),
             in_one_line | (sorted_sequence.dim() == self.dim()),
@@ -83,8 +79,7 @@ def _searchsorted(dtype: torch.dtype, *, has_sorter: bool) -> Definition:
         out = plan.result("out", self.shape, dtype)
         plan.parameters(n=sorted_sequence.size(-1), per_line=_per_line(self, sorted_sequence))
         plan.constants(RIGHT=right | (given(side) & is_right))
-        if has_sorter:
-            plan.launch("check_sorter", sorter.numel())
+        plan.launch("check_sorter", sorted_sequence.numel(), when=given(sorter))
         plan.launch("searchsorted", out.numel())
 
     return searchsorted
@@ -111,13 +106,9 @@ def _searches() -> list[Definition]:
     """Indices in sorted lines; a definition per dtype of the result."""
     return [
         *(
-            row
+            define(dtype)
             for dtype in (torch.int64, torch.int32)
-            for row in (
-                _searchsorted(dtype, has_sorter=False),
-                _searchsorted(dtype, has_sorter=True),
-                _bucketize(dtype),
-            )
+            for define in (_searchsorted, _bucketize)
         ),
         decomposition(
             "searchsorted.Scalar searchsorted.Scalar_out",

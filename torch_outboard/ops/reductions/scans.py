@@ -19,59 +19,50 @@ _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [
-        *(row for in_blocks in (False, True) for row in _scans(in_blocks)),
-        *_other_dtypes(),
-        _complex_logcumsumexp,
-    ]
-
-
-def _scans(in_blocks: bool) -> list[Definition]:
     # Conversions between complex and real dtypes are not served.
     kinds = ((ORDERED, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
     return [
         *(
-            _total(name, number, dtypes, requirement, in_blocks)
+            _total(name, number, dtypes, requirement)
             for name, number in (("cumsum", _SUM), ("cumprod", _PRODUCT))
             for dtypes, requirement in kinds
         ),
-        _logcumsumexp(in_blocks),
-        _extremes("_cummax_helper", _MAXIMUM, in_blocks),
-        _extremes("_cummin_helper", _MINIMUM, in_blocks),
+        *_other_dtypes(),
+        _logcumsumexp,
+        _complex_logcumsumexp,
+        _extremes("_cummax_helper", _MAXIMUM),
+        _extremes("_cummin_helper", _MINIMUM),
     ]
 
 
 # ---- How a tensor is scanned
 
 
-def _require_form(plan: Plan, rows: Lines, in_blocks: bool) -> None:
-    """Requires blocks, or else many short rows, which are scanned by a work-item each."""
-    short = (rows.inner >= 64) | ((rows.n <= 64) & (rows.total >= 64))
-    plan.require(~short if in_blocks else short)
+def _launch(plan: Plan, rows: Lines, number: int, *, in_order: bool = False) -> None:
+    """Launches a work-item per short row if there are many, else a work-group per block of a row.
 
-
-def _launch(plan: Plan, rows: Lines, number: int, in_blocks: bool) -> None:
+    `in_order`: a work-item scans each row, however long it is.
+    """
     n = rows.n
+    short = (rows.inner >= 64) | ((n <= 64) & (rows.total >= 64)) | in_order
     block = where(n > 4096, maximum(4096, ceil_div(n, 64)), maximum(n, 1))
     blocks = ceil_div(n, block)
     plan.parameters(n=n, inner=rows.inner, block=block, blocks=blocks, d=rows.dim)
-    plan.constants(SCAN=number)
-    if not in_blocks:
-        plan.launch("scan_columns", rows.total)
-        return
-    parts = maximum(rows.total * blocks, 1)
+    plan.constants(SCAN=number, IN_BLOCKS=~short)
+    parts = where(short, 1, maximum(rows.total * blocks, 1))
     plan.temporary("part_values", parts, "value")
     plan.temporary("part_rests", parts, "value")
     plan.temporary("part_locations", parts, torch.int64)
-    plan.launch("scan_parts", groups=rows.total * blocks, when=blocks > 1)
-    plan.launch("scan_blocks", groups=rows.total * blocks)
+    plan.launch("scan_parts", groups=rows.total * blocks, when=~short & (blocks > 1))
+    plan.launch("scan", groups=rows.total * blocks, when=~short)
+    plan.launch("scan", rows.total, when=short)
 
 
 # ---- The operators
 
 
 def _total(
-    name: str, number: int, dtypes: Sequence[torch.dtype], requirement: Predicate, in_blocks: bool
+    name: str, number: int, dtypes: Sequence[torch.dtype], requirement: Predicate
 ) -> Definition:
     @template(
         f"{name} {name}_ {name}.out",
@@ -82,33 +73,28 @@ def _total(
     )
     def total(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         rows = lines_of(self, dim)
-        _require_form(plan, rows, in_blocks)
         plan.result("out")
-        _launch(plan, rows, number, in_blocks)
+        _launch(plan, rows, number)
 
     return total
 
 
-def _logcumsumexp(in_blocks: bool) -> Definition:
-    @template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=FLOATS, compute="out")
-    def logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-        rows = lines_of(self, dim)
-        _require_form(plan, rows, in_blocks)
-        plan.result("out")
-        _launch(plan, rows, _LOGARITHM, in_blocks)
-
-    return logcumsumexp
+@template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=FLOATS, compute="out")
+def _logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    rows = lines_of(self, dim)
+    plan.result("out")
+    _launch(plan, rows, _LOGARITHM)
 
 
-@template("_logcumsumexp _logcumsumexp.out", "complex_logcumsumexp", dtypes=COMPLEX)
+@template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=COMPLEX)
 def _complex_logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
     rows = lines_of(self, dim)
     plan.result("out")
-    plan.parameters(n=rows.n, inner=rows.inner)
-    plan.launch("scan_columns", rows.total)
+    # Another order could give angles that differ by whole turns.
+    _launch(plan, rows, _LOGARITHM, in_order=True)
 
 
-def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
+def _extremes(name: str, number: int) -> Definition:
     """Running maxima or minima, into given `values` and `indices`."""
 
     @template(
@@ -123,8 +109,7 @@ def _extremes(name: str, number: int, in_blocks: bool) -> Definition:
     ) -> None:
         rows = lines_of(self, dim)
         plan.require((values.shape == self.shape) & (indices.shape == self.shape))
-        _require_form(plan, rows, in_blocks)
-        _launch(plan, rows, number, in_blocks)
+        _launch(plan, rows, number)
 
     return extremes
 
