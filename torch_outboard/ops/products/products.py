@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -60,58 +60,61 @@ def patch_source() -> str:
 # ---- Matrix products
 
 
-class ProductProperties(TypedDict, total=False):
-    """Properties described in csrc/device_kernels/product."""
+@dataclass(frozen=True)
+class Product:
+    """A matrix product; csrc/device_kernels/product describes further properties.
 
-    is_outer: bool
-    sums_batches: bool
-    integral_scalars: bool
-    conjugates_left: bool
-    resizes_silently: bool
-    gelu_flag: str
-
-
-def product(
-    overloads: str,
-    operands: str,
-    ranks: tuple[int, int],
-    added: str = "",
-    dtypes: Iterable[torch.dtype] = NUMBERS,
-    **properties: Unpack[ProductProperties],
-) -> Definition:
-    """Defines a matrix product.
-
-    Args:
+    Attributes:
         overloads: names without namespace, separated by blanks.
         operands: names of the two arguments that are multiplied.
         ranks: their numbers of dimensions: vectors, matrices or batches of matrices.
         added: name of the argument that is added.
         dtypes: served dtypes.
     """
-    left, right = operands.split()
-    known: dict[str, Any] = {
-        "left": left,
-        "right": right,
-        "left_rank": ranks[0],
-        "right_rank": ranks[1],
-        "added": added,
-        "dtypes": dtype_bits(dtypes),
-        "source": kernel_source("matrix_product"),
-        "groups": group_source(),
-    }
-    return Definition(
-        "matrix_product", qualified(overloads), {**known, **properties}, caller_location()
-    )
+
+    overloads: str
+    operands: str
+    ranks: tuple[int, int]
+    added: str = ""
+    dtypes: Iterable[torch.dtype] = NUMBERS
+    is_outer: bool = False
+    sums_batches: bool = False
+    integral_scalars: bool = False
+    conjugates_left: bool = False
+    resizes_silently: bool = False
+    gelu_flag: str = ""
+
+    def definition(self) -> Definition:
+        left, right = self.operands.split()
+        properties: dict[str, Any] = {
+            "left": left,
+            "right": right,
+            "left_rank": self.ranks[0],
+            "right_rank": self.ranks[1],
+            "added": self.added,
+            "dtypes": dtype_bits(self.dtypes),
+            "is_outer": self.is_outer,
+            "sums_batches": self.sums_batches,
+            "integral_scalars": self.integral_scalars,
+            "conjugates_left": self.conjugates_left,
+            "resizes_silently": self.resizes_silently,
+            "gelu_flag": self.gelu_flag,
+            "source": kernel_source("matrix_product"),
+            "groups": group_source(),
+        }
+        return Definition(
+            "matrix_product", qualified(self.overloads), properties, caller_location()
+        )
 
 
-def _matrix_products() -> list[Definition]:
+def _matrix_products() -> list[Product]:
     """Products of matrices, batches of matrices and vectors."""
     return [
-        product("mm mm.out", "self mat2", (2, 2)),
-        product("bmm bmm.out", "self mat2", (3, 3)),
-        product("addmm addmm_ addmm.out", "mat1 mat2", (2, 2), "self"),
-        product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", (3, 3), "self"),
-        product(
+        Product("mm mm.out", "self mat2", (2, 2)),
+        Product("bmm bmm.out", "self mat2", (3, 3)),
+        Product("addmm addmm_ addmm.out", "mat1 mat2", (2, 2), "self"),
+        Product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", (3, 3), "self"),
+        Product(
             "addbmm addbmm_ addbmm.out",
             "batch1 batch2",
             (3, 3),
@@ -119,11 +122,11 @@ def _matrix_products() -> list[Definition]:
             sums_batches=True,
             resizes_silently=True,
         ),
-        product("mv mv.out", "self vec", (2, 1)),
-        product("addmv addmv_ addmv.out", "mat vec", (2, 1), "self"),
-        product("dot dot.out", "self tensor", (1, 1)),
-        product("vdot vdot.out", "self other", (1, 1), conjugates_left=True),
-        product(
+        Product("mv mv.out", "self vec", (2, 1)),
+        Product("addmv addmv_ addmv.out", "mat vec", (2, 1), "self"),
+        Product("dot dot.out", "self tensor", (1, 1)),
+        Product("vdot vdot.out", "self other", (1, 1), conjugates_left=True),
+        Product(
             "addr addr_ addr.out", "vec1 vec2", (1, 1), "self", is_outer=True, integral_scalars=True
         ),
     ]
@@ -178,15 +181,12 @@ FLOAT8 = (
     torch.float8_e8m0fnu,
 )  # fmt: skip
 
-# Keys of the sources of the kit's kernels.
-_TEXTS = {"source", "padded", "groups"}
-
-# Not matrix products: addr sums over nothing, and vdot conjugates an operand.
-_NO_PRODUCTS = {"aten::addr", "aten::vdot"}
+# Properties with sources of the kit's kernels.
+_SOURCES = {"source", "padded", "groups"}
 
 
 def _library_products() -> list[Definition]:
-    activated = product(
+    activation = Product(
         "_addmm_activation _addmm_activation.out",
         "mat1 mat2",
         (2, 2),
@@ -194,30 +194,34 @@ def _library_products() -> list[Definition]:
         FLOATS,
         gelu_flag="use_gelu",
     )
-    products = [row for row in _matrix_products() if row.overloads[0] not in _NO_PRODUCTS]
+    # Not matrix products: addr sums over nothing, and vdot conjugates an operand.
+    products = [p for p in _matrix_products() if not (p.is_outer or p.conjugates_left)]
     wide = dtype_bits(FLOAT8)
     return [
         *(
-            _of_library(row, "library_product", dtypes=row.properties["dtypes"] | wide)
-            for row in products
+            _of_library(
+                product.definition(), "library_product", dtypes=dtype_bits(product.dtypes) | wide
+            )
+            for product in products
         ),
-        _of_library(activated, "library_product"),
+        _of_library(activation.definition(), "library_product"),
     ]
 
 
-def _of_library(row: Definition, kind: str, **changed: Any) -> Definition:
-    own = {key: value for key, value in row.properties.items() if key not in _TEXTS}
-    return replace(row, kind=kind, properties={**own, **changed}, family="")
+def _of_library(definition: Definition, kind: str, **changed: Any) -> Definition:
+    shared = {key: value for key, value in definition.properties.items() if key not in _SOURCES}
+    return replace(definition, kind=kind, properties={**shared, **changed}, family="")
 
 
 def library_definitions(functions: Collection[str]) -> list[Definition]:
     """Definitions for a driver's library functions; `functions` has their names in its table."""
     found = _library_products() if "matrix_product" in functions else []
     if "convolution" in functions:
-        found += [_of_library(row, "library_convolution") for row in _convolutions()]
+        found += [_of_library(each, "library_convolution") for each in _convolutions()]
     return found
 
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [*_matrix_products(), *_convolutions(), *_transforms()]
+    products = (product.definition() for product in _matrix_products())
+    return [*products, *_convolutions(), *_transforms()]
