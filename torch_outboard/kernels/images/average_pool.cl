@@ -2,7 +2,7 @@
 // window with or without padding. ADAPTIVE: windows divide an image evenly and may overlap by an
 // element. Needs pooling.cl before it.
 
-// Window `o` of an axis: z, y or x. Elements are in the windows from FIRST to LAST - 1.
+// Window `o` of an axis, z, y or x, and the windows that reach element `i`.
 #if ADAPTIVE
 #define OB_WINDOW(name, o, outputs, size)                             \
   const ob_index name##_begin = window_begin(o, outputs, size);       \
@@ -13,14 +13,12 @@
 #define WINDOW_X(o) OB_WINDOW(x, o, out_width, width)
 #define OB_DIVISOR (z_inside * y_inside * x_inside)
 // Exactly the windows of the transposed problem.
-#define FIRST(i, axis) window_begin(i, axis, out_##axis)
-#define LAST(i, axis) window_end(i, axis, out_##axis)
-#define FIRST_Z(i) FIRST(i, depth)
-#define FIRST_Y(i) FIRST(i, height)
-#define FIRST_X(i) FIRST(i, width)
-#define LAST_Z(i) LAST(i, depth)
-#define LAST_Y(i) LAST(i, height)
-#define LAST_X(i) LAST(i, width)
+#define REACHING(name, i, inputs, outputs)                           \
+  const ob_index name##_first = window_begin(i, inputs, outputs);    \
+  const ob_index name##_last = window_end(i, inputs, outputs);
+#define REACHING_Z(i) REACHING(z, i, depth, out_depth)
+#define REACHING_Y(i) REACHING(y, i, height, out_height)
+#define REACHING_X(i) REACHING(x, i, width, out_width)
 #else
 #define OB_WINDOW(name, o, step, padding, kernel, size)                            \
   ob_index name##_begin = (o) * (step) - (padding);                                \
@@ -36,14 +34,9 @@
   (divisor != 0 ? divisor                                         \
    : padded     ? z_padded * y_padded * x_padded                  \
                 : z_inside * y_inside * x_inside)
-#define FIRST(i, d) max((i + padding_##d - kernel_##d + step_##d) / step_##d, (ob_index)0)
-#define LAST(i, d, outputs) min((i + padding_##d) / step_##d + 1, outputs)
-#define FIRST_Z(i) FIRST(i, d)
-#define FIRST_Y(i) FIRST(i, h)
-#define FIRST_X(i) FIRST(i, w)
-#define LAST_Z(i) LAST(i, d, out_depth)
-#define LAST_Y(i) LAST(i, h, out_height)
-#define LAST_X(i) LAST(i, w, out_width)
+#define REACHING_Z(i) OB_REACHING(z, i, d, kernel_d - 1, out_depth)
+#define REACHING_Y(i) OB_REACHING(y, i, h, kernel_h - 1, out_height)
+#define REACHING_X(i) OB_REACHING(x, i, w, kernel_w - 1, out_width)
 #endif
 
 #if CHANNELS_LAST
@@ -133,9 +126,7 @@ __kernel void average_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     OB_FOR_LOCATIONS(i, j, k, depth, height, width) {
-      const ob_index z_first = FIRST_Z(i), z_last = LAST_Z(i);
-      const ob_index y_first = FIRST_Y(j), y_last = LAST_Y(j);
-      const ob_index x_first = FIRST_X(k), x_last = LAST_X(k);
+      REACHING_Z(i) REACHING_Y(j) REACHING_X(k)
       V sum = 0;
       for (ob_index a = z_first; a < z_last; ++a) {
         WINDOW_Z(a)

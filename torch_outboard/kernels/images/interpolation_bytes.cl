@@ -92,11 +92,11 @@ __kernel void byte_round(OB_PARAMETERS) {
 }
 
 // A sum of bytes with stride `step` from `from` on.
-#define SUM_BYTES(bytes, from, step, location, axis)                                          \
-  int sum = 1 << (precisions[axis] - 1);                                                      \
-  for (int k = 0; k < counts[location]; ++k) {                                                \
+#define SUM_BYTES(bytes, from, step, location, axis)                                               \
+  int sum = 1 << (precisions[axis] - 1);                                                           \
+  for (int k = 0; k < counts[location]; ++k) {                                                     \
     sum += (int)bytes[(from) + (firsts[location] + k) * (step)] * rounded[(location) * slots + k]; \
-  }                                                                                           \
+  }                                                                                                \
   const uchar byte = (uchar)clamp(sum >> precisions[axis], 0, 255);
 
 // If only one axis changes its size, there is only one pass.

@@ -1,33 +1,31 @@
 // Max pooling, and its gradient. Needs pooling.cl before it.
 
-#if CHANNELS_LAST && HAS_grad_output
+#if HAS_grad_output
+#if CHANNELS_LAST
 
 // max_pool_backward for channels-last images. A work-group computes rows of the gradient, several
 // channels at once, each from all windows that reach it.
 
-#define OB_TAKE(count)                                             \
-  for (int k = 0; k < (count); ++k) {                              \
-    const V gradient = grad_output_load(at + k);                   \
+#define OB_TAKE(count)                                                \
+  for (int k = 0; k < (count); ++k) {                                 \
+    const V gradient = grad_output_load(at + k);                      \
     sums[k] += indices_load(at_index + k) == location ? gradient : 0; \
   }
 
 __kernel void max_pool_backward_channels(OB_PARAMETERS) {
   OB_BEGIN
-  const ob_index reach_h = (kernel_h - 1) * dilation_h, reach_w = (kernel_w - 1) * dilation_w;
   OB_FOR_GROUPS(row) {
     const ob_index image = row / height;
     const ob_index y = row - image * height;
-    const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
-    const ob_index y_end = min((y + padding_h) / step_h + 1, out_height);
+    OB_REACHING(y, y, h, (kernel_h - 1) * dilation_h, out_height)
     OB_FOR_CHANNELS(x, first, width) {
-      const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);
-      const ob_index x_end = min((x + padding_w) / step_w + 1, out_width);
+      OB_REACHING(x, x, w, (kernel_w - 1) * dilation_w, out_width)
       const long location = y * width + x;
       const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
       V sums[OB_CHANNELS];
       for (int k = 0; k < OB_CHANNELS; ++k) sums[k] = 0;
-      for (ob_index b = y_begin; b < y_end; ++b) {
-        for (ob_index c = x_begin; c < x_end; ++c) {
+      for (ob_index b = y_first; b < y_last; ++b) {
+        for (ob_index c = x_first; c < x_last; ++c) {
           const ob_index at = OB_PIXEL(grad_output, b, c) + first;
           const ob_index at_index = OB_PIXEL(indices, b, c) + first;
           if (count == OB_CHANNELS) {
@@ -43,70 +41,70 @@ __kernel void max_pool_backward_channels(OB_PARAMETERS) {
   }
 }
 
-#elif CHANNELS_LAST
+#else
 
-// max_pool for channels-last images. A work-group computes rows of a result, several channels at
-// once.
+// The gradient of an element: the sum of the gradients of windows with its index.
 
-// `count` channels of one element of the window.
-#define OB_TAKE(count)                                     \
-  for (int k = 0; k < (count); ++k) {                      \
-    const V value = self_load(at + k);                     \
-    const int better = (value > best[k]) | (value != value); \
-    best[k] = better ? value : best[k];                    \
-    locations[k] = better ? location : locations[k];       \
-  }
+#if OB_LOCAL == 1
 
-__kernel void max_pool_channels(OB_PARAMETERS) {
+__kernel void max_pool_backward(OB_PARAMETERS) {
   OB_BEGIN
-  OB_FOR_GROUPS(row) {
-    const ob_index image = row / out_height;
-    const ob_index y = row - image * out_height;
-    const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);
-    const ob_index y_end = min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
-    OB_FOR_CHANNELS(x, first, out_width) {
-      const ob_index x_start = first_inside(x * step_w - padding_w, dilation_w);
-      const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width);
-      const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
-      V best[OB_CHANNELS];
-      int locations[OB_CHANNELS];
-      for (int k = 0; k < OB_CHANNELS; ++k) {
-        best[k] = OB_LOWEST;
-        locations[k] = (int)(y_start * width + x_start);
-      }
-      for (ob_index b = y_start; b < y_end; b += dilation_h) {
-        for (ob_index c = x_start; c < x_end; c += dilation_w) {
-          const ob_index at = OB_PIXEL(self, b, c) + first;
-          const int location = (int)(b * width + c);
-          if (count == OB_CHANNELS) {
-            OB_TAKE(OB_CHANNELS)
-          } else {
-            OB_TAKE(count)
-          }
-        }
-      }
-      const ob_index to = OB_PIXEL(out, y, x) + first * out_layout.stride[1];
-      const ob_index to_index = OB_PIXEL(indices, y, x) + first * indices_layout.stride[1];
-      for (int k = 0; k < count; ++k) {
-        out_store(to + k * out_layout.stride[1], best[k]);
-        indices_store(to_index + k * indices_layout.stride[1], (long)locations[k]);
-      }
+  const ob_index size = depth * height * width, taken = out_depth * out_height * out_width;
+  OB_FOR_GROUPS(plane) {
+    for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
+    for (ob_index i = plane * taken; i < (plane + 1) * taken; ++i) {
+      const ob_index location = ob_checked_index(indices[i], size);
+      if (location < 0) continue;
+      const ob_index to = plane * size + location;
+      out_store(to, (V)out_load(to) + (V)grad_output_load(i));
     }
   }
 }
 
-#elif ADAPTIVE || HAS_random_samples
+#else
 
-// Windows of adjacent elements: ADAPTIVE ones, which divide an image evenly and may overlap by an
-// element, or windows at pseudo-random locations, `samples` numbers per plane.
+__kernel void max_pool_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(plane) {
+    OB_FOR_LOCATIONS(z, y, x, depth, height, width) {
+      const ob_index location = (z * height + y) * width + x;
+      // Windows that reach this element, with or without a tap at it.
+      OB_REACHING(z, z, d, (kernel_d - 1) * dilation_d, out_depth)
+      OB_REACHING(y, y, h, (kernel_h - 1) * dilation_h, out_height)
+      OB_REACHING(x, x, w, (kernel_w - 1) * dilation_w, out_width)
+      V sum = 0;
+      for (ob_index a = z_first; a < z_last; ++a) {
+        for (ob_index b = y_first; b < y_last; ++b) {
+          const ob_index row = ((plane * out_depth + a) * out_height + b) * out_width;
+          for (ob_index c = x_first; c < x_last; ++c) {
+            if (indices[row + c] == location) sum += grad_output_load(row + c);
+          }
+        }
+      }
+      out_store(plane * depth * height * width + location, sum);
+    }
+  }
+}
 
+#endif
+
+#endif
+
+#else
+
+// Windows, each from BEGIN to END by STEP: ADAPTIVE ones, which divide an image evenly and may
+// overlap by an element; windows at pseudo-random locations, `samples` numbers per plane; or
+// windows with strides and dilation.
 #if ADAPTIVE
 #define WINDOWS_OF_PLANE
 #define WINDOW(o, outputs, inputs, kernel_size, sample)                     \
   const ob_index o##_begin = window_begin(o, outputs, inputs);              \
   const ob_index o##_end = window_end(o, outputs, inputs);
-#define WINDOW_Z WINDOW(z, out_depth, depth, , )
-#else
+#define WINDOW_Z(z) WINDOW(z, out_depth, depth, , )
+#define WINDOW_Y(y) WINDOW(y, out_height, height, , )
+#define WINDOW_X(x) WINDOW(x, out_width, width, , )
+#define STEP(axis) 1
+#elif HAS_random_samples
 // Rounded to the dtype of the samples, in which the CPU kernel computes.
 static inline V rounded(const V value) {
   long memory;
@@ -132,92 +130,73 @@ static inline ob_index interval(const ob_index o, const V sample, const ob_index
 #define WINDOW(o, outputs, inputs, kernel_size, sample)                               \
   const ob_index o##_begin = interval(o, sample, inputs, outputs, kernel_size);       \
   const ob_index o##_end = min(o##_begin + kernel_size, inputs);
-#define WINDOW_Z                                                                                \
+#define WINDOW_Z(z)                                                                               \
   const ob_index z_begin = samples == 2 ? 0 : interval(z, for_depth, depth, out_depth, kernel_d); \
   const ob_index z_end = min(z_begin + kernel_d, depth);
-#endif
-
-__kernel void max_pool(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_FOR_GROUPS(plane) {
-    WINDOWS_OF_PLANE
-    const ob_index from = plane * depth * height * width;
-    OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) {
-      WINDOW_Z
-      WINDOW(y, out_height, height, kernel_h, for_height)
-      WINDOW(x, out_width, width, kernel_w, for_width)
-      ob_index location = (z_begin * height + y_begin) * width + x_begin;
-      V best = OB_LOWEST;
-      for (ob_index a = max(z_begin, (ob_index)0); a < z_end; ++a) {
-        for (ob_index b = max(y_begin, (ob_index)0); b < y_end; ++b) {
-          const ob_index row = (a * height + b) * width;
-          for (ob_index c = max(x_begin, (ob_index)0); c < x_end; ++c) {
-            const V value = self_load(from + row + c);
-            if (value > best || value != value) {
-              best = value;
-              location = row + c;
-            }
-          }
-        }
-      }
-      const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
-      out_store(to, best);
-      indices[to] = location;
-    }
-  }
-}
-
-#elif HAS_grad_output
-
-// The gradient of an element: the sum of the gradients of windows with its index.
-
-#if OB_LOCAL == 1
-
-__kernel void max_pool_backward(OB_PARAMETERS) {
-  OB_BEGIN
-  const ob_index size = depth * height * width, taken = out_depth * out_height * out_width;
-  OB_FOR_GROUPS(plane) {
-    for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
-    for (ob_index i = plane * taken; i < (plane + 1) * taken; ++i) {
-      const ob_index location = ob_checked_index(indices[i], size);
-      if (location < 0) continue;
-      const ob_index to = plane * size + location;
-      out_store(to, (V)out_load(to) + (V)grad_output_load(i));
-    }
-  }
-}
-
+#define WINDOW_Y(y) WINDOW(y, out_height, height, kernel_h, for_height)
+#define WINDOW_X(x) WINDOW(x, out_width, width, kernel_w, for_width)
+#define STEP(axis) 1
 #else
+#define WINDOWS_OF_PLANE
+#define WINDOW(o, axis, inputs)                                                                 \
+  const ob_index o##_begin = first_inside(o * step_##axis - padding_##axis, dilation_##axis);   \
+  const ob_index o##_end =                                                                      \
+      min(o * step_##axis - padding_##axis + (kernel_##axis - 1) * dilation_##axis + 1, inputs);
+#define WINDOW_Z(z) WINDOW(z, d, depth)
+#define WINDOW_Y(y) WINDOW(y, h, height)
+#define WINDOW_X(x) WINDOW(x, w, width)
+#define STEP(axis) dilation_##axis
+#endif
 
-__kernel void max_pool_backward(OB_PARAMETERS) {
+#if CHANNELS_LAST
+
+// max_pool for channels-last images. A work-group computes rows of a result, several channels at
+// once.
+
+// `count` channels of one element of the window.
+#define OB_TAKE(count)                                       \
+  for (int k = 0; k < (count); ++k) {                        \
+    const V value = self_load(at + k);                       \
+    const int better = (value > best[k]) | (value != value); \
+    best[k] = better ? value : best[k];                      \
+    locations[k] = better ? location : locations[k];         \
+  }
+
+__kernel void max_pool_channels(OB_PARAMETERS) {
   OB_BEGIN
-  const ob_index reach_d = (kernel_d - 1) * dilation_d, reach_h = (kernel_h - 1) * dilation_h,
-                 reach_w = (kernel_w - 1) * dilation_w;
-  OB_FOR_GROUPS(plane) {
-    OB_FOR_LOCATIONS(z, y, x, depth, height, width) {
-      const ob_index location = (z * height + y) * width + x;
-      // Windows that reach this element, with or without a tap at it.
-      const ob_index z_begin = max((z + padding_d - reach_d + step_d - 1) / step_d, (ob_index)0);
-      const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
-      const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);
-      const ob_index z_end = min((z + padding_d) / step_d + 1, out_depth);
-      const ob_index y_end = min((y + padding_h) / step_h + 1, out_height);
-      const ob_index x_end = min((x + padding_w) / step_w + 1, out_width);
-      V sum = 0;
-      for (ob_index a = z_begin; a < z_end; ++a) {
-        for (ob_index b = y_begin; b < y_end; ++b) {
-          const ob_index row = ((plane * out_depth + a) * out_height + b) * out_width;
-          for (ob_index c = x_begin; c < x_end; ++c) {
-            if (indices[row + c] == location) sum += grad_output_load(row + c);
+  OB_FOR_GROUPS(row) {
+    const ob_index image = row / out_height;
+    const ob_index y = row - image * out_height;
+    WINDOW_Y(y)
+    OB_FOR_CHANNELS(x, first, out_width) {
+      WINDOW_X(x)
+      const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
+      V best[OB_CHANNELS];
+      int locations[OB_CHANNELS];
+      for (int k = 0; k < OB_CHANNELS; ++k) {
+        best[k] = OB_LOWEST;
+        locations[k] = (int)(y_begin * width + x_begin);
+      }
+      for (ob_index b = y_begin; b < y_end; b += dilation_h) {
+        for (ob_index c = x_begin; c < x_end; c += dilation_w) {
+          const ob_index at = OB_PIXEL(self, b, c) + first;
+          const int location = (int)(b * width + c);
+          if (count == OB_CHANNELS) {
+            OB_TAKE(OB_CHANNELS)
+          } else {
+            OB_TAKE(count)
           }
         }
       }
-      out_store(plane * depth * height * width + location, sum);
+      const ob_index to = OB_PIXEL(out, y, x) + first * out_layout.stride[1];
+      const ob_index to_index = OB_PIXEL(indices, y, x) + first * indices_layout.stride[1];
+      for (int k = 0; k < count; ++k) {
+        out_store(to + k * out_layout.stride[1], best[k]);
+        indices_store(to_index + k * indices_layout.stride[1], (long)locations[k]);
+      }
     }
   }
 }
-
-#endif
 
 #else
 
@@ -225,46 +204,41 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
 // of equal elements the last.
 
 // Branch-free, because the outcome is unpredictable.
-#define OB_TAKE(value, at, best, location)           \
-  {                                                  \
-    const V ob_v = value;                            \
+#define OB_TAKE(value, at, best, location)             \
+  {                                                    \
+    const V ob_v = value;                              \
     const int better = (ob_v > best) | (ob_v != ob_v); \
-    best = better ? ob_v : best;                     \
-    location = better ? (at) : location;             \
+    best = better ? ob_v : best;                       \
+    location = better ? (at) : location;               \
   }
 
 // The window of one output, clipped to the image.
-#define OB_ONE_LOCATION(z, y, x)                                                                 \
-  {                                                                                              \
-    const ob_index z_start = first_inside(z * step_d - padding_d, dilation_d);                   \
-    const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);                   \
-    const ob_index x_start = first_inside(x * step_w - padding_w, dilation_w);                   \
-    const ob_index z_end = min(z * step_d - padding_d + (kernel_d - 1) * dilation_d + 1, depth); \
-    const ob_index y_end = min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height); \
-    const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width); \
-    ob_index location = (z_start * height + y_start) * width + x_start;                          \
-    V best = OB_LOWEST;                                                                          \
-    for (ob_index a = z_start; a < z_end; a += dilation_d) {                                     \
-      for (ob_index b = y_start; b < y_end; b += dilation_h) {                                   \
-        const ob_index row = (a * height + b) * width;                                           \
-        for (ob_index c = x_start; c < x_end; c += dilation_w) {                                 \
-          OB_TAKE(self_load(from + row + c), row + c, best, location)                            \
-        }                                                                                        \
-      }                                                                                          \
-    }                                                                                            \
-    const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;              \
-    out_store(to, best);                                                                         \
-    indices[to] = location;                                                                      \
+#define OB_ONE_LOCATION(z, y, x)                                                    \
+  {                                                                                 \
+    WINDOW_Z(z) WINDOW_Y(y) WINDOW_X(x)                                             \
+    ob_index location = (z_begin * height + y_begin) * width + x_begin;             \
+    V best = OB_LOWEST;                                                             \
+    for (ob_index a = z_begin; a < z_end; a += STEP(d)) {                           \
+      for (ob_index b = y_begin; b < y_end; b += STEP(h)) {                         \
+        const ob_index row = (a * height + b) * width;                              \
+        for (ob_index c = x_begin; c < x_end; c += STEP(w)) {                       \
+          OB_TAKE(self_load(from + row + c), row + c, best, location)               \
+        }                                                                           \
+      }                                                                             \
+    }                                                                               \
+    const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x; \
+    out_store(to, best);                                                            \
+    indices[to] = location;                                                         \
   }
 
-#if OB_LOCAL == 1
+#if OB_LOCAL == 1 && !ADAPTIVE && !HAS_random_samples
 
 // CPU: adjacent outputs at once if their windows are inside horizontally.
 #define OB_ADJACENT 16
 // Windows with stride `step`: constant strides vectorize.
 #define OB_TAPS(step)                                                                        \
-  for (ob_index a = z_start; a < z_end; a += dilation_d) {                                   \
-    for (ob_index b = y_start; b < y_end; b += dilation_h) {                                 \
+  for (ob_index a = z_begin; a < z_end; a += dilation_d) {                                   \
+    for (ob_index b = y_begin; b < y_end; b += dilation_h) {                                 \
       for (ob_index c = 0; c < kernel_w; ++c) {                                              \
         const ob_index at = (a * height + b) * width + left + c * dilation_w;                \
         for (int k = 0; k < OB_ADJACENT; ++k) {                                              \
@@ -284,12 +258,9 @@ __kernel void max_pool(OB_PARAMETERS) {
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
     for (ob_index z = 0; z < out_depth; ++z) {
-      const ob_index z_start = first_inside(z * step_d - padding_d, dilation_d);
-      const ob_index z_end = min(z * step_d - padding_d + (kernel_d - 1) * dilation_d + 1, depth);
+      WINDOW_Z(z)
       for (ob_index y = 0; y < out_height; ++y) {
-        const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);
-        const ob_index y_end =
-            min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
+        WINDOW_Y(y)
         ob_index x = 0;
         while (x < out_width) {
           // Some outputs are computed twice to stay vectorized.
@@ -308,7 +279,7 @@ __kernel void max_pool(OB_PARAMETERS) {
           int locations[OB_ADJACENT];
           for (int k = 0; k < OB_ADJACENT; ++k) {
             best[k] = OB_LOWEST;
-            locations[k] = (int)((z_start * height + y_start) * width + left + k * step_w);
+            locations[k] = (int)((z_begin * height + y_begin) * width + left + k * step_w);
           }
           if (step_w == 1) {
             OB_TAPS(1)
@@ -334,6 +305,7 @@ __kernel void max_pool(OB_PARAMETERS) {
 __kernel void max_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
+    WINDOWS_OF_PLANE
     const ob_index from = plane * depth * height * width;
     OB_FOR_LOCATIONS(z, y, x, out_depth, out_height, out_width) OB_ONE_LOCATION(z, y, x)
   }
@@ -341,4 +313,5 @@ __kernel void max_pool(OB_PARAMETERS) {
 
 #endif
 
+#endif
 #endif

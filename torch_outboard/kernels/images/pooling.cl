@@ -3,14 +3,14 @@
 // Loop of a work-group over the positions of a plane. A CPU needs no divisions for that.
 #if OB_LOCAL == 1
 #define OB_FOR_LOCATIONS(z, y, x, d_size, h_size, w_size) \
-  for (ob_index z = 0; z < (d_size); ++z)              \
-    for (ob_index y = 0; y < (h_size); ++y)            \
+  for (ob_index z = 0; z < (d_size); ++z)                 \
+    for (ob_index y = 0; y < (h_size); ++y)               \
       for (ob_index x = 0; x < (w_size); ++x)
 #else
-#define OB_FOR_LOCATIONS(z, y, x, d_size, h_size, w_size)                                 \
-  for (ob_index ob_i = OB_LANE, z, y, x; ob_i < (d_size) * (h_size) * (w_size) &&         \
+#define OB_FOR_LOCATIONS(z, y, x, d_size, h_size, w_size)                                      \
+  for (ob_index ob_i = OB_LANE, z, y, x; ob_i < (d_size) * (h_size) * (w_size) &&              \
                                          (x = ob_i % (w_size), y = ob_i / (w_size) % (h_size), \
-                                         z = ob_i / (w_size) / (h_size), 1);              \
+                                         z = ob_i / (w_size) / (h_size), 1);                   \
        ob_i += OB_LOCAL)
 #endif
 
@@ -23,8 +23,8 @@
   for (ob_index x = 0; x < (columns); ++x)  \
     for (ob_index first = 0; first < channels; first += OB_CHANNELS)
 #else
-#define OB_FOR_CHANNELS(x, first, columns)                                                \
-  for (ob_index ob_i = OB_LANE, x, first; ob_i < (columns) * channels &&                  \
+#define OB_FOR_CHANNELS(x, first, columns)                                                   \
+  for (ob_index ob_i = OB_LANE, x, first; ob_i < (columns) * channels &&                     \
                                           (x = ob_i / channels, first = ob_i % channels, 1); \
        ob_i += OB_LOCAL)
 #endif
@@ -38,6 +38,12 @@
 #else
 #define OB_LOWEST ((V)((V)(-1) < (V)0 ? (long)1 << (8 * sizeof(V) - 1) : 0))
 #endif
+
+// The windows that reach element `i` of an axis: a window reaches `reach` elements beyond its first.
+#define OB_REACHING(name, i, axis, reach, outputs)                                                 \
+  const ob_index name##_first =                                                                    \
+      max((i + padding_##axis - (reach) + step_##axis - 1) / step_##axis, (ob_index)0);            \
+  const ob_index name##_last = min((i + padding_##axis) / step_##axis + 1, outputs);
 
 static inline ob_index first_inside(const ob_index start, const ob_index step) {
   return start < 0 ? start + (-start + step - 1) / step * step : start;

@@ -23,21 +23,21 @@
   }
 
 // The first of `lines` lines.
-#define OB_LINES                                                        \
-  OB_ITEM(item)                                                         \
-  const ob_index last = index_layout.dims - 1;                          \
-  const ob_index across = dim >= last ? 1 : index_layout.size[last];    \
-  const ob_index parts = (across + OB_ADJACENT - 1) / OB_ADJACENT;      \
-  ob_index rest = item / parts;                                         \
-  const ob_index first = (item - rest * parts) * OB_ADJACENT;           \
-  const ob_index lines = min((ob_index)OB_ADJACENT, across - first);    \
-  const ob_index line = rest * across + first;                          \
-  const ob_index index_next = dim >= last ? 0 : index_layout.stride[last]; \
-  const ob_index out_next = dim >= last ? 0 : out_layout.stride[last];  \
-  ob_index in_index = first * index_next;                               \
-  ob_index in_out = first * out_next;                                   \
+#define OB_LINES                                                                  \
+  OB_ITEM(item)                                                                   \
+  const ob_index last = index_layout.dims - 1;                                    \
+  const ob_index across = dim >= last ? 1 : index_layout.size[last];              \
+  const ob_index parts = (across + OB_ADJACENT - 1) / OB_ADJACENT;                \
+  ob_index rest = item / parts;                                                   \
+  const ob_index first = (item - rest * parts) * OB_ADJACENT;                     \
+  const ob_index lines = min((ob_index)OB_ADJACENT, across - first);              \
+  const ob_index line = rest * across + first;                                    \
+  const ob_index index_next = dim >= last ? 0 : index_layout.stride[last];        \
+  const ob_index out_next = dim >= last ? 0 : out_layout.stride[last];            \
+  ob_index in_index = first * index_next;                                         \
+  ob_index in_out = first * out_next;                                             \
   OB_IN_SRC(const ob_index src_next = dim >= last ? 0 : src_layout.stride[last];) \
-  OB_IN_SRC(ob_index in_src = first * src_next;)                        \
+  OB_IN_SRC(ob_index in_src = first * src_next;)                                  \
   OB_ADD_OFFSETS(dim >= last ? last : last - 1)
 
 #define OB_LOCATION(j, k) \
@@ -49,23 +49,6 @@
 #else
 #define OB_IN_SRC(text)
 #define OB_SOURCE(j, k) value
-#endif
-
-#if !GROUPED
-__kernel void scatter(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_LINES
-  for (ob_index j = 0; j < n; ++j) {
-    for (ob_index k = 0; k < lines; ++k) {
-      const ob_index location = OB_LOCATION(j, k);
-      if (location >= 0) {
-        out_store(in_out + k * out_next + location * out_stride, OB_SOURCE(j, k));
-      } else {
-        OB_REPORT
-      }
-    }
-  }
-}
 #endif
 
 #ifdef REDUCE
@@ -105,8 +88,25 @@ static inline V ob_mean(const V total, const int number) {
 #endif
 }
 
+#endif
+
+// Writes element `v` of a line.
+#if !defined(REDUCE)
+#define OB_WRITE(at, line, location, v) out_store(at, v);
+#elif OB_COUNTS
+// Without INCLUDE_SELF the first element replaces the initial value.
+#define OB_WRITE(at, line, location, v)                                                     \
+  {                                                                                         \
+    const V given = v;                                                                      \
+    const int before = count[(line) * size + (location)]++;                                 \
+    out_store(at, !INCLUDE_SELF && before == 0 ? given : ob_combined(out_load(at), given)); \
+  }
+#else
+#define OB_WRITE(at, line, location, v) out_store(at, ob_combined(out_load(at), v));
+#endif
+
 #if !GROUPED
-__kernel void scatter_reduce(OB_PARAMETERS) {
+__kernel void scatter(OB_PARAMETERS) {
   OB_BEGIN
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
@@ -117,17 +117,10 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
         continue;
       }
       const ob_index at = in_out + k * out_next + location * out_stride;
-#if OB_COUNTS
-      // Without INCLUDE_SELF the first element replaces the initial value.
-      const int before = count[(line + k) * size + location]++;
-      const V value = OB_SOURCE(j, k);
-      out_store(at, !INCLUDE_SELF && before == 0 ? value : ob_combined(out_load(at), value));
-#else
-      out_store(at, ob_combined(out_load(at), OB_SOURCE(j, k)));
-#endif
+      OB_WRITE(at, line + k, location, OB_SOURCE(j, k))
     }
   }
-#if REDUCE == 4
+#if defined(REDUCE) && REDUCE == 4
   for (ob_index k = 0; k < lines; ++k) {
     for (ob_index location = 0; location < size; ++location) {
       const int number = count[(line + k) * size + location];
@@ -140,8 +133,6 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
 }
 #endif
 
-#endif
-
 // Long lines on a GPU. A work-group processes a line, OB_EACH elements per work-item at a time. Of
 // elements with possibly equal indices the first is stored, then the others retry, so the order is
 // that of the line.
@@ -150,61 +141,42 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
 
 #if GROUPED
 
-#ifdef REDUCE
-#define OB_KERNEL scatter_reduce
-#else
-#define OB_KERNEL scatter
-#endif
-
 #define OB_EACH 4
 // Indices that are equal modulo OB_SLOTS also wait for each other.
 #define OB_SLOTS (GROUPED == 1 ? 4096 : 1024)
 #define OB_SLOT(location) ((int)((location) & (OB_SLOTS - 1)))
 
-#if !defined(REDUCE)
-#define OB_SERVE(at, location, held) out_store(at, held);
-#elif OB_COUNTS
-// Without INCLUDE_SELF the first element replaces the initial value.
-#define OB_SERVE(at, location, held)                                                     \
-  {                                                                                      \
-    const int before = count[line * size + location]++;                                  \
-    out_store(at, !INCLUDE_SELF && before == 0 ? held : ob_combined(out_load(at), held)); \
-  }
-#else
-#define OB_SERVE(at, location, held) out_store(at, ob_combined(out_load(at), held));
-#endif
-
 // The index of element k of a work-item, or -1.
 #define OB_WAITING(k) waiting[(k) * OB_LOCAL + OB_LANE]
 
 // Stores held[k], k < OB_EACH, of all work-items at OB_WAITING(k), in the order of k.
-#define OB_SERVE_IN_ORDER                                                                 \
-  for (int some = 1; some != 0; some = left[turn]) {                                      \
-    turn = 1 - turn;                                                                      \
-    if (OB_LANE == 0) atomic_xchg(left + turn, 0);                                        \
-    OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                         \
-      if (OB_WAITING(k) >= 0) slots[OB_SLOT(OB_WAITING(k))] = OB_EACH * OB_LOCAL;         \
-    }                                                                                     \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                         \
-    OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                         \
-      if (OB_WAITING(k) < 0) continue;                                                    \
-      atomic_min(slots + OB_SLOT(OB_WAITING(k)), k * OB_LOCAL + (int)OB_LANE);            \
-    }                                                                                     \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                         \
-    OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                         \
-      const ob_index location = OB_WAITING(k);                                            \
-      if (location < 0) continue;                                                         \
-      if (slots[OB_SLOT(location)] == k * OB_LOCAL + (int)OB_LANE) {                      \
-        OB_SERVE((in_out + location * out_stride), location, held[k])                     \
-        OB_WAITING(k) = -1;                                                               \
-      } else {                                                                            \
-        atomic_inc(left + turn);                                                          \
-      }                                                                                   \
-    }                                                                                     \
-    OB_BARRIER                                                                            \
+#define OB_SERVE_IN_ORDER                                                         \
+  for (int some = 1; some != 0; some = left[turn]) {                              \
+    turn = 1 - turn;                                                              \
+    if (OB_LANE == 0) atomic_xchg(left + turn, 0);                                \
+    OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                 \
+      if (OB_WAITING(k) >= 0) slots[OB_SLOT(OB_WAITING(k))] = OB_EACH * OB_LOCAL; \
+    }                                                                             \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                 \
+    OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                 \
+      if (OB_WAITING(k) < 0) continue;                                            \
+      atomic_min(slots + OB_SLOT(OB_WAITING(k)), k * OB_LOCAL + (int)OB_LANE);    \
+    }                                                                             \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                 \
+    OB_UNROLL for (int k = 0; k < OB_EACH; ++k) {                                 \
+      const ob_index location = OB_WAITING(k);                                    \
+      if (location < 0) continue;                                                 \
+      if (slots[OB_SLOT(location)] == k * OB_LOCAL + (int)OB_LANE) {              \
+        OB_WRITE((in_out + location * out_stride), line, location, held[k])       \
+        OB_WAITING(k) = -1;                                                       \
+      } else {                                                                    \
+        atomic_inc(left + turn);                                                  \
+      }                                                                           \
+    }                                                                             \
+    OB_BARRIER                                                                    \
   }
 
-__kernel void OB_KERNEL(OB_PARAMETERS) {
+__kernel void scatter(OB_PARAMETERS) {
   OB_BEGIN
   __local int slots[OB_SLOTS];
   __local int left[2];
@@ -271,12 +243,12 @@ __kernel void OB_KERNEL(OB_PARAMETERS) {
 
 #if OB_LOCAL == 1
 
-#define OB_EACH_OF(k, count, text)                                    \
-  if (out_next == 1 OB_IN_SRC(&& src_next == 1)) {                    \
+#define OB_EACH_OF(k, count, text)                                     \
+  if (out_next == 1 OB_IN_SRC(&& src_next == 1)) {                     \
     for (ob_index k = OB_LANE; k < count; k += OB_LOCAL) text(k, k, k) \
-  } else {                                                            \
-    for (ob_index k = OB_LANE; k < count; k += OB_LOCAL)              \
-      text(k, k * out_next, k * src_next)                             \
+  } else {                                                             \
+    for (ob_index k = OB_LANE; k < count; k += OB_LOCAL)               \
+      text(k, k * out_next, k * src_next)                              \
   }
 #ifndef HAS_src
 #define src_next 0
@@ -310,11 +282,7 @@ __kernel void scatter_slices(OB_PARAMETERS) {
 #else
 #define OB_VALUE_AT(s) value
 #endif
-#ifdef REDUCE
-#define OB_PUT(k, o, s) out_store(to + o, ob_combined(out_load(to + o), OB_VALUE_AT(s)));
-#else
-#define OB_PUT(k, o, s) out_store(to + o, OB_VALUE_AT(s));
-#endif
+#define OB_PUT(k, o, s) OB_WRITE(to + o, 0, 0, OB_VALUE_AT(s))
       OB_EACH_OF(k, count, OB_PUT)
     }
   }
@@ -359,11 +327,7 @@ __kernel void scatter_slices(OB_PARAMETERS) {
           OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
             if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
             const ob_index to = in_out + found_index[t + u] * out_stride + k * out_next;
-#ifdef REDUCE
-            out_store(to, ob_combined(out_load(to), held[u]));
-#else
-            out_store(to, held[u]);
-#endif
+            OB_WRITE(to, 0, 0, held[u])
           }
         }
       }

@@ -67,21 +67,21 @@
 
 // Converts the dot product of a query and a key, and the gradient of their probability, to the
 // probability and the gradient of the product.
-#define DIFFERENTIATE_SCORE(p, g, kind, b, h, m, n, known, minus)                \
-  {                                                                        \
-    const V ob_raw = (p) * scale_value;                                    \
-    V ob_score;                                                            \
-    FINISH_SCORE(ob_score, ob_raw, kind, b, h, m, n)                       \
-    if (ob_score == NEVER) {                                               \
-      p = 0;                                                               \
-      g = 0;                                                               \
-    } else {                                                               \
-      p = exp(ob_score - (known));                                         \
-      const V ob_upper = (p) * ((g) - (minus));                            \
-      V ob_lower;                                                          \
-      SCORE_GRADIENT(ob_lower, ob_raw, b, h, m, n, ob_upper)               \
-      g = ob_lower * scale_value;                                          \
-    }                                                                      \
+#define DIFFERENTIATE_SCORE(p, g, kind, b, h, m, n, known, minus) \
+  {                                                               \
+    const V ob_raw = (p) * scale_value;                           \
+    V ob_score;                                                   \
+    FINISH_SCORE(ob_score, ob_raw, kind, b, h, m, n)              \
+    if (ob_score == NEVER) {                                      \
+      p = 0;                                                      \
+      g = 0;                                                      \
+    } else {                                                      \
+      p = exp(ob_score - (known));                                \
+      const V ob_upper = (p) * ((g) - (minus));                   \
+      V ob_lower;                                                 \
+      SCORE_GRADIENT(ob_lower, ob_raw, b, h, m, n, ob_upper)      \
+      g = ob_lower * scale_value;                                 \
+    }                                                             \
   }
 
 #if OB_LOCAL == 1
@@ -95,16 +95,16 @@
     }                                                                                          \
     for (; j < KEYS; ++j) s[j] = NEVER;                                                        \
   }
-#define DIFFERENTIATE_TILE(b, h, row, height, first, width)                                  \
-  for (int r = 0; r < ROWS; ++r) {                                                           \
-    V *p = scores + r * KEYS, *g = gradients + r * KEYS;                                     \
-    const V known = r < (height) ? LOGSUMEXP(b, h, (row) + r) : NEVER;                       \
+#define DIFFERENTIATE_TILE(b, h, row, height, first, width)                                      \
+  for (int r = 0; r < ROWS; ++r) {                                                               \
+    V *p = scores + r * KEYS, *g = gradients + r * KEYS;                                         \
+    const V known = r < (height) ? LOGSUMEXP(b, h, (row) + r) : NEVER;                           \
     const V minus = r < (height) ? delta_load(((b) * heads + (h)) * queries + (row) + r) : (V)0; \
-    int j = 0;                                                                               \
-    for (; known != NEVER && j < (width); ++j) {                                             \
-      DIFFERENTIATE_SCORE(p[j], g[j], kind, b, h, (row) + r, (first) + j, known, minus)      \
-    }                                                                                        \
-    for (; j < KEYS; ++j) p[j] = g[j] = 0;                                                   \
+    int j = 0;                                                                                   \
+    for (; known != NEVER && j < (width); ++j) {                                                 \
+      DIFFERENTIATE_SCORE(p[j], g[j], kind, b, h, (row) + r, (first) + j, known, minus)          \
+    }                                                                                            \
+    for (; j < KEYS; ++j) p[j] = g[j] = 0;                                                       \
   }
 
 #else
@@ -116,10 +116,10 @@
 #define BLOCK_OF_GROUP(block, rows, all_heads)                                              \
   const ob_index per_block = (min(block, rows) + ROWS - 1) / ROWS;                          \
   const ob_index per_head = ((rows) + (block) - 1) / (block) * per_block;                   \
-  const ob_index h = group / per_head % (all_heads);                                      \
-  const ob_index b = group / per_head / (all_heads);                                      \
-  const ob_index begin_of_block = group % per_head / per_block * (block);                 \
-  const ob_index start = begin_of_block + group % per_block * ROWS;                       \
+  const ob_index h = group / per_head % (all_heads);                                        \
+  const ob_index b = group / per_head / (all_heads);                                        \
+  const ob_index begin_of_block = group % per_head / per_block * (block);                   \
+  const ob_index start = begin_of_block + group % per_block * ROWS;                         \
   const int length = (int)min((ob_index)ROWS, min(begin_of_block + (block), rows) - start); \
   if (length <= 0) continue;
 

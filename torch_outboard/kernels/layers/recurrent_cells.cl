@@ -2,24 +2,7 @@
 // the backward: (input, forget, cell, output gates) of LSTM cells, (reset, update, new gates,
 // previous state, the state's part of the new gate) of GRU cells.
 //
-// Rows are processed in vectors; the last one may overlap the previous one. Rows shorter than a
-// vector use scalars.
-
-static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
-
-#define OB_FOR_ROW(VECTOR_BODY, SCALAR_BODY)                                   \
-  OB_FOR_GROUPS(row) {                                                         \
-    if (hidden >= W) {                                                         \
-      for (ob_index next = OB_LANE * W; next < hidden; next += OB_LOCAL * W) { \
-        const ob_index j = min(next, hidden - W);                              \
-        VECTOR_BODY                                                            \
-      }                                                                        \
-    } else {                                                                   \
-      for (ob_index j = OB_LANE; j < hidden; j += OB_LOCAL) {                  \
-        SCALAR_BODY                                                            \
-      }                                                                        \
-    }                                                                          \
-  }
+// Needs recurrent_values.cl before it.
 
 #if HAS_input_bias
 #define INPUT_BIAS(load, j) +input_bias##load(j)
@@ -56,30 +39,10 @@ static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
 
 #elif LSTM
 
-#if HAS_grad_hy
-#define GRAD_HY(type, load) grad_hy##load(row * hidden + j)
-#else
-#define GRAD_HY(type, load) (type)(0)
-#endif
-#if HAS_grad_cy
-#define GRAD_CY(type, load) grad_cy##load(row * hidden + j)
-#else
-#define GRAD_CY(type, load) (type)(0)
-#endif
-#define CELL(type, load, store, sigmoid, tanh_of)                                     \
-  const type one = (type)(1);                                                         \
-  const type input = workspace##load((row * 4 + 0) * hidden + j);                     \
-  const type forget = workspace##load((row * 4 + 1) * hidden + j);                    \
-  const type cell = workspace##load((row * 4 + 2) * hidden + j);                      \
-  const type output = workspace##load((row * 4 + 3) * hidden + j);                    \
-  const type state = tanh_of(cy##load(row * hidden + j));                             \
-  const type to_output = GRAD_HY(type, load);                                         \
-  const type to_state = GRAD_CY(type, load) + to_output * output * (one - state * state); \
-  grad_gates##store((row * 4 + 0) * hidden + j, to_state *cell *input *(one - input)); \
-  grad_gates##store((row * 4 + 1) * hidden + j,                                       \
-                    to_state *cx##load(row * hidden + j) * forget * (one - forget));  \
-  grad_gates##store((row * 4 + 2) * hidden + j, to_state *input *(one - cell * cell)); \
-  grad_gates##store((row * 4 + 3) * hidden + j, to_output *state *output *(one - output)); \
+#define CELL(type, load, store, sigmoid, tanh_of)                                      \
+  const type to_output = GRAD_HY(type, load, row), to_cell = GRAD_CY(type, load, row); \
+  GRADIENTS_OF_CELL(type, load, store, row * 4 * hidden,                               \
+                    cy##load(row * hidden + j), cx##load(row * hidden + j), tanh_of)   \
   grad_cx##store(row * hidden + j, to_state *forget);
 
 #elif !BACKWARD
@@ -122,8 +85,10 @@ static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
 
 __kernel void cell(OB_PARAMETERS) {
   OB_BEGIN
-  OB_FOR_ROW(CELL(T, _load_vector, _store_vector, ob_sigmoid, ob_tanh),
-             CELL(V, _load, _store, sigmoid_of_one, tanh))
+  OB_FOR_GROUPS(row) {
+    FOR_VALUES(0, hidden, CELL(T, _load_vector, _store_vector, ob_sigmoid, ob_tanh),
+               CELL(V, _load, _store, sigmoid_of_one, tanh))
+  }
 }
 
 #if BACKWARD

@@ -5,8 +5,8 @@
 //
 // State s precedes step s, and step s computes time t, which decreases in reverse. The workspace
 // contains the activated input, forget, cell and output gates (steps, batch, 4, hidden), cell
-// states (steps + 1, batch, hidden), and hidden states of the same shape. Values are vectors; the
-// last one may overlap the previous one. Layers narrower than a vector use scalars.
+// states (steps + 1, batch, hidden), and hidden states of the same shape. Needs recurrent_values.cl
+// before it.
 
 #define ROWS 4
 #define TIME(s) (reverse ? steps - 1 - (s) : (s))
@@ -15,25 +15,10 @@
 #define CELL(s, row) (cells_at + ((s) * batch + (row)) * hidden)
 #define HIDDEN(s, row) (states_at + ((s) * batch + (row)) * hidden)
 
-static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
-
 // Rows of a part of the batch; rows beyond the last repeat it.
 #define TAKE_ROWS(part)  \
   ob_index row[ROWS];    \
   for (int r = 0; r < ROWS; ++r) row[r] = min((part)*ROWS + r, batch - 1);
-
-// Loop over their hidden values `j`.
-#define FOR_VALUES(from, end, VECTOR_BODY, SCALAR_BODY)                                \
-  if (hidden >= W) {                                                                   \
-    for (ob_index next = (from) + OB_LANE * W; next < (end); next += OB_LOCAL * W) {   \
-      const ob_index j = min(next, hidden - W);                                        \
-      VECTOR_BODY                                                                      \
-    }                                                                                  \
-  } else {                                                                             \
-    for (ob_index j = (from) + OB_LANE; j < (end); j += OB_LOCAL) {                    \
-      SCALAR_BODY                                                                      \
-    }                                                                                  \
-  }
 
 #if !BACKWARD
 
@@ -92,64 +77,47 @@ __kernel void turn_weights(OB_PARAMETERS) {
 // alternate between the halves of `to_cells`, because overlapping vectors reread values.
 #define SLOT(turn, row) (((turn) % 2 * batch + (row)) * hidden)
 
-#if HAS_grad_hy
-#define LAST_HIDDEN(type, load, row) grad_hy##load((row) * hidden + j)
-#else
-#define LAST_HIDDEN(type, load, row) (type)(0)
-#endif
-#if HAS_grad_cy
-#define LAST_CELL(type, load, row) grad_cy##load((row) * hidden + j)
-#else
-#define LAST_CELL(type, load, row) (type)(0)
-#endif
 #if HAS_grad_output
 #define OF_OUTPUT(load, s, row) +grad_output##load(OUTPUT(s, row) + j)
 #else
 #define OF_OUTPUT(load, s, row)
 #endif
 
-#define STEP(type, load, store, sigmoid, tanh_of)                                           \
-  const ob_index s = steps - 1 - ob_step;                                                   \
-  type to_hidden[ROWS], rest[ROWS], to_cell[ROWS];                                          \
-  if (ob_step == 0) {                                                                       \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                      \
-      to_hidden[r] = LAST_HIDDEN(type, load, row[r]);                                       \
-      to_cell[r] = LAST_CELL(type, load, row[r]);                                           \
-    }                                                                                       \
-  } else {                                                                                  \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                      \
-      to_hidden[r] = rest[r] = (type)(0);                                                   \
-      to_cell[r] = to_cells##load(SLOT(ob_step, row[r]) + j);                               \
-    }                                                                                       \
-    for (ob_index k = 0; k < 4 * hidden; k += 2) {                                          \
-      const type even = weight##load(k * hidden + j);                                       \
-      const type odd = weight##load((k + 1) * hidden + j);                                  \
-      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                    \
-        to_hidden[r] += (type)(grad_gates_load(GATE(s + 1, row[r], 0) + k)) * even;         \
-        rest[r] += (type)(grad_gates_load(GATE(s + 1, row[r], 0) + k + 1)) * odd;           \
-      }                                                                                     \
-    }                                                                                       \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) to_hidden[r] += rest[r];               \
-  }                                                                                         \
-  _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                        \
-    if (ob_step == steps) {                                                                 \
-      grad_hx##store(row[r] * hidden + j, to_hidden[r]);                                    \
-      grad_cx##store(row[r] * hidden + j, to_cell[r]);                                      \
-    } else {                                                                                \
-      const type one = (type)(1), to_output = to_hidden[r] OF_OUTPUT(load, s, row[r]);      \
-      const type input = workspace##load(GATE(s, row[r], 0) + j);                           \
-      const type forget = workspace##load(GATE(s, row[r], 1) + j);                          \
-      const type cell = workspace##load(GATE(s, row[r], 2) + j);                            \
-      const type output = workspace##load(GATE(s, row[r], 3) + j);                          \
-      const type state = tanh_of(workspace##load(CELL(s + 1, row[r]) + j));                 \
-      const type before = workspace##load(CELL(s, row[r]) + j);                             \
-      const type to_state = to_cell[r] + to_output * output * (one - state * state);        \
-      grad_gates##store(GATE(s, row[r], 0) + j, to_state *cell *input *(one - input));      \
-      grad_gates##store(GATE(s, row[r], 1) + j, to_state *before *forget *(one - forget));  \
-      grad_gates##store(GATE(s, row[r], 2) + j, to_state *input *(one - cell * cell));      \
-      grad_gates##store(GATE(s, row[r], 3) + j, to_output *state *output *(one - output));  \
-      to_cells##store(SLOT(ob_step + 1, row[r]) + j, to_state *forget);                     \
-    }                                                                                       \
+#define STEP(type, load, store, sigmoid, tanh_of)                                   \
+  const ob_index s = steps - 1 - ob_step;                                           \
+  type to_hidden[ROWS], rest[ROWS], of_cell[ROWS];                                  \
+  if (ob_step == 0) {                                                               \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                              \
+      to_hidden[r] = GRAD_HY(type, load, row[r]);                                   \
+      of_cell[r] = GRAD_CY(type, load, row[r]);                                     \
+    }                                                                               \
+  } else {                                                                          \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                              \
+      to_hidden[r] = rest[r] = (type)(0);                                           \
+      of_cell[r] = to_cells##load(SLOT(ob_step, row[r]) + j);                       \
+    }                                                                               \
+    for (ob_index k = 0; k < 4 * hidden; k += 2) {                                  \
+      const type even = weight##load(k * hidden + j);                               \
+      const type odd = weight##load((k + 1) * hidden + j);                          \
+      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                            \
+        to_hidden[r] += (type)(grad_gates_load(GATE(s + 1, row[r], 0) + k)) * even; \
+        rest[r] += (type)(grad_gates_load(GATE(s + 1, row[r], 0) + k + 1)) * odd;   \
+      }                                                                             \
+    }                                                                               \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) to_hidden[r] += rest[r];       \
+  }                                                                                 \
+  _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                \
+    if (ob_step == steps) {                                                         \
+      grad_hx##store(row[r] * hidden + j, to_hidden[r]);                            \
+      grad_cx##store(row[r] * hidden + j, of_cell[r]);                              \
+    } else {                                                                        \
+      const type to_output = to_hidden[r] OF_OUTPUT(load, s, row[r]);               \
+      const type to_cell = of_cell[r];                                              \
+      GRADIENTS_OF_CELL(type, load, store, GATE(s, row[r], 0),                      \
+                        workspace##load(CELL(s + 1, row[r]) + j),                   \
+                        workspace##load(CELL(s, row[r]) + j), tanh_of)              \
+      to_cells##store(SLOT(ob_step + 1, row[r]) + j, to_state *forget);             \
+    }                                                                               \
   }
 
 #endif

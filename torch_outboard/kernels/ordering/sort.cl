@@ -5,6 +5,26 @@
 // On a GPU a work-group sorts a run in local memory by the same method. DIRECT: a run contains
 // whole lines, which are written to the results.
 
+// The number of elements from the run [begin, middle) among the first `skipped` of its merge with
+// [middle, end); KEY(i) is an element.
+#define OB_SPLIT(type, split, KEY, begin, middle, end, skipped)                            \
+  type split = max((type)0, (type)((skipped) - ((end) - (middle))));                       \
+  for (type high = min((type)(skipped), (type)((middle) - (begin))); split < high;) {      \
+    const type at = (split + high) / 2;                                                    \
+    if (ob_before(KEY(((middle) + (skipped) - 1 - at)), KEY(((begin) + at)))) {            \
+      high = at;                                                                           \
+    } else {                                                                               \
+      split = at + 1;                                                                      \
+    }                                                                                      \
+  }
+
+// The pair of runs of a line whose merge has element `first` of the line, after `skipped` others.
+#define OB_PAIR                                                                  \
+  const ob_index base = line * n, width = (ob_index)OB_RUN << ob_step;           \
+  const ob_index pair = first / width / 2 * width * 2, skipped = first - pair;   \
+  const ob_index begin = base + pair, middle = base + min(pair + width, n);      \
+  const ob_index end = base + (n - pair < width ? n : min(pair + width * 2, n));
+
 #if OB_LOCAL == 1
 
 #define OB_RUN 16
@@ -34,27 +54,16 @@ __kernel void sort_runs(OB_PARAMETERS) {
   }
 }
 
-#define OB_MERGE(from, to)                                                            \
-  ob_index low = max((ob_index)0, skipped - (end - middle));                          \
-  ob_index high = min(skipped, middle - begin);                                       \
-  while (low < high) {                                                                \
-    const ob_index at = (low + high) / 2;                                             \
-    const V left = from##_load(begin + at);                                           \
-    const V right = from##_load(middle + skipped - 1 - at);                           \
-    if (ob_before(right, left)) {                                                     \
-      high = at;                                                                      \
-    } else {                                                                          \
-      low = at + 1;                                                                   \
-    }                                                                                 \
-  }                                                                                   \
-  ob_index a = begin + low;                                                           \
-  ob_index b = middle + skipped - low;                                                \
-  for (ob_index i = base + first; i < last; ++i) {                                    \
-    const int second =                                                                \
-        a >= middle || (b < end && ob_before(from##_load(b), from##_load(a)));        \
-    const ob_index source = second ? b++ : a++;                                       \
-    to##_store(i, from##_load(source));                                               \
-    to##_locations[i] = from##_locations[source];                                     \
+#define OB_MERGE(from, to)                                                     \
+  OB_SPLIT(ob_index, taken, from##_load, begin, middle, end, skipped)          \
+  ob_index a = begin + taken;                                                  \
+  ob_index b = middle + skipped - taken;                                       \
+  for (ob_index i = base + first; i < last; ++i) {                             \
+    const int second =                                                         \
+        a >= middle || (b < end && ob_before(from##_load(b), from##_load(a))); \
+    const ob_index source = second ? b++ : a++;                                \
+    to##_store(i, from##_load(source));                                        \
+    to##_locations[i] = from##_locations[source];                              \
   }
 
 __kernel void merge_runs(OB_PARAMETERS) {
@@ -62,13 +71,7 @@ __kernel void merge_runs(OB_PARAMETERS) {
   OB_ITEM(item)
   const ob_index line = item / runs;
   const ob_index first = (item - line * runs) * OB_RUN;
-  const ob_index base = line * n;
-  const ob_index width = (ob_index)OB_RUN << ob_step;
-  const ob_index pair = first / width / 2 * width * 2;
-  const ob_index begin = base + pair;
-  const ob_index middle = base + min(pair + width, n);
-  const ob_index end = base + (n - pair < width ? n : min(pair + width * 2, n));
-  const ob_index skipped = first - pair;
+  OB_PAIR
   const ob_index last = base + min(first + OB_RUN, n);
   if (ob_step % 2 == 0) {
     OB_MERGE(one, two)
@@ -84,12 +87,13 @@ __kernel void merge_runs(OB_PARAMETERS) {
 // One element of padding per 32: work-items OB_EACH apart access different banks.
 #define OB_AT(i) ((i) + (i) / 32)
 
-#define OB_TILE                              \
-  __local V tile_keys[OB_AT(OB_RUN) + 1];    \
+#define OB_TILE                                  \
+  __local V tile_keys[OB_AT(OB_RUN) + 1];        \
   __local int tile_locations[OB_AT(OB_RUN) + 1]; \
-  V keys[OB_EACH];                           \
+  V keys[OB_EACH];                               \
   int locations[OB_EACH];
 
+#define OB_KEY_OF_TILE(i) tile_keys[OB_AT(i)]
 #define OB_WRITE_OWN(first, count)                                  \
   OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {                     \
     if (i >= (count)) continue;                                     \
@@ -98,42 +102,32 @@ __kernel void merge_runs(OB_PARAMETERS) {
   }
 
 // `count` elements from `skipped` on of the merge of [begin, middle) and [middle, end) of the tile.
-#define OB_MERGE_OWN(begin, middle, end, skipped, count)                                      \
-  {                                                                                           \
-    int low = max(0, (skipped) - ((end) - (middle))), high = min(skipped, (middle) - (begin)); \
-    while (low < high) {                                                                      \
-      const int at = (low + high) / 2;                                                        \
-      const V left = tile_keys[OB_AT((begin) + at)];                                          \
-      const V right = tile_keys[OB_AT((middle) + (skipped) - 1 - at)];                        \
-      if (ob_before(right, left)) {                                                           \
-        high = at;                                                                            \
-      } else {                                                                                \
-        low = at + 1;                                                                         \
-      }                                                                                       \
-    }                                                                                         \
-    int a = (begin) + low, b = (middle) + (skipped) - low;                                    \
-    V first_key = tile_keys[OB_AT(a)], second_key = tile_keys[OB_AT(b)];                      \
-    OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {                                             \
-      if (i >= (count)) continue;                                                             \
-      const bool second = a >= (middle) || (b < (end) && ob_before(second_key, first_key));   \
-      keys[i] = second ? second_key : first_key;                                              \
-      locations[i] = tile_locations[OB_AT(second ? b : a)];                                   \
-      if (second) {                                                                           \
-        b = min(b + 1, OB_RUN);                                                               \
-        second_key = tile_keys[OB_AT(b)];                                                     \
-      } else {                                                                                \
-        a = min(a + 1, OB_RUN);                                                               \
-        first_key = tile_keys[OB_AT(a)];                                                      \
-      }                                                                                       \
-    }                                                                                         \
+#define OB_MERGE_OWN(begin, middle, end, skipped, count)                                    \
+  {                                                                                         \
+    OB_SPLIT(int, taken, OB_KEY_OF_TILE, begin, middle, end, skipped)                       \
+    int a = (begin) + taken, b = (middle) + (skipped) - taken;                              \
+    V first_key = tile_keys[OB_AT(a)], second_key = tile_keys[OB_AT(b)];                    \
+    OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {                                           \
+      if (i >= (count)) continue;                                                           \
+      const bool second = a >= (middle) || (b < (end) && ob_before(second_key, first_key)); \
+      keys[i] = second ? second_key : first_key;                                            \
+      locations[i] = tile_locations[OB_AT(second ? b : a)];                                 \
+      if (second) {                                                                         \
+        b = min(b + 1, OB_RUN);                                                             \
+        second_key = tile_keys[OB_AT(b)];                                                   \
+      } else {                                                                              \
+        a = min(a + 1, OB_RUN);                                                             \
+        first_key = tile_keys[OB_AT(a)];                                                    \
+      }                                                                                     \
+    }                                                                                       \
   }
 
 // USE(slot, line, at) for the elements of a tile in memory order: element `at` of a line. A tile
 // has OB_RUN elements of a line, or several lines with stride `slots`.
-#define OB_FOR_TILE(USE)                                                          \
-  for (int slot = OB_LANE; slot < OB_RUN; slot += OB_LOCAL) {                     \
-    const int which = slot / slots;                                               \
-    const ob_index line = first_line + which, at = first + slot - which * slots;  \
+#define OB_FOR_TILE(USE)                                                                        \
+  for (int slot = OB_LANE; slot < OB_RUN; slot += OB_LOCAL) {                                   \
+    const int which = slot / slots;                                                             \
+    const ob_index line = first_line + which, at = first + slot - which * slots;                \
     if (which < line_count && line < lines && slot - which * slots < count) USE(slot, line, at) \
   }
 
@@ -193,52 +187,37 @@ __kernel void sort_runs(OB_PARAMETERS) {
                   (long)tile_locations[OB_AT(slot)]);                                            \
   }
 #else
-#define WRITE(slot, line, at)                              \
-  {                                                        \
-    one_store(((line) * n + (at)), tile_keys[OB_AT(slot)]); \
+#define WRITE(slot, line, at)                                       \
+  {                                                                 \
+    one_store(((line) * n + (at)), tile_keys[OB_AT(slot)]);         \
     one_locations[(line) * n + (at)] = tile_locations[OB_AT(slot)]; \
   }
 #endif
   OB_FOR_TILE(WRITE)
 }
 
-// The number of elements from the first run among the first `skipped` of the merge.
-#define OB_SPLIT(from, skipped)                                               \
-  {                                                                           \
-    ob_index low = max((ob_index)0, (skipped) - (end - middle));              \
-    ob_index high = min(skipped, middle - begin);                             \
-    while (low < high) {                                                      \
-      const ob_index at = (low + high) / 2;                                   \
-      if (ob_before(from##_load(middle + (skipped) - 1 - at), from##_load(begin + at))) { \
-        high = at;                                                            \
-      } else {                                                                \
-        low = at + 1;                                                         \
-      }                                                                       \
-    }                                                                         \
-    split[OB_LANE] = low;                                                     \
-  }
-
-#define OB_MERGE(from, to)                                                        \
-  if (OB_LANE < 2) {                                                              \
-    const ob_index ends = OB_LANE == 0 ? skipped : skipped + count;               \
-    OB_SPLIT(from, ends)                                                          \
-  }                                                                               \
-  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
-  const int of_first = (int)(split[1] - split[0]);                                \
+#define OB_MERGE(from, to)                                                         \
+  if (OB_LANE < 2) {                                                               \
+    const ob_index ends = OB_LANE == 0 ? skipped : skipped + count;                \
+    OB_SPLIT(ob_index, taken, from##_load, begin, middle, end, ends)               \
+    split[OB_LANE] = taken;                                                        \
+  }                                                                                \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                    \
+  const int of_first = (int)(split[1] - split[0]);                                 \
   const ob_index a = begin + split[0], b = middle + skipped - split[0] - of_first; \
-  for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                      \
-    const ob_index source = (slot < of_first ? a : b) + slot;                     \
-    tile_keys[OB_AT(slot)] = from##_load(source);                                 \
-    tile_locations[OB_AT(slot)] = from##_locations[source];                       \
-  }                                                                               \
-  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
-  if (own_count > 0) OB_MERGE_OWN(0, of_first, count, own, own_count)             \
-  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
-  OB_WRITE_OWN(own, own_count)                                                    \
-  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
-  for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                      \
-    to##_store((base + first + slot), tile_keys[OB_AT(slot)]);                    \
-    to##_locations[base + first + slot] = tile_locations[OB_AT(slot)];            \
+  for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                       \
+    const ob_index source = (slot < of_first ? a : b) + slot;                      \
+    tile_keys[OB_AT(slot)] = from##_load(source);                                  \
+    tile_locations[OB_AT(slot)] = from##_locations[source];                        \
+  }                                                                                \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                    \
+  if (own_count > 0) OB_MERGE_OWN(0, of_first, count, own, own_count)              \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                    \
+  OB_WRITE_OWN(own, own_count)                                                     \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                    \
+  for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                       \
+    to##_store((base + first + slot), tile_keys[OB_AT(slot)]);                     \
+    to##_locations[base + first + slot] = tile_locations[OB_AT(slot)];             \
   }
 
 __kernel void merge_runs(OB_PARAMETERS) {
@@ -247,13 +226,7 @@ __kernel void merge_runs(OB_PARAMETERS) {
   __local ob_index split[2];
   const ob_index line = (ob_index)get_group_id(0) / runs;
   const ob_index first = ((ob_index)get_group_id(0) - line * runs) * OB_RUN;
-  const ob_index base = line * n;
-  const ob_index width = (ob_index)OB_RUN << ob_step;
-  const ob_index pair = first / width / 2 * width * 2;
-  const ob_index begin = base + pair;
-  const ob_index middle = base + min(pair + width, n);
-  const ob_index end = base + (n - pair < width ? n : min(pair + width * 2, n));
-  const ob_index skipped = first - pair;
+  OB_PAIR
   const int count = (int)min((ob_index)OB_RUN, n - first);
   const int own = (int)OB_LANE * OB_EACH, own_count = count - own;
   if (ob_step % 2 == 0) {
@@ -263,6 +236,9 @@ __kernel void merge_runs(OB_PARAMETERS) {
   }
 }
 #endif
+
+#define SORTED_KEY(i) (passes % 2 == 0 ? one_load(i) : two_load(i))
+#define SORTED_LOCATION(i) (passes % 2 == 0 ? one_locations[i] : two_locations[i])
 
 #if MODE
 
@@ -275,18 +251,18 @@ __kernel void mode(OB_PARAMETERS) {
   const ob_index start = line * n;
   ob_index longest = 0;
   ob_index count = 0;
-  V key = passes % 2 == 0 ? one_load(start) : two_load(start);
+  V key = SORTED_KEY(start);
   V best = key;
   long location = 0;
   for (ob_index i = start; i < start + n; ++i) {
     const int is_last = i + 1 == start + n;
-    const V next = is_last ? key : (passes % 2 == 0 ? one_load(i + 1) : two_load(i + 1));
+    const V next = is_last ? key : SORTED_KEY(i + 1);
     ++count;
     if (!is_last && key == next) continue;
     if (count > longest) {
       longest = count;
       best = key;
-      location = passes % 2 == 0 ? one_locations[i] : two_locations[i];
+      location = SORTED_LOCATION(i);
     }
     count = 0;
     key = next;
@@ -304,8 +280,8 @@ __kernel void write_sorted(OB_PARAMETERS) {
   OB_ITEM(i)
   const ob_index line = i / n;
   const ob_index at = i - line * n;
-  const V key = passes % 2 == 0 ? one_load(i) : two_load(i);
-  const int location = passes % 2 == 0 ? one_locations[i] : two_locations[i];
+  const V key = SORTED_KEY(i);
+  const int location = SORTED_LOCATION(i);
   values_store(ob_line(values_layout, dim, line) + at * values_stride, key);
   indices_store(ob_line(indices_layout, dim, line) + at * indices_stride, (long)location);
 }

@@ -47,6 +47,22 @@ static inline OB_INDEX reduced_offset(OB_INDEX k, const ob_layout *layout) {
   return offset;
 }
 
+#define OB_KERNEL(name)                                                                      \
+  __kernel void name(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),   \
+                     const ob_layout layout OB_PARAMETERS)
+#define OB_BEGIN OB_BIND(OB_INPUT, in) OB_BINDS OB_BIND(state_one, partial)
+
+// A run of at most `most` elements of one result from element j on, up to `end`: `run` elements,
+// the first at index `at`. Blocks of runs limit rounding errors.
+#define OB_RUN(start, most)                                                                      \
+  const OB_INDEX rest = j / layout.reduced_size[0], first = j - rest * layout.reduced_size[0];   \
+  const OB_INDEX run =                                                                           \
+      min(min(end - j, layout.reduced_size[0] - first), (OB_INDEX)(most));                       \
+  const OB_INDEX at = (start) + first * stride + reduced_offset(rest, &layout);
+
+#define OB_COUNT_ELEMENTS          \
+  const OB_INDEX n = layout.n;     \
+  OB_COUNT
 #define OB_END(k, part, s)                           \
   if (layout.parts == 1) {                           \
     OB_WRITE                                         \
@@ -98,11 +114,8 @@ static inline void contiguous(state_one *total, __global const OB_INPUT *in, con
 }
 
 // One work-item per result and part.
-__kernel void along(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                    const ob_layout layout OB_PARAMETERS) {
-  OB_BIND(OB_INPUT, in)
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(along) {
+  OB_BEGIN
   const OB_INDEX item = get_global_id(0);
   if (item >= layout.results * layout.parts) return;
   const OB_INDEX k = item / layout.parts;
@@ -114,14 +127,10 @@ __kernel void along(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, 
   state_one s;
   initial_one(&s);
   while (j < end) {
-    const OB_INDEX rest = j / layout.reduced_size[0];
-    const OB_INDEX first = j - rest * layout.reduced_size[0];
-    OB_INDEX run = min(end - j, layout.reduced_size[0] - first);
-    const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
+    OB_RUN(base, stride == 1 ? layout.n : 256)
     if (stride == 1) {
       contiguous(&s, in, at, run, j OB_ARGUMENTS);
     } else {
-      run = min(run, (OB_INDEX)256);
       state_one t;
       initial_one(&t);
       for (OB_INDEX q = 0; q < run; ++q) {
@@ -131,17 +140,13 @@ __kernel void along(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, 
     }
     j += run;
   }
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   OB_END(k, part, s)
 }
 
 // One work-item per part and some adjacent results, whose elements are adjacent, too.
-__kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                     const ob_layout layout OB_PARAMETERS) {
-  OB_BIND(OB_INPUT, in)
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(across) {
+  OB_BEGIN
   const OB_INDEX columns = OB_COLUMNS * OB_WIDTH;
   const OB_INDEX groups = (layout.kept_size[0] + columns - 1) / columns;
   const OB_INDEX rows = layout.results / layout.kept_size[0];
@@ -157,8 +162,7 @@ __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one,
   const OB_INDEX begin = part * layout.part_size;
   const OB_INDEX end = min(layout.n, begin + layout.part_size);
   const OB_INDEX stride = layout.reduced_stride[0];
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   OB_INDEX done = 0;
   while (done < count) {
     // All columns at once, else by vector, then by element.
@@ -169,11 +173,7 @@ __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one,
     initial_one(&single);
     for (uint u = 0; u < OB_COLUMNS; ++u) initial_wide(&all[u]);
     for (OB_INDEX j = begin; j < end;) {
-      const OB_INDEX rest = j / layout.reduced_size[0];
-      const OB_INDEX first = j - rest * layout.reduced_size[0];
-      const OB_INDEX run =
-          min(min(end - j, layout.reduced_size[0] - first), (OB_INDEX)256);
-      const OB_INDEX at = base + done + first * stride + reduced_offset(rest, &layout);
+      OB_RUN(base + done, 256)
       if (whole) {
         state_wide t[OB_COLUMNS];
 #pragma unroll
@@ -217,10 +217,8 @@ __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one,
 }
 
 // One work-item per result, over its parts.
-__kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                      const ob_layout layout OB_PARAMETERS) {
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(combine) {
+  OB_BEGIN
   const OB_INDEX k = get_global_id(0);
   if (k >= layout.results) return;
   state_one s;
@@ -235,8 +233,7 @@ __kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one
     }
     merge_one(&s, &some);
   }
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   OB_WRITE
 }
 
@@ -263,11 +260,8 @@ static inline state_one of_group(const state_one mine, __local state_one *scratc
 }
 
 // One work-group per result and part: adjacent work-items load adjacent elements.
-__kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                          const ob_layout layout OB_PARAMETERS) {
-  OB_BIND(OB_INPUT, in)
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(along_group) {
+  OB_BEGIN
   __local state_one scratch[OB_LOCAL];
   const OB_INDEX item = get_group_id(0);
   const OB_INDEX k = item / layout.parts;
@@ -280,12 +274,7 @@ __kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state
   state_one mine;
   initial_one(&mine);
   while (j < end) {
-    const OB_INDEX rest = j / layout.reduced_size[0];
-    const OB_INDEX first = j - rest * layout.reduced_size[0];
-    // Blocks limit rounding errors.
-    const OB_INDEX run =
-        min(min(end - j, layout.reduced_size[0] - first), (OB_INDEX)(64 * OB_LOCAL * OB_WIDTH));
-    const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
+    OB_RUN(base, 64 * OB_LOCAL * OB_WIDTH)
     state_one t;
     initial_one(&t);
     OB_INDEX q = lane;
@@ -311,16 +300,13 @@ __kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state
   }
   const state_one s = of_group(mine, scratch);
   if (lane != 0) return;
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   OB_END(k, part, s)
 }
 
 // One work-group per result, over its parts.
-__kernel void combine_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                            const ob_layout layout OB_PARAMETERS) {
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(combine_group) {
+  OB_BEGIN
   __local state_one scratch[OB_LOCAL];
   const OB_INDEX k = get_group_id(0);
   state_one mine;
@@ -331,8 +317,7 @@ __kernel void combine_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(sta
   }
   const state_one s = of_group(mine, scratch);
   if (get_local_id(0) != 0) return;
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   OB_WRITE
 }
 
@@ -361,11 +346,8 @@ static inline OB_INDEX tile_lanes(const ob_layout *layout) {
     }                                                                                    \
   }
 
-__kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                           const ob_layout layout OB_PARAMETERS) {
-  OB_BIND(OB_INPUT, in)
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(across_group) {
+  OB_BEGIN
   __local state_one scratch[OB_WIDTH * OB_LOCAL];
   const OB_INDEX lanes = tile_lanes(&layout);
   const OB_INDEX slices = OB_LOCAL / lanes;
@@ -389,11 +371,7 @@ __kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(stat
   state_one single[OB_WIDTH];
   for (uint c = 0; c < OB_WIDTH; ++c) initial_one(&single[c]);
   for (OB_INDEX j = part * layout.part_size; j < end && slice < slices;) {
-    const OB_INDEX rest = j / layout.reduced_size[0];
-    const OB_INDEX first = j - rest * layout.reduced_size[0];
-    // Blocks limit rounding errors.
-    const OB_INDEX run = min(min(end - j, layout.reduced_size[0] - first), 256 * slices);
-    const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
+    OB_RUN(base, 256 * slices)
     if (count == OB_WIDTH) {
       state_wide t;
       initial_wide(&t);
@@ -419,8 +397,7 @@ __kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(stat
   }
   OB_MERGE_SLICES(scratch, slices, slice, lanes, OB_WIDTH)
   if (slice > 0) return;
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   for (uint c = 0; c < count; ++c) {
     const OB_INDEX k = first_k + c;
     const state_one s = scratch[c * OB_LOCAL + get_local_id(0)];
@@ -433,10 +410,8 @@ __kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(stat
 }
 
 // One work-group per set of adjacent results, over their parts.
-__kernel void combine_across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
-                             const ob_layout layout OB_PARAMETERS) {
-  OB_BINDS
-  OB_BIND(state_one, partial)
+OB_KERNEL(combine_across) {
+  OB_BEGIN
   __local state_one scratch[OB_LOCAL];
   const OB_INDEX lanes = min(32, OB_LOCAL);
   const OB_INDEX slices = OB_LOCAL / lanes;
@@ -455,8 +430,7 @@ __kernel void combine_across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(st
   OB_MERGE_SLICES(scratch, slices, slice, lanes, 1)
   if (slice > 0 || k >= layout.results) return;
   const state_one s = scratch[get_local_id(0)];
-  const OB_INDEX n = layout.n;
-  OB_COUNT
+  OB_COUNT_ELEMENTS
   OB_WRITE
 }
 

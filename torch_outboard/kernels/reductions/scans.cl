@@ -77,7 +77,7 @@ static inline State join(const State a, const State b) {
 #if SCAN == 0
   return (State){a.value + b.value};
 #elif SCAN == 2
-  return (State){ob_logaddexp(a.value, b.value)};
+  return (State){JOINED_LOGARITHMS(a.value, b.value)};
 #else
   return (State){ob_mul(a.value, b.value)};
 #endif

@@ -227,9 +227,9 @@ def _scattering(
 SCATTER = "indices_in_order scatter"
 
 
-def _launch_scatter(plan: Plan, lines: _Lines) -> None:
-    plan.launch("scatter", lines.items, when=~lines.name_slices)
-    plan.launch("scatter_slices", groups=lines.slice_groups, when=lines.name_slices)
+def _launch_scatter(plan: Plan, lines: _Lines, in_slices: SymBool) -> None:
+    plan.launch("scatter", lines.items, when=~in_slices)
+    plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
 
 
 @_scattering(
@@ -240,7 +240,7 @@ def scatter_src(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src:
     lines = _lines_of(plan, self, dim, index)
     _result_of_lines(plan, lines, self, index)
     plan.parameters(src_stride=src.stride(lines.dim))
-    _launch_scatter(plan, lines)
+    _launch_scatter(plan, lines, lines.name_slices)
 
 
 @_scattering(
@@ -257,7 +257,7 @@ def scatter_value(
     lines = _lines_of(plan, self, dim, index)
     _result_of_lines(plan, lines, self, index)
     plan.scalars(value)
-    _launch_scatter(plan, lines)
+    _launch_scatter(plan, lines, lines.name_slices)
 
 
 # ---- Scatter with a reduction, with separate definitions for numbers and for flags
@@ -303,9 +303,7 @@ def scatter_reduction(overloads: str, dtypes: Sequence[torch.dtype]) -> Definiti
             "count", where(counts, lines.total * self.size(lines.dim), 1), torch.int32, initial=0
         )
         plan.constants(REDUCE=reduction, INCLUDE_SELF=include_self, BOOLEAN=dtypes == BOOL)
-        in_slices = ~counts & lines.name_slices
-        plan.launch("scatter_reduce", lines.items, when=~in_slices)
-        plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
+        _launch_scatter(plan, lines, ~counts & lines.name_slices)
 
     return definition
 

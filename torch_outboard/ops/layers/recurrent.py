@@ -93,7 +93,7 @@ def _launch_steps(
     plan.launch("step_in_time", groups=parts * chunks, when=~at_once, repeat=launched)
 
 
-@_define("outboard_layers::lstm_steps", "recurrent_steps")
+@_define("outboard_layers::lstm_steps", "recurrent_values recurrent_steps")
 def _lstm_steps(
     plan: Plan, gates: SymTensor, weight: SymTensor, hx: SymTensor, cx: SymTensor, reverse: SymBool
 ) -> None:
@@ -112,7 +112,7 @@ def _lstm_steps(
     _launch_steps(plan, of, steps, reverse, backward=False)
 
 
-@_define("outboard_layers::lstm_steps_backward", "recurrent_steps")
+@_define("outboard_layers::lstm_steps_backward", "recurrent_values recurrent_steps")
 def _lstm_steps_backward(
     plan: Plan,
     workspace: SymTensor,
@@ -168,7 +168,7 @@ def _launch_cell(plan: Plan, state: SymTensor, *, lstm: bool, backward: bool) ->
     plan.launch("cell", groups=batch)
 
 
-@_define("_thnn_fused_lstm_cell", "recurrent_cells")
+@_define("_thnn_fused_lstm_cell", "recurrent_values recurrent_cells")
 def _lstm_cell(
     plan: Plan,
     input_gates: SymTensor,
@@ -185,7 +185,7 @@ def _lstm_cell(
     _launch_cell(plan, cx, lstm=True, backward=False)
 
 
-@_define("_thnn_fused_lstm_cell_backward_impl", "recurrent_cells")
+@_define("_thnn_fused_lstm_cell_backward_impl", "recurrent_values recurrent_cells")
 def _lstm_cell_backward(
     plan: Plan,
     cx: SymTensor,
@@ -210,7 +210,7 @@ def _lstm_cell_backward(
     plan.launch("sums_of_columns", 4 * hidden, when=has_bias)
 
 
-@_define("_thnn_fused_gru_cell", "recurrent_cells")
+@_define("_thnn_fused_gru_cell", "recurrent_values recurrent_cells")
 def _gru_cell(
     plan: Plan,
     input_gates: SymTensor,
@@ -226,7 +226,7 @@ def _gru_cell(
     _launch_cell(plan, hx, lstm=False, backward=False)
 
 
-@_define("_thnn_fused_gru_cell_backward", "recurrent_cells")
+@_define("_thnn_fused_gru_cell_backward", "recurrent_values recurrent_cells")
 def _gru_cell_backward(
     plan: Plan, grad_hy: SymTensor, workspace: SymTensor, has_bias: SymBool
 ) -> None:

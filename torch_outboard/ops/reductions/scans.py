@@ -86,7 +86,12 @@ def _logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
     _launch(plan, rows, _LOGARITHM)
 
 
-@template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=COMPLEX)
+@template(
+    "_logcumsumexp _logcumsumexp.out",
+    "scans",
+    source="#define JOINED_LOGARITHMS(a, b) ob_logaddexp(a, b)\n",
+    dtypes=COMPLEX,
+)
 def _complex_logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
     rows = lines_of(self, dim)
     plan.result("out")

@@ -13,9 +13,9 @@
   ((b) * x##_layout.stride[0] + (h) * x##_layout.stride[1] + (i) * x##_layout.stride[2])
 
 // The work-group's block of `tile` of all `rows`: `length` rows of head h from `start` on.
-#define TILE_OF_GROUP(tile, reversed, rows, all_heads)                                      \
-  const ob_index blocks = ((rows) + (tile) - 1) / (tile);                                   \
-  const ob_index h = group / blocks % (all_heads), b = group / blocks / (all_heads);        \
+#define TILE_OF_GROUP(tile, reversed, rows, all_heads)                                         \
+  const ob_index blocks = ((rows) + (tile) - 1) / (tile);                                      \
+  const ob_index h = group / blocks % (all_heads), b = group / blocks / (all_heads);           \
   const ob_index start = ((reversed) ? blocks - 1 - group % blocks : group % blocks) * (tile); \
   const int length = (int)min((ob_index)(tile), (rows) - start);
 
@@ -50,35 +50,35 @@
 #if OB_LOCAL == 1
 
 // Scales scores and adds the masks of keys from `key` on; masked scores are NEVER.
-#define FINISH_SCORES(scores, b, h, row, height, key, width)                              \
-  for (int r = 0; r < ROWS; ++r) {                                                        \
-    V *s = (scores) + r * KEYS;                                                           \
-    for (int j = 0; j < KEYS; j += W) OB_VSTORE(OB_VLOAD(s + j) * (T)(factor), s + j);  \
-    if (HAS_attn_mask && r < (height)) {                                                  \
-      for (int j = 0; j < (width); ++j) s[j] += MASK(b, h, (row) + r, (key) + j);         \
-    }                                                                                     \
-    const ob_index visible = CAUSAL ? min((ob_index)(width), (row) + r + 1 - (key))       \
-                                    : (ob_index)(width);                                  \
-    for (int j = max(visible, (ob_index)0); j < KEYS; ++j) s[j] = NEVER;                  \
+#define FINISH_SCORES(scores, b, h, row, height, key, width)                           \
+  for (int r = 0; r < ROWS; ++r) {                                                     \
+    V *s = (scores) + r * KEYS;                                                        \
+    for (int j = 0; j < KEYS; j += W) OB_VSTORE(OB_VLOAD(s + j) * (T)(factor), s + j); \
+    if (HAS_attn_mask && r < (height)) {                                               \
+      for (int j = 0; j < (width); ++j) s[j] += MASK(b, h, (row) + r, (key) + j);      \
+    }                                                                                  \
+    const ob_index visible = CAUSAL ? min((ob_index)(width), (row) + r + 1 - (key))    \
+                                    : (ob_index)(width);                               \
+    for (int j = max(visible, (ob_index)0); j < KEYS; ++j) s[j] = NEVER;               \
   }
 
 // Converts scores and the gradients of probabilities to probabilities and the scores' gradients.
-#define DIFFERENTIATE_TILE(b, h, row, height, first, width)                         \
-  FINISH_SCORES(scores, b, h, row, height, first, width)                            \
-  for (int r = 0; r < ROWS; ++r) {                                                  \
-    V *p = scores + r * KEYS, *g = gradients + r * KEYS;                            \
-    const V known = r < (height) ? LOGSUMEXP(b, h, (row) + r) : NEVER;              \
-    if (known == NEVER) {                                                           \
-      clear(p, KEYS);                                                               \
-      clear(g, KEYS);                                                               \
-      continue;                                                                     \
-    }                                                                               \
-    const T minus = (T)(delta_load(((b) * heads + (h)) * queries + (row) + r));     \
-    for (int j = 0; j < KEYS; j += W) {                                             \
-      const T each = ob_exp(OB_VLOAD(p + j) - (T)(known));                         \
-      OB_VSTORE(each, p + j);                                                      \
-      OB_VSTORE(each * (OB_VLOAD(g + j) - minus) * (T)(factor), g + j);           \
-    }                                                                               \
+#define DIFFERENTIATE_TILE(b, h, row, height, first, width)                     \
+  FINISH_SCORES(scores, b, h, row, height, first, width)                        \
+  for (int r = 0; r < ROWS; ++r) {                                              \
+    V *p = scores + r * KEYS, *g = gradients + r * KEYS;                        \
+    const V known = r < (height) ? LOGSUMEXP(b, h, (row) + r) : NEVER;          \
+    if (known == NEVER) {                                                       \
+      clear(p, KEYS);                                                           \
+      clear(g, KEYS);                                                           \
+      continue;                                                                 \
+    }                                                                           \
+    const T minus = (T)(delta_load(((b) * heads + (h)) * queries + (row) + r)); \
+    for (int j = 0; j < KEYS; j += W) {                                         \
+      const T each = ob_exp(OB_VLOAD(p + j) - (T)(known));                      \
+      OB_VSTORE(each, p + j);                                                   \
+      OB_VSTORE(each * (OB_VLOAD(g + j) - minus) * (T)(factor), g + j);         \
+    }                                                                           \
   }
 
 #else
@@ -103,6 +103,35 @@
   }
 
 #endif
+#endif
+
+// Stores rows of sums from offset `to` on, times `share`, which may depend on the row r.
+#if OB_LOCAL == 1
+#define STORE_ROWS(tensor, to, rows, sums)                                             \
+  for (int r = 0; r < (rows); ++r) {                                                   \
+    STORE_ROW(tensor, (to) + r * tensor##_layout.stride[2], tensor##_layout.stride[3], \
+              (sums) + r * PADDED)                                                     \
+  }
+// Stores a row whose elements are `step` apart.
+#define STORE_ROW(tensor, to, step, values)                               \
+  {                                                                       \
+    int e = 0;                                                            \
+    for (; (step) == 1 && e + W <= HEAD; e += W) {                        \
+      tensor##_store_vector((to) + e, OB_VLOAD((values) + e));            \
+    }                                                                     \
+    for (; e < HEAD; ++e) tensor##_store((to) + e * (step), (values)[e]); \
+  }
+#else
+#define STORE_ROWS(tensor, to, rows, sums, share)                      \
+  FOR_SUMS(n, r) {                                                     \
+    UNROLLED for (int k = 0; k < X_WIDTH; ++k) {                       \
+      if (WORKS && SUM_ROW(r) < (rows) && SUM_COLUMN(n, k) < HEAD) {   \
+        tensor##_store((to) + SUM_ROW(r) * tensor##_layout.stride[2] + \
+                       SUM_COLUMN(n, k) * tensor##_layout.stride[3],   \
+                       SUM_OF(sums, n, r, k) * (share));               \
+      }                                                                \
+    }                                                                  \
+  }
 #endif
 
 #if !HAS_grad_out
@@ -183,15 +212,7 @@ __kernel void attend(OB_PARAMETERS) {
     }
     COMBINE_ROWS(total, BOTH_ADDED)
     const ob_index to = OFFSET_OF_ROW(out, b, h, row);
-    FOR_SUMS(n, r) {
-      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
-      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
-        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
-          out_store(to + SUM_ROW(r) * out_layout.stride[2] +
-                    SUM_COLUMN(n, k) * out_layout.stride[3], SUM_OF(sums, n, r, k) * share);
-        }
-      }
-    }
+    STORE_ROWS(out, to, height, sums, total[r] == (V)0 ? (V)0 : (V)1 / total[r])
     UNROLLED for (int r = 0; r < TALL; ++r) {
       if (WORKS && across == 0 && SUM_ROW(r) < height) {
         STORE_SOFTMAX(b, h, row + SUM_ROW(r), largest[r], total[r])
@@ -204,41 +225,25 @@ __kernel void attend(OB_PARAMETERS) {
 
 #elif OB_LOCAL == 1
 
-// Elements of a tile's row to a tensor: `step` apart from element `to` on.
-#define WRITE_ROW(tensor, to, step, values)                                                     \
-  {                                                                                             \
-    int e = 0;                                                                                  \
-    if ((step) == 1) {                                                                          \
-      for (; e + W <= HEAD; e += W) tensor##_store_vector((to) + e, OB_VLOAD((values) + e));    \
-    }                                                                                           \
-    for (; e < HEAD; ++e) tensor##_store((to) + e * (step), (values)[e]);                       \
-  }
-// Rows of a tile to rows `from` and following of a head.
-#define WRITE_TILE(tensor, b, h, from, rows, tile)                                              \
-  for (int r = 0; r < (rows); ++r) {                                                            \
-    const ob_index to = OFFSET_OF_ROW(tensor, b, h, (from) + r);                                 \
-    WRITE_ROW(tensor, to, tensor##_layout.stride[3], (tile) + r * PADDED)                       \
-  }
-
 #ifdef FLEX
 #define ADD_TO_QUERIES
 #else
 // Adds a block of keys to the gradients of a block of queries; `query_sums` has the sums of the
 // blocks before.
-#define ADD_TO_QUERIES                                                                          \
-  if (whole_heads) {                                                                            \
-    V straight[KEYS * PADDED], grad_q[ROWS * PADDED];                                           \
-    const ob_index sums = ((b * heads + h) * queries + row) * HEAD;                             \
-    READ_TILE(key, from_key, key_layout.stride[2], width, KEYS, straight)                       \
-    READ_TILE(query_sums, sums, HEAD, first == 0 ? 0 : height, ROWS, grad_q)                    \
-    add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED);     \
-    if (first + KEYS >= (CAUSAL ? min(keys, row + height) : keys)) {                            \
-      WRITE_TILE(grad_query, b, h, row, height, grad_q)                                         \
-    } else {                                                                                    \
-      for (int r = 0; r < height; ++r) {                                                        \
-        WRITE_ROW(query_sums, sums + r * HEAD, 1, grad_q + r * PADDED)                          \
-      }                                                                                         \
-    }                                                                                           \
+#define ADD_TO_QUERIES                                                                      \
+  if (whole_heads) {                                                                        \
+    V straight[KEYS * PADDED], grad_q[ROWS * PADDED];                                       \
+    const ob_index sums = ((b * heads + h) * queries + row) * HEAD;                         \
+    READ_TILE(key, from_key, key_layout.stride[2], width, KEYS, straight)                   \
+    READ_TILE(query_sums, sums, HEAD, first == 0 ? 0 : height, ROWS, grad_q)                \
+    add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED); \
+    if (first + KEYS >= (CAUSAL ? min(keys, row + height) : keys)) {                        \
+      STORE_ROWS(grad_query, OFFSET_OF_ROW(grad_query, b, h, row), height, grad_q)          \
+    } else {                                                                                \
+      for (int r = 0; r < height; ++r) {                                                    \
+        STORE_ROW(query_sums, sums + r * HEAD, 1, grad_q + r * PADDED)                      \
+      }                                                                                     \
+    }                                                                                       \
   }
 #endif
 
@@ -275,8 +280,8 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
           ADD_TO_QUERIES
         }
       }
-      WRITE_TILE(grad_key, b, key_head, first, width, grad_k)
-      WRITE_TILE(grad_value, b, key_head, first, width, grad_v)
+      STORE_ROWS(grad_key, OFFSET_OF_ROW(grad_key, b, key_head, first), width, grad_k)
+      STORE_ROWS(grad_value, OFFSET_OF_ROW(grad_value, b, key_head, first), width, grad_v)
     }
   }
 }
@@ -308,7 +313,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       READ_TILE(key, from_key, key_layout.stride[2], width, KEYS, straight)
       add_product(gradients, KEYS, 1, straight, width, PADDED, grad_q, PADDED, ROWS, PADDED);
     }
-    WRITE_TILE(grad_query, b, h, row, height, grad_q)
+    STORE_ROWS(grad_query, OFFSET_OF_ROW(grad_query, b, h, row), height, grad_q)
   }
 }
 
@@ -353,19 +358,8 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
         ADD_SCORES(grad_k, g, query, from, query_layout.stride[2], height)
       }
     }
-    const ob_index to = OFFSET_OF_ROW(grad_key, b, key_head, first);
-    const ob_index other = OFFSET_OF_ROW(grad_value, b, key_head, first);
-    FOR_SUMS(n, r) {
-      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
-        if (WORKS && SUM_ROW(r) < width && SUM_COLUMN(n, k) < HEAD) {
-          grad_key_store(to + SUM_ROW(r) * grad_key_layout.stride[2] +
-                         SUM_COLUMN(n, k) * grad_key_layout.stride[3], SUM_OF(grad_k, n, r, k));
-          grad_value_store(other + SUM_ROW(r) * grad_value_layout.stride[2] +
-                           SUM_COLUMN(n, k) * grad_value_layout.stride[3],
-                           SUM_OF(grad_v, n, r, k));
-        }
-      }
-    }
+    STORE_ROWS(grad_key, OFFSET_OF_ROW(grad_key, b, key_head, first), width, grad_k, 1)
+    STORE_ROWS(grad_value, OFFSET_OF_ROW(grad_value, b, key_head, first), width, grad_v, 1)
   }
 }
 
@@ -403,16 +397,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       ADD_SCORES(grad_q, g, key, from_key + first * key_layout.stride[2], key_layout.stride[2],
                  width)
     }
-    const ob_index to = OFFSET_OF_ROW(grad_query, b, h, row);
-    FOR_SUMS(n, r) {
-      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
-        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
-          grad_query_store(to + SUM_ROW(r) * grad_query_layout.stride[2] +
-                           SUM_COLUMN(n, k) * grad_query_layout.stride[3],
-                           SUM_OF(grad_q, n, r, k));
-        }
-      }
-    }
+    STORE_ROWS(grad_query, OFFSET_OF_ROW(grad_query, b, h, row), height, grad_q, 1)
   }
 }
 
