@@ -26,16 +26,16 @@
   }
 
 // Processes `part` of all blocks of indices.
-#define OB_PUT_BLOCK(part, lane, lanes)                               \
-  const ob_index blocks = (count + block - 1) / block;                \
-  const ob_index outer = (part) / blocks;                             \
-  const ob_index begin = ((part) - outer * blocks) * block;           \
-  for (ob_index j = begin; j < min(begin + block, count); ++j) {      \
-    const ob_index location = ob_wrapped_index(index_load(j), n);     \
-    if (location < 0) {                                               \
-      OB_REPORT                                                       \
-      continue;                                                       \
-    }                                                                 \
+#define OB_PUT_BLOCK(part, lane, lanes)                                \
+  const ob_index blocks = (count + block - 1) / block;                 \
+  const ob_index outer = (part) / blocks;                              \
+  const ob_index begin = ((part) - outer * blocks) * block;            \
+  for (ob_index j = begin; j < min(begin + block, count); ++j) {       \
+    const ob_index location = ob_wrapped_index(index_load(j), n);      \
+    if (location < 0) {                                                \
+      OB_REPORT                                                        \
+      continue;                                                        \
+    }                                                                  \
     OB_PUT_SLICE(outer * n + location, outer * count + j, lane, lanes) \
   }
 

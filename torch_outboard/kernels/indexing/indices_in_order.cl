@@ -1,4 +1,4 @@
-// Indices shared by GPU work-groups: a group processes indices whose low bits equal its number, in
+// Indices shared by work-groups: a group processes indices whose low bits equal its number, in
 // order. So no two groups write to one index, and sums are reproducible.
 //
 //   INDICES_SCRATCH                                   // at the kernel's start
@@ -7,9 +7,21 @@
 //     // `found` elements from `begin` on: the t-th is found_at[t], its index found_index[t].
 //   }
 //
-// INDEX(k) is -1 if element k is ignored. `ranges` is a power of two.
+// INDEX(k) is -1 if element k is ignored. `ranges` is a power of two. A CPU takes one element at a
+// time.
 
-#if OB_LOCAL > 1
+#if OB_LOCAL == 1
+
+#define INDICES_AT_ONCE 1
+#define INDICES_SCRATCH ob_index found_at[1], found_index[1];
+#define FIND_INDICES(begin, count, INDEX, range, ranges)                                    \
+  found_at[0] = begin;                                                                      \
+  found_index[0] = INDEX((begin));                                                          \
+  const int found = found_index[0] >= 0 && (found_index[0] & ((ranges) - 1)) == (range);
+#define INDEX_TEAMS(n, width) const ob_index team_lane = 0, team_lanes = 1;
+#define OF_MY_TEAM(index, ranges) 1
+
+#else
 
 #define INDICES_OF_ITEM 8
 #define INDICES_AT_ONCE (INDICES_OF_ITEM * OB_LOCAL)

@@ -241,57 +241,32 @@ __kernel void scatter(OB_PARAMETERS) {
 
 #define OB_SLICE 256
 
-#if OB_LOCAL == 1
-
-#define OB_EACH_OF(k, count, text)                                     \
-  if (out_next == 1 OB_IN_SRC(&& src_next == 1)) {                     \
-    for (ob_index k = OB_LANE; k < count; k += OB_LOCAL) text(k, k, k) \
-  } else {                                                             \
-    for (ob_index k = OB_LANE; k < count; k += OB_LOCAL)               \
-      text(k, k * out_next, k * src_next)                              \
-  }
-#ifndef HAS_src
-#define src_next 0
-#endif
-
-__kernel void scatter_slices(OB_PARAMETERS) {
-  OB_BEGIN
-  const ob_index last = index_layout.dims - 1;
-  const ob_index across = index_layout.size[last];
-  const ob_index parts = (across + OB_SLICE - 1) / OB_SLICE;
-  const ob_index out_next = out_layout.stride[last];
-  OB_IN_SRC(const ob_index src_next = src_layout.stride[last];)
-  OB_FOR_GROUPS(item) {
-    ob_index rest = item / parts;
-    const ob_index first = (item - rest * parts) * OB_SLICE;
-    const ob_index count = min((ob_index)OB_SLICE, across - first);
-    ob_index in_index = 0;
-    ob_index in_out = first * out_next;
-    OB_IN_SRC(ob_index in_src = first * src_next;)
-    OB_ADD_OFFSETS(last - 1)
-    for (ob_index j = 0; j < n; ++j) {
-      const ob_index location = ob_checked_index(index_load(in_index + j * index_stride), size);
-      if (location < 0) {
-        OB_REPORT
-        continue;
-      }
-      const ob_index to = in_out + location * out_stride;
-#ifdef HAS_src
-      const ob_index from = in_src + j * src_stride;
-#define OB_VALUE_AT(s) src_load(from + s)
-#else
-#define OB_VALUE_AT(s) value
-#endif
-#define OB_PUT(k, o, s) OB_WRITE(to + o, 0, 0, OB_VALUE_AT(s))
-      OB_EACH_OF(k, count, OB_PUT)
-    }
-  }
-}
-#else
-
-#define OB_LOCATION_OF(j) ob_checked_index(index_load(in_index + (j) * index_stride), size)
+#define OB_LOCATION_IN(j) ob_checked_index(index_load(in_index + (j) * index_stride), size)
 // Elements are loaded before the first store: stores wait for their loads.
-#define OB_VALUES 4
+#define OB_VALUES (OB_LOCAL == 1 ? 1 : 4)
+#ifdef HAS_src
+#define OB_SLICE_SOURCE(t, k, next) src_load(in_src + found_at[t] * src_stride + (k) * (next))
+#else
+#define src_next 1
+#define OB_SLICE_SOURCE(t, k, next) value
+#endif
+
+// Writes the elements found; neighbours in a slice are `out_step` and `src_step` apart.
+#define OB_WRITE_FOUND(out_step, src_step)                                                     \
+  for (int t = 0; t < found; t += OB_VALUES) {                                                 \
+    for (ob_index k = team_lane; k < elements; k += team_lanes) {                              \
+      V held[OB_VALUES];                                                                       \
+      OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {                                          \
+        if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;               \
+        held[u] = OB_SLICE_SOURCE(t + u, k, src_step);                                         \
+      }                                                                                        \
+      OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {                                          \
+        if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;               \
+        const ob_index to = in_out + found_index[t + u] * out_stride + k * (out_step);         \
+        OB_WRITE(to, 0, 0, held[u])                                                            \
+      }                                                                                        \
+    }                                                                                          \
+  }
 
 __kernel void scatter_slices(OB_PARAMETERS) {
   OB_BEGIN
@@ -312,29 +287,15 @@ __kernel void scatter_slices(OB_PARAMETERS) {
     OB_ADD_OFFSETS(last - 1)
     INDEX_TEAMS(elements, 1)
     for (ob_index begin = 0; begin < n; begin += INDICES_AT_ONCE) {
-      FIND_INDICES(begin, n, OB_LOCATION_OF, range, ranges)
-      for (int t = 0; t < found; t += OB_VALUES) {
-        for (ob_index k = team_lane; k < elements; k += team_lanes) {
-          V held[OB_VALUES];
-          OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
-            if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
-#ifdef HAS_src
-            held[u] = src_load(in_src + found_at[t + u] * src_stride + k * src_next);
-#else
-            held[u] = value;
-#endif
-          }
-          OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
-            if (t + u >= found || !OF_MY_TEAM(found_index[t + u], ranges)) continue;
-            const ob_index to = in_out + found_index[t + u] * out_stride + k * out_next;
-            OB_WRITE(to, 0, 0, held[u])
-          }
-        }
+      FIND_INDICES(begin, n, OB_LOCATION_IN, range, ranges)
+      if (OB_LOCAL == 1 && out_next == 1 && src_next == 1) {  // vectorized
+        OB_WRITE_FOUND(1, 1)
+      } else {
+        OB_WRITE_FOUND(out_next, src_next)
       }
     }
     for (ob_index j = OB_LANE; range == 0 && first == 0 && j < n; j += OB_LOCAL) {
-      if (OB_LOCATION_OF(j) < 0) { OB_REPORT }
+      if (OB_LOCATION_IN(j) < 0) { OB_REPORT }
     }
   }
 }
-#endif

@@ -3,49 +3,6 @@
 // bits equal its number, so that no two write to one row. Needs rows.cl and indices_in_order.cl
 // before it.
 
-#if OB_LOCAL == 1
-__kernel void embedding_backward(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_FOR_GROUPS(range) {
-#if BY_FREQUENCY
-    if (OB_LANE == 0) {
-      for (ob_index k = 0; k < index_count; ++k) {
-        const ob_index location = ob_checked_index(indices_load(k), row_count);
-        if ((location & (ranges - 1)) == range && location >= 0) {
-          counts_store(location, counts_load(location) + 1);
-        }
-      }
-    }
-    OB_BARRIER
-#endif
-    for (ob_index k = 0; k < index_count; ++k) {
-      const ob_index location = ob_checked_index(indices_load(k), row_count);
-      if ((location & (ranges - 1)) != range || location == padding || location < 0) continue;
-      V scale = 1;
-#if BY_FREQUENCY
-      scale /= (V)counts_load(location);
-#endif
-#if BAG
-      const ob_index source = ob_checked_index(offset2bag_load(k), bags);
-      if (source < 0) continue;
-#if HAS_per_sample_weights
-      scale *= per_sample_weights_load(k);
-#endif
-#if MODE == 1
-      scale /= (V)max((long)bag_size_load(source), (long)1);
-#endif
-#define GRADIENT(load) grad_##load(source * n + i)
-#else
-#define GRADIENT(load) grad_output_##load(k * n + i)
-#endif
-#define ADD(type, load, store)                                                       \
-  out_##store(location * n + i, out_##load(location * n + i) + GRADIENT(load) * scale);
-      FOR_ROW(ADD)
-    }
-  }
-}
-#else
-
 #define INDEX(k) \
   (indices_load(k) == padding ? -1 : ob_checked_index(indices_load(k), row_count))
 #if BAG
@@ -55,7 +12,7 @@ __kernel void embedding_backward(OB_PARAMETERS) {
 #endif
 
 // Rows of the gradient are loaded before the first addition, which would wait for its loads.
-#define ROWS 4
+#define ROWS (OB_LOCAL == 1 ? 1 : 4)
 #define ADD(type, load, store)                                                             \
   {                                                                                        \
     type gradient[ROWS];                                                                   \
@@ -121,4 +78,3 @@ __kernel void embedding_backward(OB_PARAMETERS) {
     }
   }
 }
-#endif

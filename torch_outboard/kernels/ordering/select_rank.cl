@@ -42,9 +42,7 @@ __kernel void select_rank(OB_PARAMETERS) {
   OB_BEGIN
   OB_COUNTERS counts[OB_COPIES * 256];
   OB_COUNTERS found_nans[1];
-#if OB_LOCAL > 1
   INDICES_SCRATCH
-#endif
   OB_FOR_GROUPS(line) {
     const ob_index start = ob_line(self_layout, dim, line);
     ob_index wanted = rank;
@@ -81,7 +79,6 @@ __kernel void select_rank(OB_PARAMETERS) {
       }
     }
     OB_BARRIER
-#if OB_LOCAL > 1
 #define SAME(i) (ob_key(self_load(start + (i) * self_stride)) == known ? 0 : -1)
     for (ob_index begin = 0; begin < n && wanted >= 0; begin += INDICES_AT_ONCE) {
       FIND_INDICES(begin, n, SAME, 0, 1)
@@ -92,17 +89,5 @@ __kernel void select_rank(OB_PARAMETERS) {
       }
       wanted -= found;
     }
-#else
-    if (OB_LANE == 0) {
-      ob_index location = 0;
-      for (ob_index i = 0; i < n; ++i) {
-        if (ob_key(self_load(start + i * self_stride)) != known) continue;
-        location = i;
-        if (wanted-- == 0) break;
-      }
-      values_store(line, self_load(start + location * self_stride));
-      indices_store(line, (long)location);
-    }
-#endif
   }
 }

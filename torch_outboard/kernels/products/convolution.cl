@@ -147,8 +147,7 @@ static inline void pack_elements(const __global X *source, __global S *packed, c
 __kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const Patches l,
                            const I items) {
   OB_BIND(X, source) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I slices = (l.depth + SLICE - 1) / SLICE;
   const I panels = (l.count + COLUMNS - 1) / COLUMNS;
   const I panel = item / slices % panels;
@@ -170,8 +169,7 @@ __kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const P
 __kernel void gather_columns(OB_POINTER(X, columns), OB_POINTER(X, out), OB_POINTER(X, bias),
                              const Patches l, const I bias_stride, const int adds, const I items) {
   OB_BIND(X, columns) OB_BIND(X, out) OB_BIND(X, bias)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I y = item % l.size[1], z = item / l.size[1] % l.size[0];
   const I c = item / l.size[1] / l.size[0] % l.depth, n = item / l.size[1] / l.size[0] / l.depth;
   __global X *to = out + n * l.image + c * l.channel + z * l.stride[0] + y * l.stride[1];

@@ -29,15 +29,15 @@ static inline V times(const V a, const V b) {
 __kernel void read_complex(OB_POINTER(V, from), OB_POINTER(V, to), const ob_layout layout,
                            const ob_index total) {
   OB_BIND(V, from) OB_BIND(V, to)
-  const ob_index i = get_global_id(0);
-  if (i < total) to[i] = from[offset_of(layout, i)];
+  ITEM(total)
+  to[i] = from[offset_of(layout, i)];
 }
 
 __kernel void read_real(OB_POINTER(S, from), OB_POINTER(V, to), const ob_layout layout,
                         const ob_index total) {
   OB_BIND(S, from) OB_BIND(V, to)
-  const ob_index i = get_global_id(0);
-  if (i < total) to[i] = (V)(from[offset_of(layout, i)], 0);
+  ITEM(total)
+  to[i] = (V)(from[offset_of(layout, i)], 0);
 }
 
 // The first `kept` elements of rows of `n`; missing elements are the conjugates that make the
@@ -45,8 +45,7 @@ __kernel void read_real(OB_POINTER(S, from), OB_POINTER(V, to), const ob_layout 
 __kernel void cut(OB_POINTER(V, from), OB_POINTER(V, to), const ob_index total, const ob_index n,
                   const ob_index kept, const S scale) {
   OB_BIND(V, from) OB_BIND(V, to)
-  const ob_index i = get_global_id(0);
-  if (i >= total) return;
+  ITEM(total)
   const ob_index row = i / kept, k = i - row * kept;
   const V value = k < n ? from[row * n + k] : from[row * n + kept - k] * (V)(1, -1);
   to[i] = value * scale;
@@ -55,8 +54,8 @@ __kernel void cut(OB_POINTER(V, from), OB_POINTER(V, to), const ob_index total, 
 __kernel void real_parts(OB_POINTER(V, from), OB_POINTER(S, to), const ob_index total,
                          const S scale) {
   OB_BIND(V, from) OB_BIND(S, to)
-  const ob_index i = get_global_id(0);
-  if (i < total) to[i] = from[i].x * scale;
+  ITEM(total)
+  to[i] = from[i].x * scale;
 }
 
 // The point of the unit circle at (eighth + part) / 8 of a turn, by Taylor series.
@@ -180,8 +179,7 @@ __kernel void untangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roo
                        const ob_index total, const ob_index n, const ob_index kept,
                        const S scale) {
   OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)
-  const ob_index i = get_global_id(0);
-  if (i >= total) return;
+  ITEM(total)
   const ob_index row = i / kept, half_n = n / 2, at = i - row * kept;
   const ob_index k = at > half_n ? n - at : at;
   const V a = from[row * half_n + (k == half_n ? 0 : k)];
@@ -195,8 +193,7 @@ __kernel void untangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roo
 __kernel void tangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
                      const ob_index total, const ob_index n) {
   OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)
-  const ob_index i = get_global_id(0);
-  if (i >= total) return;
+  ITEM(total)
   const ob_index half_n = n / 2, row = i / half_n, k = i - row * half_n;
   __global const V *x = from + row * (half_n + 1);
   const S known = k == 0 ? 0 : 1;
@@ -206,22 +203,22 @@ __kernel void tangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots
 
 // `items` butterflies; `s`: contiguous elements, inner times the radices of earlier passes; `step`:
 // n / (m * r).
-#define PASS(r)                                                                               \
-  __kernel void pass##r(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),         \
-                        const ob_index items, const ob_index s, const ob_index m,             \
-                        const ob_index step, const int sign, const S scale) {                 \
-    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                                         \
-    const ob_index i = get_global_id(0);                                                      \
-    if (i >= items) return;                                                                   \
-    const ob_index rest = i / s, outer = rest / m;                                            \
-    const ob_index q = i - rest * s, p = rest - outer * m;                                    \
-    __global const V *x = from + outer * (s * m * r) + q + s * p;                             \
-    V a[r];                                                                                   \
-    for (int j = 0; j < r; ++j) a[j] = x[s * m * j];                                          \
-    transform##r(a, (S)sign);                                                                 \
-    __global V *y = to + outer * (s * m * r) + q + s * r * p;                                 \
-    y[0] = scale * a[0];                                                                      \
-    for (int k = 1; k < r; ++k) y[s * k] = scale * times(a[k], roots[p * k * step]);          \
+#define PASS_PARAMETERS                                                                      \
+  OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots), const ob_index items,        \
+      const ob_index s, const ob_index m, const ob_index step, const int sign, const S scale
+#define PASS(r)                                                                      \
+  __kernel void pass##r(PASS_PARAMETERS) {                                           \
+    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                                \
+    ITEM(items)                                                                      \
+    const ob_index rest = i / s, outer = rest / m;                                   \
+    const ob_index q = i - rest * s, p = rest - outer * m;                           \
+    __global const V *x = from + outer * (s * m * r) + q + s * p;                    \
+    V a[r];                                                                          \
+    for (int j = 0; j < r; ++j) a[j] = x[s * m * j];                                 \
+    transform##r(a, (S)sign);                                                        \
+    __global V *y = to + outer * (s * m * r) + q + s * r * p;                        \
+    y[0] = scale * a[0];                                                             \
+    for (int k = 1; k < r; ++k) y[s * k] = scale * times(a[k], roots[p * k * step]); \
   }
 
 PASS(2)
@@ -231,26 +228,23 @@ PASS(5)
 PASS(8)
 
 // The same for OB_LANES adjacent butterflies: s is a multiple of OB_LANES.
-#define LANES_PASS(r)                                                                         \
-  __kernel void lanes_pass##r(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),   \
-                              const ob_index items, const ob_index s, const ob_index m,       \
-                              const ob_index step, const int sign, const S scale) {           \
-    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                                         \
-    const ob_index i = get_global_id(0);                                                      \
-    if (i >= items) return;                                                                   \
-    const ob_index across = s / OB_LANES;                                                     \
-    const ob_index rest = i / across, outer = rest / m;                                       \
-    const ob_index q = (i - rest * across) * OB_LANES, p = rest - outer * m;                  \
-    __global const V *x = from + outer * (s * m * r) + q + s * p;                             \
-    L a[r];                                                                                   \
-    for (int j = 0; j < r; ++j) a[j] = LOAD(x + s * m * j);                                   \
-    transform##r##_lanes(a, (S)sign);                                                         \
-    __global V *y = to + outer * (s * m * r) + q + s * r * p;                                 \
-    STORE(scale * a[0], y);                                                                   \
-    for (int k = 1; k < r; ++k) {                                                             \
-      const V root = roots[p * k * step];                                                     \
-      STORE(scale * times_lanes(a[k], BROADCAST(root)), y + s * k);                           \
-    }                                                                                         \
+#define LANES_PASS(r)                                                        \
+  __kernel void lanes_pass##r(PASS_PARAMETERS) {                             \
+    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                        \
+    ITEM(items)                                                              \
+    const ob_index across = s / OB_LANES;                                    \
+    const ob_index rest = i / across, outer = rest / m;                      \
+    const ob_index q = (i - rest * across) * OB_LANES, p = rest - outer * m; \
+    __global const V *x = from + outer * (s * m * r) + q + s * p;            \
+    L a[r];                                                                  \
+    for (int j = 0; j < r; ++j) a[j] = LOAD(x + s * m * j);                  \
+    transform##r##_lanes(a, (S)sign);                                        \
+    __global V *y = to + outer * (s * m * r) + q + s * r * p;                \
+    STORE(scale * a[0], y);                                                  \
+    for (int k = 1; k < r; ++k) {                                            \
+      const V root = roots[p * k * step];                                    \
+      STORE(scale * times_lanes(a[k], BROADCAST(root)), y + s * k);          \
+    }                                                                        \
   }
 
 LANES_PASS(2)
@@ -258,25 +252,22 @@ LANES_PASS(4)
 LANES_PASS(8)
 
 // The first pass along rows: s is 1, and m a multiple of OB_LANES.
-#define FIRST_PASS(r)                                                                         \
-  __kernel void first_pass##r(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),   \
-                              const ob_index items, const ob_index s, const ob_index m,       \
-                              const ob_index step, const int sign, const S scale) {           \
-    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                                         \
-    const ob_index i = get_global_id(0);                                                      \
-    if (i >= items) return;                                                                   \
-    const ob_index along = m / OB_LANES, outer = i / along;                                   \
-    const ob_index p = (i - outer * along) * OB_LANES;                                        \
-    __global const V *x = from + outer * (m * r) + p;                                         \
-    L a[r];                                                                                   \
-    for (int j = 0; j < r; ++j) a[j] = LOAD(x + m * j);                                       \
-    transform##r##_lanes(a, (S)sign);                                                         \
-    __global V *y = to + outer * (m * r) + r * p;                                             \
-    for (int k = 0; k < r; ++k) {                                                             \
-      V values[OB_LANES];                                                                     \
-      SPLIT(scale * times_lanes(a[k], ROOTS(k)), values);                                     \
-      for (int l = 0; l < OB_LANES; ++l) y[r * l + k] = values[l];                            \
-    }                                                                                         \
+#define FIRST_PASS(r)                                              \
+  __kernel void first_pass##r(PASS_PARAMETERS) {                   \
+    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)              \
+    ITEM(items)                                                    \
+    const ob_index along = m / OB_LANES, outer = i / along;        \
+    const ob_index p = (i - outer * along) * OB_LANES;             \
+    __global const V *x = from + outer * (m * r) + p;              \
+    L a[r];                                                        \
+    for (int j = 0; j < r; ++j) a[j] = LOAD(x + m * j);            \
+    transform##r##_lanes(a, (S)sign);                              \
+    __global V *y = to + outer * (m * r) + r * p;                  \
+    for (int k = 0; k < r; ++k) {                                  \
+      V values[OB_LANES];                                          \
+      SPLIT(scale * times_lanes(a[k], ROOTS(k)), values);          \
+      for (int l = 0; l < OB_LANES; ++l) y[r * l + k] = values[l]; \
+    }                                                              \
   }
 
 FIRST_PASS(2)
@@ -284,12 +275,9 @@ FIRST_PASS(4)
 FIRST_PASS(8)
 
 // Any radix; one work-item per result.
-__kernel void pass_any(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
-                       const ob_index items, const ob_index s, const ob_index m,
-                       const ob_index step, const int sign, const S scale, const ob_index r) {
+__kernel void pass_any(PASS_PARAMETERS, const ob_index r) {
   OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)
-  const ob_index i = get_global_id(0);
-  if (i >= items) return;
+  ITEM(items)
   const ob_index line = i / s, rest = line / r, outer = rest / m;
   const ob_index q = i - line * s, k = line - rest * r, p = rest - outer * m;
   __global const V *x = from + outer * (s * m * r) + q + s * p;
@@ -307,8 +295,7 @@ __kernel void pass_any(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roo
 // with a chirp, computed by transforms of any length `long_n` >= 2 n - 1.
 __kernel void make_chirp(OB_POINTER(V, to), const ob_index n, const int sign) {
   OB_BIND(V, to)
-  const ob_index i = get_global_id(0);
-  if (i >= n) return;
+  ITEM(n)
   const ulong t = i, turns = 4 * (t * t % (2 * (ulong)n)), eighth = turns / n;
   to[i] = on_circle((int)eighth, (S)(turns - eighth * n) / (S)n, sign);
 }
@@ -328,8 +315,7 @@ __kernel void with_chirp(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, f
                          const ob_index items, const ob_index s, const ob_index n,
                          const ob_index long_n, const ob_index count, const S scale) {
   OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, factors)
-  const ob_index i = get_global_id(0);
-  if (i >= items) return;
+  ITEM(items)
   const ob_index rest = i / s, outer = rest / long_n;
   const ob_index q = i - rest * s, t = rest - outer * long_n;
   to[i] = t < count ? scale * times(from[(outer * n + t) * s + q], factors[t]) : (V)(0, 0);

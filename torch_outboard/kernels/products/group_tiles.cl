@@ -138,7 +138,7 @@ static inline int4 image_location(I number, I count, const Axes *axes, const Ima
   OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out), OB_POINTER(X, added),          \
       OB_POINTER(S, partials), const Layout l, const S alpha, const S beta, const int adds,     \
       IMAGE_PARAMETERS const I count
-#define BEGIN \
+#define BEGIN                                                                               \
   OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added) OB_BIND(S, partials) \
   const Layout layout = l;
 
@@ -172,8 +172,32 @@ static inline void store_sums(V sum, __global X *out, const __global X *added, c
   }
 }
 
+// Stores W results, with offsets OFFSET(i) in a row.
+#define STORE_RESULTS(sum, OFFSET)                                                              \
+  {                                                                                             \
+    I at[W];                                                                                    \
+    _Pragma("unroll") for (int i = 0; i < W; ++i) {                                             \
+      at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + OFFSET(i) : -1;  \
+    }                                                                                           \
+    store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);            \
+  }
+
 // Vectors of a row of `partials`.
 static inline I row_vectors(const Layout *l) { return (l->columns + W - 1) / W; }
+
+// Stores W results of a tile, from its column `in_tile` on, or their part of the sums.
+#ifdef IMAGE
+#define OFFSET_IN_ROW(i) out_offsets[in_tile + (i)]
+#else
+#define OFFSET_IN_ROW(i) ((column + (i)) * l.out.column)
+#endif
+#define STORE_IN_TILE(sum)                                                                \
+  if (l.parts > 1) {                                                                      \
+    const I of_part = (part * l.batches + batch) * l.rows + row;                          \
+    VSTORE(sum, of_part * row_vectors(&layout) + column / W, partials);                   \
+  } else {                                                                                \
+    STORE_RESULTS(sum, OFFSET_IN_ROW)                                                     \
+  }
 
 #ifndef MATRIX_UNITS
 GROUP_KERNEL void group_tiles(PARAMETERS) {
@@ -359,22 +383,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
       const I column = first_column + in_tile;
       if (column >= l.columns) continue;
       const V sum = VLOAD(r * COLUMN_VECTORS + c, tile);
-      if (l.parts > 1) {
-        const I line = (part * l.batches + batch) * l.rows + row;
-        VSTORE(sum, line * row_vectors(&layout) + column / W, partials);
-        continue;
-      }
-      I at[W];
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-#ifdef IMAGE
-        const I offset = out_offsets[in_tile + i];
-#else
-        const I offset = (column + i) * l.out.column;
-#endif
-        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
-      }
-      store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+      STORE_IN_TILE(sum)
     }
   }
 }
@@ -393,17 +402,14 @@ __kernel void add_parts(PARAMETERS) {
   for (I part = 0; part < l.parts; ++part) sum += VLOAD(part * count + item, partials);
 #ifdef IMAGE
   const Image source = image;
-#endif
-  I at[W];
+  int offsets[W];
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-#ifdef IMAGE
-    int offset;
-    image_location(column + i, l.columns, &source.columns, &source, &offset);
-#else
-    const I offset = (column + i) * l.out.column;
-#endif
-    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
+    image_location(column + i, l.columns, &source.columns, &source, offsets + i);
   }
-  store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+#define OFFSET_OF_COLUMN(i) offsets[i]
+#else
+#define OFFSET_OF_COLUMN(i) ((column + (i)) * l.out.column)
+#endif
+  STORE_RESULTS(sum, OFFSET_OF_COLUMN)
 }

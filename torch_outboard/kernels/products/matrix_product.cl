@@ -117,8 +117,7 @@ static inline void pack(const __global X *source, __global S *packed, I lines, I
 __kernel void pack_left(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,
                         const I items) {
   OB_BIND(X, source) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I slices = (l.depth + SLICE - 1) / SLICE;
   const I panels = (l.rows + ROWS - 1) / ROWS;
   const I panel = item / slices % panels;
@@ -131,8 +130,7 @@ __kernel void pack_left(OB_POINTER(X, source), OB_POINTER(S, packed), const Layo
 __kernel void pack_right(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,
                          const I items) {
   OB_BIND(X, source) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I slices = (l.depth + SLICE - 1) / SLICE;
   const I panels = (l.columns + COLUMNS - 1) / COLUMNS;
   const I panel = item / slices % panels;
@@ -158,8 +156,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
                     const int adds, const I begin, const I columns, const PanelStrides left_at,
                     const PanelStrides right_at, const I items) {
   OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I row_panels = (l.rows + ROWS - 1) / ROWS;
   const I column_panels = (columns + COLUMNS - 1) / COLUMNS;
   const I groups = (row_panels + PANELS - 1) / PANELS;
@@ -248,8 +245,7 @@ __kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(
                           OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                           const int adds, const I items) {
   OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I groups = (l.columns + W - 1) / W;
   const I column = item % groups * W;
   const I row = item / groups % l.rows;
@@ -287,8 +283,7 @@ __kernel void single(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, ou
                      OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                      const int adds, const I items) {
   OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I column = item % l.columns;
   const I row = item / l.columns % l.rows;
   const I batch = item / l.columns / l.rows;
@@ -315,8 +310,7 @@ __kernel void single(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, ou
 __kernel void slices(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(S, partials),
                      const Layout l, const I slice, const I items) {
   OB_BIND(X, left) OB_BIND(X, right) OB_BIND(S, partials)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I last = min((item + 1) * slice, l.depth);
   S sum = 0;
   I k = item * slice;

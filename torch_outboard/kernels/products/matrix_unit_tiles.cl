@@ -375,22 +375,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
       const I column = first_column + in_tile;
       if (row >= l.rows || column >= l.columns) continue;
       const V sum = VLOAD(0, results + line * RESULT_LINE + in_tile);
-      if (l.parts > 1) {
-        const I partial = (part * l.batches + batch) * l.rows + row;
-        VSTORE(sum, partial * row_vectors(&layout) + column / W, partials);
-        continue;
-      }
-      I at[W];
-      UNIT_UNROLL
-      for (int i = 0; i < W; ++i) {
-#ifdef IMAGE
-        const I offset = out_offsets[in_tile + i];
-#else
-        const I offset = (column + i) * l.out.column;
-#endif
-        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + offset : -1;
-      }
-      store_sums(sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+      STORE_IN_TILE(sum)
     }
   }
 }

@@ -40,10 +40,10 @@ typedef uint LocalAddress;
                : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])            \
                : "r"(from)                                                             \
                : "memory")
-#define LOAD_TRANSPOSED(to, from)                                                      \
+#define LOAD_TRANSPOSED(to, from)                                                       \
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" \
-               : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])            \
-               : "r"(from)                                                             \
+               : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])             \
+               : "r"(from)                                                              \
                : "memory")
 
 // sums (16 x 8) += left (16 x 16) @ right (16 x 8)
@@ -54,9 +54,9 @@ typedef uint LocalAddress;
       : "r"((left)[0]), "r"((left)[1]), "r"((left)[2]), "r"((left)[3]), "r"(right0), "r"(right1))
 
 // `to` = the float `value` of the work-item of the warp whose number differs in the bits of `mask`.
-#define SHUFFLE_XOR(to, value, mask)                             \
+#define SHUFFLE_XOR(to, value, mask)                              \
   asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" \
-               : "=f"(to)                                        \
+               : "=f"(to)                                         \
                : "f"(value), "n"(mask))
 // Stores a unit from registers to local memory.
 #define STORE_UNIT(to, unit)                                                         \

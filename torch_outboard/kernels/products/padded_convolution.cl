@@ -45,6 +45,12 @@ static inline I find_offsets(const Taps *t, const PaddedSizes *p, I *offsets) {
   return n;
 }
 
+#define FIND_OFFSETS(count)               \
+  I offsets[TAPS];                        \
+  const Taps taps = t;                    \
+  const PaddedSizes source = p;           \
+  I count = find_offsets(&taps, &source, offsets);
+
 typedef struct {
   I images, image, channel, stride[3], size[3];  // of the source
   I scale[3], offset[3], step[3];        // phase i has the indices (scale * i + offset) modulo step
@@ -84,8 +90,7 @@ static inline void pack_row(const __global X *row, __global S *to, const I first
 __kernel void pack_padded(OB_POINTER(X, source), OB_POINTER(S, planes), const Source s,
                           const PaddedSizes p, const I items) {
   OB_BIND(X, source) OB_BIND(S, planes)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I image = item % s.images, number = item / s.images;
   const I all = p.phases[0] * p.phases[1] * p.phases[2];
   I rest = number % all, first[3];
@@ -156,8 +161,7 @@ static inline void transpose(const __global X *from, const I stride, __global S 
 __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const Weights w,
                            const I slice, const I items) {
   OB_BIND(X, weight) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I slices = (w.channels + slice - 1) / slice, panels = (w.rows + ROWS - 1) / ROWS;
   const I begin = item % slices * slice, end = min(begin + slice, w.channels);
   const I panel = item / slices % panels, group = item / slices / panels;
@@ -218,15 +222,11 @@ typedef struct {
 __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
                              const Taps t, const Result l, const I slice, const I items) {
   OB_BIND(S, planes) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I slices = (l.channels + slice - 1) / slice, panels = (l.count + COLUMNS - 1) / COLUMNS;
   const I begin = item % slices * slice, end = min(begin + slice, l.channels);
   const I panel = item / slices % panels, group = item / slices / panels;
-  I offsets[TAPS];
-  const Taps taps = t;
-  const PaddedSizes source = p;
-  const I count = find_offsets(&taps, &source, offsets);
+  FIND_OFFSETS(count)
   // Runs of contiguous positions in planes, up to a vector; run n begins at column starts[n].
   I starts[COLUMNS + 1], locations[COLUMNS], runs = 0;
   const I width = min((I)COLUMNS, l.count - panel * COLUMNS);
@@ -265,12 +265,8 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
 __kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
                           const Taps t, const Result l, const I plane, const I items) {
   OB_BIND(S, planes) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
-  I offsets[TAPS];
-  const Taps taps = t;
-  const PaddedSizes source = p;
-  const I count = find_offsets(&taps, &source, offsets);
+  ITEM
+  FIND_OFFSETS(count)
   const __global S *from = planes + item * p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
   const I images = l.count / (l.extent[0] * l.extent[1] * l.extent[2]);
   for (I n = 0; n < count; ++n) {
@@ -323,16 +319,13 @@ __kernel void padded_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POI
                           const I bias_stride, const int adds, const int gathered, const I panels,
                           const I items) {
   OB_BIND(S, weights) OB_BIND(S, planes) OB_BIND(X, out) OB_BIND(X, bias)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I row_panels = (l.rows + ROWS - 1) / ROWS, column_panels = (l.count + COLUMNS - 1) / COLUMNS;
   const I parts = (row_panels + panels - 1) / panels;
   const I column = item / parts % column_panels * COLUMNS, group = item / parts / column_panels;
   const I last = min((item % parts + 1) * panels, row_panels);
-  I offsets[TAPS];
-  const Taps taps = t;
-  const PaddedSizes source = p;
-  I count = find_offsets(&taps, &source, offsets), channels = l.channels;
+  FIND_OFFSETS(count)
+  I channels = l.channels;
   const I depth = count * channels;
   I channel = p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
   const __global S *b = planes + group * channels * channel + column;
@@ -408,12 +401,8 @@ __kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), 
                               const PaddedSizes p, const Taps t, const Gradient g, const int adds,
                               const I items) {
   OB_BIND(S, gradients) OB_BIND(S, planes) OB_BIND(S, sums)
-  const I item = get_global_id(0);
-  if (item >= items) return;
-  I offsets[TAPS];
-  const Taps taps = t;
-  const PaddedSizes source = p;
-  const I taps_of_kernel = find_offsets(&taps, &source, offsets);
+  ITEM
+  FIND_OFFSETS(taps_of_kernel)
   const I elements = g.channels * taps_of_kernel;
   const I blocks = (g.filters + g.block - 1) / g.block;
   const I ranges = (elements + g.elements - 1) / g.elements;
@@ -501,8 +490,7 @@ __kernel void padded_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), 
 __kernel void sum_parts(OB_POINTER(S, sums), OB_POINTER(X, out), const I parts, const I elements,
                         const I items) {
   OB_BIND(S, sums) OB_BIND(X, out)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I first = item * SLICE, last = min(first + SLICE, elements);
   I i = first;
   for (; i + W <= last; i += W) {

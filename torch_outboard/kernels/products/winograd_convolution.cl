@@ -48,12 +48,8 @@ static inline void end_points(__global S *to, const I point) {
 __kernel void winograd_inputs(OB_POINTER(S, planes), OB_POINTER(S, points), const PaddedSizes p,
                               const Taps t, const TileGrid g, const I items) {
   OB_BIND(S, planes) OB_BIND(S, points)
-  const I item = get_global_id(0);
-  if (item >= items) return;
-  I offsets[TAPS];
-  const Taps taps = t;
-  const PaddedSizes source = p;
-  find_offsets(&taps, &source, offsets);
+  ITEM
+  FIND_OFFSETS(count)
   const __global S *from = planes + item * p.plane + offsets[0];
   __global S *to = points + item * g.pitch;
   for (I image = 0; image < g.images; ++image) {
@@ -72,8 +68,7 @@ __kernel void winograd_inputs(OB_POINTER(S, planes), OB_POINTER(S, points), cons
 __kernel void winograd_gradients(OB_POINTER(X, gradients), OB_POINTER(S, points), const Source s,
                                  const TileGrid g, const I items) {
   OB_BIND(X, gradients) OB_BIND(S, points)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   __global S *to = points + item * g.pitch;
   for (I image = 0; image < g.images; ++image) {
     for (I y = 0; y < g.high; ++y, to += g.wide) {
@@ -134,8 +129,7 @@ static inline void transpose_points(const V a, const V b, const V c, const V d, 
 __kernel void winograd_kernels(OB_POINTER(S, sums), OB_POINTER(X, out), const I parts,
                                const I elements, const I slice, const I items) {
   OB_BIND(S, sums) OB_BIND(X, out)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I last = min((item + 1) * slice, elements);
   for (I i = item * slice; i < last; i += W) {
     const I first = min(i, elements - W);  // overlaps: writes equal values again
@@ -167,8 +161,7 @@ __kernel void winograd_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), con
                                const TileGrid grid, const int flipped, const I panels, const I slice,
                                const I items) {
   OB_BIND(X, weight) OB_BIND(S, packed)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I slices = (w.channels + slice - 1) / slice;
   const I begin = item % slices * slice, end = min(begin + slice, w.channels);
   const I panel = item / slices % panels, group = item / slices / panels;
@@ -237,8 +230,7 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
                              OB_POINTER(X, bias), const Result l, const TileGrid g,
                              const I bias_stride, const int adds, const I panels, const I items) {
   OB_BIND(S, weights) OB_BIND(S, points) OB_BIND(X, out) OB_BIND(X, bias)
-  const I item = get_global_id(0);
-  if (item >= items) return;
+  ITEM
   const I row_panels = (l.rows + ROWS - 1) / ROWS, column_panels = (l.count + COLUMNS - 1) / COLUMNS;
   const I parts = (row_panels + panels - 1) / panels;
   const I column = item / parts % column_panels * COLUMNS, group = item / parts / column_panels;

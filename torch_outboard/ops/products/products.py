@@ -98,7 +98,7 @@ class Product:
             "integral_scalars": self.integral_scalars,
             "conjugates_left": self.conjugates_left,
             "resizes_silently": self.resizes_silently,
-            "gelu_flag": self.gelu_flag,
+            **({"gelu_flag": self.gelu_flag} if self.gelu_flag else {}),
             "source": kernel_source("matrix_product"),
             "groups": group_source(),
         }

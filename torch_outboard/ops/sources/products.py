@@ -43,6 +43,7 @@ def product(
         "W": width,
         "V": value_type(compute, width),
         "I": "long" if wide else "int",
+        "ITEM": "const I item = get_global_id(0); if (item >= items) return;",
         "VLOAD": f"vload{width}",
         "VSTORE": f"vstore{width}",
         "LOAD(p, i)": read(1),
@@ -70,7 +71,11 @@ def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, kernels:
         f"typedef {value_type(real, 2 * lanes)} L;\n"
         f"typedef {index} ob_index;\ntypedef {unsigned} ob_unsigned;\n"
     )
-    macros: dict[str, str | int] = {"OB_LANES": lanes, "OB_DIMENSIONS": dimensions}
+    macros: dict[str, str | int] = {
+        "OB_LANES": lanes,
+        "OB_DIMENSIONS": dimensions,
+        "ITEM(items)": "const ob_index i = get_global_id(0); if (i >= (items)) return;",
+    }
     if real == torch.float64:
         macros["OB_DOUBLE"] = ""
     return head + defines(macros) + kernels

@@ -50,13 +50,13 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
 }
 
 // Copies keys and values from the key `first` on to a stage.
-#define READ_BLOCK(first, stage)                                                              \
-  copy_rows(begin + (stage) * STAGE_BYTES,                                                    \
-            (const __global ushort *)key + from_key + (first) * key_layout.stride[2],         \
-            key_layout.stride[2], 1, keys - (first), item);                                      \
-  copy_rows(begin + (stage) * STAGE_BYTES + BLOCK_BYTES,                                      \
-            (const __global ushort *)value + from_value + (first) * value_layout.stride[2],   \
-            value_layout.stride[2], 1, keys - (first), item);                                    \
+#define READ_BLOCK(first, stage)                                                            \
+  copy_rows(begin + (stage) * STAGE_BYTES,                                                  \
+            (const __global ushort *)key + from_key + (first) * key_layout.stride[2],       \
+            key_layout.stride[2], 1, keys - (first), item);                                 \
+  copy_rows(begin + (stage) * STAGE_BYTES + BLOCK_BYTES,                                    \
+            (const __global ushort *)value + from_value + (first) * value_layout.stride[2], \
+            value_layout.stride[2], 1, keys - (first), item);                               \
   COMMIT_COPIES
 
 // Loads the warp's part of `rows` rows as left operands; missing rows are zero.
@@ -82,28 +82,28 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
 
 // sums (16 x 16 parts) += left @ lines.T, from the line at `lines` on. `left` is copied first,
 // because PoCL's compiler otherwise loses parts of it.
-#define MULTIPLY_LINES(sums, parts, left, lines)                              \
-  UNIT_UNROLL                                                                 \
-  for (int d = 0; d < DEPTHS; ++d) {                                          \
-    uint part_of_left[4];                                                     \
-    UNIT_UNROLL                                                               \
-    for (int i = 0; i < 4; ++i) part_of_left[i] = left[d][i];                 \
-    UNIT_UNROLL                                                               \
-    for (int c = 0; c < (parts); ++c) {                                       \
-      uint loaded[4];                                                         \
+#define MULTIPLY_LINES(sums, parts, left, lines)                               \
+  UNIT_UNROLL                                                                  \
+  for (int d = 0; d < DEPTHS; ++d) {                                           \
+    uint part_of_left[4];                                                      \
+    UNIT_UNROLL                                                                \
+    for (int i = 0; i < 4; ++i) part_of_left[i] = left[d][i];                  \
+    UNIT_UNROLL                                                                \
+    for (int c = 0; c < (parts); ++c) {                                        \
+      uint loaded[4];                                                          \
       LOAD_MATRICES(loaded, (lines) + lane_offset + c * (16 * LINE) + d * 32); \
-      MULTIPLY_ADD(sums[2 * c], part_of_left, loaded[0], loaded[2]);          \
-      MULTIPLY_ADD(sums[2 * c + 1], part_of_left, loaded[1], loaded[3]);      \
-    }                                                                         \
+      MULTIPLY_ADD(sums[2 * c], part_of_left, loaded[0], loaded[2]);           \
+      MULTIPLY_ADD(sums[2 * c + 1], part_of_left, loaded[1], loaded[3]);       \
+    }                                                                          \
   }
 // sums (16 x HEAD) += left (16 x 16) @ 16 lines.
-#define ADD_LINES(sums, left, lines)                                \
-  UNIT_UNROLL                                                       \
-  for (int d = 0; d < DEPTHS; ++d) {                                \
-    uint loaded[4];                                                  \
-    LOAD_TRANSPOSED(loaded, (lines) + lane_offset + d * 32);         \
-    MULTIPLY_ADD(sums[2 * d], left, loaded[0], loaded[1]);            \
-    MULTIPLY_ADD(sums[2 * d + 1], left, loaded[2], loaded[3]);        \
+#define ADD_LINES(sums, left, lines)                           \
+  UNIT_UNROLL                                                  \
+  for (int d = 0; d < DEPTHS; ++d) {                           \
+    uint loaded[4];                                            \
+    LOAD_TRANSPOSED(loaded, (lines) + lane_offset + d * 32);   \
+    MULTIPLY_ADD(sums[2 * d], left, loaded[0], loaded[1]);     \
+    MULTIPLY_ADD(sums[2 * d + 1], left, loaded[2], loaded[3]); \
   }
 // 16 columns of sums as a left operand.
 #define LEFT_OF_SUMS(left, sums, c)                                             \
@@ -159,6 +159,22 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
     }                                                                                         \
   }
 
+#define WORK_ITEM                                     \
+  const int item = get_local_id(0);                   \
+  const int g = item % 32 / 4, t = item % 4;          \
+  const LocalAddress begin = LOCAL_ADDRESS(stages);   \
+  const int lane_offset = LANE_OFFSET;                \
+  const float factor = FACTOR;                        \
+  const float rate = RATE;
+// A work-group's block of queries. Longest rows first: blocks with the most keys.
+#define QUERIES_OF_GROUP                                                                             \
+  const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;               \
+  const ob_index h = group / blocks % heads, b = group / blocks / heads;                             \
+  const int height = (int)min((ob_index)ROWS, queries - row);                                        \
+  const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];            \
+  const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];      \
+  const ob_index last = CAUSAL ? min(keys, row + height) : keys;
+
 #if !HAS_grad_out
 
 // Scaled dot-product attention by matrix units.
@@ -189,22 +205,10 @@ __kernel void attend(OB_PARAMETERS) {
   OB_BEGIN
   STAGES;
   UNIT_SCRATCH
-  const int item = get_local_id(0);
-  const int g = item % 32 / 4, t = item % 4;
-  const LocalAddress begin = LOCAL_ADDRESS(stages);
-  const int lane_offset = LANE_OFFSET;
-  const float factor = FACTOR;
-  const float rate = RATE;
+  WORK_ITEM
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    // Longest rows first: blocks with the most keys.
-    const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    const int height = (int)min((ob_index)ROWS, queries - row);
-    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
-    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
-    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
+    QUERIES_OF_GROUP
     READ_BLOCK(0, 0);
     uint q[DEPTHS][4];
     read_left(q, (const __global ushort *)query + b * query_layout.stride[0] +
@@ -328,12 +332,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
   STAGES;
   UNIT_SCRATCH
   __local float knowns[2 * BLOCK], minuses[2 * BLOCK];
-  const int item = get_local_id(0);
-  const int g = item % 32 / 4, t = item % 4;
-  const LocalAddress begin = LOCAL_ADDRESS(stages);
-  const int lane_offset = LANE_OFFSET;
-  const float factor = FACTOR;
-  const float rate = RATE;
+  WORK_ITEM
   const ob_index blocks = (keys + ROWS - 1) / ROWS;
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
@@ -441,22 +440,10 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
   OB_BEGIN
   STAGES;
   UNIT_SCRATCH
-  const int item = get_local_id(0);
-  const int g = item % 32 / 4, t = item % 4;
-  const LocalAddress begin = LOCAL_ADDRESS(stages);
-  const int lane_offset = LANE_OFFSET;
-  const float factor = FACTOR;
-  const float rate = RATE;
+  WORK_ITEM
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    // Longest rows first: blocks with the most keys.
-    const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    const int height = (int)min((ob_index)ROWS, queries - row);
-    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
-    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
-    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
+    QUERIES_OF_GROUP
     const ob_index known_row = (b * heads + h) * queries + row;
     READ_BLOCK(0, 0);
     uint q[DEPTHS][4], o[DEPTHS][4];
