@@ -29,8 +29,8 @@ thread_local const DefinedAssert* t_outer_assert = nullptr;
 CallConditions::CallConditions(const Definition& definition, const Overload& overload)
     : overload_(overload), graph_(definition.graph), nodes_(definition.nodes("conditions")) {
   for (int i = 0; i < graph_->size(); ++i) {
-    if (graph_->node(i).operation != ExpressionGraph::Operation::kName) continue;
-    const int argument = overload.find(graph_->node(i).text);
+    const std::string* name = graph_->name(i);
+    const int argument = name != nullptr ? overload.find(*name) : -1;
     if (argument >= 0) arguments_.emplace_back(i, argument);
   }
   for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {

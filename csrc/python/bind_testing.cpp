@@ -152,9 +152,10 @@ py::object evaluate_expression(const py::list& nodes, int64_t node,
   std::list<c10::IValue> arguments;  // outlive the values made of them
   Evaluation evaluation(*graph);
   for (int i = 0; i < graph->size(); ++i) {
-    if (graph->node(i).operation != ExpressionGraph::Operation::kName) continue;
-    const auto found = given.find(graph->node(i).text);
-    if (found == given.end()) throw py::value_error("'" + graph->node(i).text + "' has no value");
+    const std::string* name = graph->name(i);
+    if (name == nullptr) continue;
+    const auto found = given.find(*name);
+    if (found == given.end()) throw py::value_error("'" + *name + "' has no value");
     arguments.push_back(std::visit(
         [](const auto& known) {
           if constexpr (std::is_same_v<decltype(known), const std::monostate&>) {

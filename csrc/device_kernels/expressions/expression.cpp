@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bitset>
 #include <cmath>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 namespace outboard {
@@ -14,38 +16,23 @@ namespace outboard {
 using Kind = ExpressionValue::Kind;
 using List = ExpressionValue::List;
 using Operation = ExpressionGraph::Operation;
+using Operands = ExpressionOperands;
+using Value = ExpressionValue;
 using at::ScalarType;
 
-void ExpressionGraph::add(const std::string& operation, const std::vector<int64_t>& children,
-                          ExpressionNumber number, std::string text) {
-  struct Described {
-    const char* name;
-    int children;
-  };
-  static constexpr Described known[] = {
-#define OUTBOARD_NAME(name, written, children) {written, children},
-      OUTBOARD_OPERATIONS(OUTBOARD_NAME)
-#undef OUTBOARD_NAME
-  };
-  const auto* const found =
-      std::find_if(std::begin(known), std::end(known),
-                   [&](const Described& described) { return described.name == operation; });
-  TORCH_CHECK_VALUE(found != std::end(known), "there is no operation '", operation, "'");
-  TORCH_CHECK_VALUE(found->children < 0 || static_cast<size_t>(found->children) == children.size(),
-                    "the operation '", operation, "' takes ", found->children, " nodes, and not ",
-                    children.size());
-  Node node;
-  node.operation = static_cast<Operation>(found - std::begin(known));
-  for (const int64_t child : children) node.children.push_back(checked(child));
-  node.number = number;
-  node.text = std::move(text);
-  nodes_.push_back(std::move(node));
-}
+// The operands of a node in an evaluation.
+struct ExpressionOperands {
+  Evaluation& evaluation;
+  const ExpressionGraph::Node& node;
 
-int ExpressionGraph::checked(int64_t index) const {
-  TORCH_CHECK_VALUE(index >= 0 && index < size(), "there is no node ", index);
-  return static_cast<int>(index);
-}
+  const Value& operator[](size_t i) const { return evaluation.value(node.children[i]); }
+  bool truth(size_t i) const { return (*this)[i].truth(); }
+  const ExpressionNumber& number(size_t i) const { return (*this)[i].as_number(); }
+  int64_t integer(size_t i) const { return number(i).as_integer(); }
+  double real(size_t i) const { return number(i).as_real(); }
+  const List& list(size_t i = 0) const { return (*this)[i].as_list(); }
+  const at::Tensor& tensor() const { return (*this)[0].as_tensor(); }
+};
 
 namespace {
 
@@ -130,7 +117,243 @@ bool are_distinct(const List& dimensions, int64_t count) {
   return true;
 }
 
+// The lesser or the greater of two numbers, or of each number of a list and a number.
+Value extreme(Operands x,
+              const ExpressionNumber& (*of)(const ExpressionNumber&, const ExpressionNumber&)) {
+  if (x[0].kind != Kind::kList) return of(x.number(0), x.number(1));
+  List list = x.list();
+  for (ExpressionNumber& element : list) element = of(element, x.number(1));
+  return x.evaluation.stored(std::move(list));
+}
+
+const List& not_empty(const List& list) {
+  TORCH_CHECK_VALUE(!list.empty(), "an operator definition wants the extreme of an empty list");
+  return list;
+}
+
+int64_t log2_ceil(const ExpressionNumber& number) {
+  int64_t power = 0;
+  while (power < 62 && number > ExpressionNumber(int64_t{1} << power)) ++power;
+  TORCH_CHECK_VALUE(power < 62, "an operator definition has a large logarithm");
+  return power;
+}
+
+// The size or the stride of a dimension; a 0-d tensor has one dimension of size 1 here.
+int64_t of_dimension(Operands x, at::IntArrayRef values) {
+  const int64_t d = c10::maybe_wrap_dim(x.integer(1), x.tensor().dim());
+  return values.empty() ? 1 : values[d];
+}
+
+Value list_of(Operands x, at::IntArrayRef values) {
+  return x.evaluation.stored(List(values.begin(), values.end()));
+}
+
+const at::Tensor& tensor_at(Operands x) {
+  static const at::Tensor undefined;
+  const auto tensors = x[0].as_tensors().toListRef();
+  int64_t index = x.integer(1);
+  if (index < 0) index += static_cast<int64_t>(tensors.size());
+  const auto i = static_cast<size_t>(index);  // of a negative number above every size
+  return i < tensors.size() && tensors[i].isTensor() ? tensors[i].toTensor() : undefined;
+}
+
+Value given_each(Operands x) {
+  List made;
+  for (const c10::IValue& tensor : x[0].as_tensors().toListRef()) {
+    made.push_back(tensor.isTensor() && tensor.toTensor().defined());
+  }
+  return x.evaluation.stored(std::move(made));
+}
+
+Value list(Operands x) {
+  List made;
+  for (size_t i = 0; i < x.node.children.size(); ++i) made.push_back(x.number(i));
+  return x.evaluation.stored(std::move(made));
+}
+
+// Elements from operand 1 on, up to operand 2 if there is one.
+Value slice(Operands x) {
+  const auto size = static_cast<int64_t>(x.list().size());
+  const auto bound = [&](size_t i) {
+    const int64_t index = x.integer(i);
+    return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size);
+  };
+  const int64_t first = bound(1);
+  const int64_t last = x.node.children.size() < 3 ? size : std::max(bound(2), first);
+  return x.evaluation.stored(List(x.list().begin() + first, x.list().begin() + last));
+}
+
+Value concat(Operands x) {
+  List made = x.list();
+  made.append(x.list(1).begin(), x.list(1).end());
+  return x.evaluation.stored(std::move(made));
+}
+
+Value drop(Operands x) {
+  List made = x.list();
+  if (!made.empty()) made.erase(made.begin() + index_in(x.integer(1), made.size()));
+  return x.evaluation.stored(std::move(made));
+}
+
+Value replace(Operands x) {
+  List made = x.list();
+  made[index_in(x.integer(1), made.size())] = x.number(2);
+  return x.evaluation.stored(std::move(made));
+}
+
+Value expand(Operands x) {
+  const bool single = x[0].kind == Kind::kNumber;
+  const size_t count = length_of_list(x.integer(1));
+  if (!single && x.list().size() == count) return x[0];
+  TORCH_CHECK_VALUE(single || x.list().size() == 1, "an operator definition needs a list of ",
+                    count);
+  return x.evaluation.stored(List(count, single ? x.number(0) : x.list()[0]));
+}
+
+Value padded(Operands x) {
+  List made = x.list();
+  const List& amounts = x.list(1);
+  for (size_t i = 0; i < amounts.size(); ++i) {
+    ExpressionNumber& size = made[index_in(-1 - static_cast<int64_t>(i / 2), made.size())];
+    size = size + amounts[i];
+  }
+  TORCH_CHECK_VALUE(
+      std::all_of(made.begin(), made.end(), [](const ExpressionNumber& size) { return size >= 0; }),
+      "an operator definition has a negative size");
+  return x.evaluation.stored(std::move(made));
+}
+
+Value has_dtype(Operands x) {
+  const auto dtypes = static_cast<uint64_t>(x.integer(1));
+  return each_dtype(x[0], [&](ScalarType dtype) {
+    return dtype == ScalarType::Undefined || (dtypes >> static_cast<int>(dtype) & 1) != 0;
+  });
+}
+
+Value as_dtype(Operands x) {
+  Value dtype = Value::none();
+  if (x[0].given()) dtype.dtype = static_cast<ScalarType>(x.integer(0));
+  return dtype;
+}
+
+template <class Fold>
+ExpressionNumber folded(const List& list, ExpressionNumber total, const Fold& fold) {
+  for (const ExpressionNumber& element : list) total = fold(total, element);
+  return total;
+}
+
+constexpr Operation kOperations[] = {
+    {"none", 0, [](Operands) { return Value::none(); }},
+    // A name that is not set: an argument that the overload lacks.
+    {"name", 0, [](Operands) { return Value::none(); }},
+    {"number", 0, [](Operands x) -> Value { return x.node.number; }},
+    {"string", 0, [](Operands x) -> Value { return x.node.text; }},
+    {"where", 3, [](Operands x) { return x[x.truth(0) ? 1 : 2]; }},
+    {"or", 2, [](Operands x) -> Value { return x.truth(0) || x.truth(1); }},
+    {"and", 2, [](Operands x) -> Value { return x.truth(0) && x.truth(1); }},
+    {"not", 1, [](Operands x) -> Value { return !x.truth(0); }},
+    {"eq", 2, [](Operands x) -> Value { return equal(x[0], x[1]); }},
+    {"ne", 2, [](Operands x) -> Value { return !equal(x[0], x[1]); }},
+    {"given", 1, [](Operands x) -> Value { return x[0].given(); }},
+    {"either", 2, [](Operands x) { return x[0].given() ? x[0] : x[1]; }},
+    {"has_dtype", 2, has_dtype},
+    {"as_dtype", 1, as_dtype},
+    {"same_dtype", 2, [](Operands x) -> Value { return same_dtype(x[0], x[1]); }},
+    // Numbers.
+    {"neg", 1, [](Operands x) -> Value { return -x.number(0); }},
+    {"add", 2, [](Operands x) -> Value { return x.number(0) + x.number(1); }},
+    {"sub", 2, [](Operands x) -> Value { return x.number(0) - x.number(1); }},
+    {"mul", 2, [](Operands x) -> Value { return x.number(0) * x.number(1); }},
+    {"truediv", 2, [](Operands x) -> Value { return x.number(0) / x.number(1); }},
+    {"floordiv", 2, [](Operands x) -> Value { return x.number(0).floor_divide(x.number(1)); }},
+    {"mod", 2, [](Operands x) -> Value { return x.number(0).remainder(x.number(1)); }},
+    {"lt", 2, [](Operands x) -> Value { return x.number(0) < x.number(1); }},
+    {"le", 2, [](Operands x) -> Value { return x.number(0) <= x.number(1); }},
+    {"gt", 2, [](Operands x) -> Value { return x.number(0) > x.number(1); }},
+    {"ge", 2, [](Operands x) -> Value { return x.number(0) >= x.number(1); }},
+    {"minimum", 2, [](Operands x) { return extreme(x, std::min); }},
+    {"maximum", 2, [](Operands x) { return extreme(x, std::max); }},
+    {"floor", 1, [](Operands x) -> Value { return x.number(0).floor(); }},
+    {"ceil", 1, [](Operands x) -> Value { return x.number(0).ceil(); }},
+    {"abs", 1, [](Operands x) -> Value { return x.number(0).abs(); }},
+    {"float", 1, [](Operands x) -> Value { return x.real(0); }},
+    {"int", 1, [](Operands x) -> Value { return x.integer(0); }},
+    {"log", 1, [](Operands x) -> Value { return std::log(x.real(0)); }},
+    {"log1p", 1, [](Operands x) -> Value { return std::log1p(x.real(0)); }},
+    {"log2_ceil", 1, [](Operands x) -> Value { return log2_ceil(x.number(0)); }},
+    {"wrap", 2,
+     [](Operands x) -> Value { return c10::maybe_wrap_dim(x.integer(0), x.integer(1)); }},
+    // Tensors.
+    {"numel", 1, [](Operands x) -> Value { return x.tensor().numel(); }},
+    {"dim", 1, [](Operands x) -> Value { return x.tensor().dim(); }},
+    {"size", 2, [](Operands x) -> Value { return of_dimension(x, x.tensor().sizes()); }},
+    {"stride", 2, [](Operands x) -> Value { return of_dimension(x, x.tensor().strides()); }},
+    {"shape", 1, [](Operands x) { return list_of(x, x.tensor().sizes()); }},
+    {"is_contiguous", 1, [](Operands x) -> Value { return x.tensor().is_contiguous(); }},
+    {"element_size", 1,
+     [](Operands x) -> Value { return static_cast<int64_t>(x.tensor().element_size()); }},
+    {"is_floating_point", 1, [](Operands x) -> Value { return x.tensor().is_floating_point(); }},
+    {"tensor", 2, [](Operands x) -> Value { return tensor_at(x); }},
+    {"given_each", 1, given_each},
+    // Lists.
+    {"list", -1, list},
+    {"element", 2,
+     [](Operands x) -> Value { return x.list()[index_in(x.integer(1), x.list().size())]; }},
+    {"len", 1, [](Operands x) -> Value { return static_cast<int64_t>(x.list().size()); }},
+    {"prod", 1, [](Operands x) -> Value { return folded(x.list(), 1, std::multiplies<>()); }},
+    {"sum", 1, [](Operands x) -> Value { return folded(x.list(), 0, std::plus<>()); }},
+    {"min", 1,
+     [](Operands x) -> Value {
+       return *std::min_element(not_empty(x.list()).begin(), x.list().end());
+     }},
+    {"max", 1,
+     [](Operands x) -> Value {
+       return *std::max_element(not_empty(x.list()).begin(), x.list().end());
+     }},
+    {"distinct", 2, [](Operands x) -> Value { return are_distinct(x.list(), x.integer(1)); }},
+    {"slice", 3, slice},
+    {"tail", 2, slice},
+    {"concat", 2, concat},
+    {"drop", 2, drop},
+    {"replace", 3, replace},
+    {"full", 2,
+     [](Operands x) {
+       return x.evaluation.stored(List(length_of_list(x.integer(1)), x.number(0)));
+     }},
+    {"expand", 2, expand},
+    {"broadcast", 2,
+     [](Operands x) {
+       const auto sizes = [&](size_t i) { return x.evaluation.sizes(x.node.children[i]); };
+       return list_of(x, at::infer_size_dimvector(sizes(0), sizes(1)));
+     }},
+    {"padded", 2, padded},
+};
+
 }  // namespace
+
+void ExpressionGraph::add(const std::string& operation, const std::vector<int64_t>& children,
+                          ExpressionNumber number, std::string text) {
+  const auto* const found =
+      std::find_if(std::begin(kOperations), std::end(kOperations),
+                   [&](const Operation& known) { return known.name == operation; });
+  TORCH_CHECK_VALUE(found != std::end(kOperations), "there is no operation '", operation, "'");
+  TORCH_CHECK_VALUE(found->children < 0 || static_cast<size_t>(found->children) == children.size(),
+                    "the operation '", operation, "' takes ", found->children, " nodes, and not ",
+                    children.size());
+  Node node{found, {}, number, std::move(text)};
+  for (const int64_t child : children) node.children.push_back(checked(child));
+  nodes_.push_back(std::move(node));
+}
+
+int ExpressionGraph::checked(int64_t index) const {
+  TORCH_CHECK_VALUE(index >= 0 && index < size(), "there is no node ", index);
+  return static_cast<int>(index);
+}
+
+const std::string* ExpressionGraph::name(int index) const {
+  const Node& node = nodes_[index];
+  return std::string_view(node.operation->name) == "name" ? &node.text : nullptr;
+}
 
 void Evaluation::set(int node, const c10::IValue& argument) {
   if (!argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
@@ -159,271 +382,11 @@ at::DimVector Evaluation::sizes(int node) {
 
 const ExpressionValue& Evaluation::value(int index) {
   ExpressionValue& value = values_[index];
-  if (value.kind == Kind::kUnknown) value = compute(graph_.node(index));
+  if (value.kind == Kind::kUnknown) {
+    const ExpressionGraph::Node& node = graph_.node(index);
+    value = node.operation->compute({*this, node});
+  }
   return value;
-}
-
-ExpressionValue Evaluation::compute(const Node& node) {
-  const auto child = [&](size_t i) -> const ExpressionValue& { return value(node.children[i]); };
-  switch (node.operation) {
-    case Operation::kNone:
-    case Operation::kName:  // an argument that the overload lacks
-      return ExpressionValue::none();
-    case Operation::kNumber:
-      return node.number;
-    case Operation::kString:
-      return node.text;
-    case Operation::kWhere:
-      return child(child(0).truth() ? 1 : 2);
-    case Operation::kOr:
-      return child(0).truth() || child(1).truth();
-    case Operation::kAnd:
-      return child(0).truth() && child(1).truth();
-    case Operation::kNot:
-      return !child(0).truth();
-    case Operation::kEqual:
-      return equal(child(0), child(1));
-    case Operation::kUnequal:
-      return !equal(child(0), child(1));
-    case Operation::kGiven:
-      return child(0).given();
-    case Operation::kEither:
-      return child(0).given() ? child(0) : child(1);
-    case Operation::kHasDtype: {
-      const auto dtypes = static_cast<uint64_t>(integer(node.children[1]));
-      return each_dtype(child(0), [&](ScalarType dtype) {
-        return dtype == ScalarType::Undefined || (dtypes >> static_cast<int>(dtype) & 1) != 0;
-      });
-    }
-    case Operation::kAsDtype: {
-      ExpressionValue dtype = ExpressionValue::none();
-      if (child(0).given()) dtype.dtype = static_cast<ScalarType>(integer(node.children[0]));
-      return dtype;
-    }
-    case Operation::kSameDtype:
-      return same_dtype(child(0), child(1));
-    default:
-      break;
-  }
-  if (node.operation >= Operation::kNegate && node.operation <= Operation::kLog2Ceil) {
-    return compute_number(node);
-  }
-  if (node.operation >= Operation::kNumel && node.operation <= Operation::kIsFloatingPoint) {
-    return compute_of_tensor(node);
-  }
-  return compute_of_list(node);
-}
-
-ExpressionValue Evaluation::compute_number(const Node& node) {
-  const auto operand = [&](size_t i) -> const ExpressionNumber& {
-    return number(node.children[i]);
-  };
-  switch (node.operation) {
-    case Operation::kNegate:
-      return -operand(0);
-    case Operation::kAdd:
-      return operand(0) + operand(1);
-    case Operation::kSubtract:
-      return operand(0) - operand(1);
-    case Operation::kMultiply:
-      return operand(0) * operand(1);
-    case Operation::kDivide:
-      return operand(0) / operand(1);
-    case Operation::kFloorDivide:
-      return operand(0).floor_divide(operand(1));
-    case Operation::kRemainder:
-      return operand(0).remainder(operand(1));
-    case Operation::kLess:
-      return operand(0) < operand(1);
-    case Operation::kLessEqual:
-      return operand(0) <= operand(1);
-    case Operation::kGreater:
-      return operand(0) > operand(1);
-    case Operation::kGreaterEqual:
-      return operand(0) >= operand(1);
-    case Operation::kMinimum:
-    case Operation::kMaximum: {
-      const auto extreme = [&](const ExpressionNumber& a, const ExpressionNumber& b) {
-        return node.operation == Operation::kMinimum ? std::min(a, b) : std::max(a, b);
-      };
-      const ExpressionValue& first = value(node.children[0]);
-      if (first.kind != Kind::kList) return extreme(operand(0), operand(1));
-      List list = first.as_list();
-      for (ExpressionNumber& element : list) element = extreme(element, operand(1));
-      return stored(std::move(list));
-    }
-    case Operation::kFloor:
-      return operand(0).floor();
-    case Operation::kCeil:
-      return operand(0).ceil();
-    case Operation::kAbs:
-      return operand(0).abs();
-    case Operation::kFloat:
-      return operand(0).as_real();
-    case Operation::kInt:
-      return operand(0).as_integer();
-    case Operation::kLog:
-      return std::log(operand(0).as_real());
-    case Operation::kLog1p:
-      return std::log1p(operand(0).as_real());
-    case Operation::kLog2Ceil: {
-      int64_t power = 0;
-      while (power < 62 && operand(0) > ExpressionNumber(int64_t{1} << power)) ++power;
-      TORCH_CHECK_VALUE(power < 62, "an operator definition has a large logarithm");
-      return power;
-    }
-    default:
-      break;
-  }
-  TORCH_INTERNAL_ASSERT(false, "an operation of numbers is unknown");
-}
-
-ExpressionValue Evaluation::compute_of_tensor(const Node& node) {
-  const at::Tensor& tensor = value(node.children[0]).as_tensor();
-  switch (node.operation) {
-    case Operation::kNumel:
-      return tensor.numel();
-    case Operation::kDim:
-      return tensor.dim();
-    case Operation::kSize:
-    case Operation::kStride: {
-      const int64_t d = c10::maybe_wrap_dim(integer(node.children[1]), tensor.dim());
-      // A 0-d tensor has one dimension of size 1 here.
-      if (tensor.dim() == 0) return int64_t{1};
-      return node.operation == Operation::kSize ? tensor.size(d) : tensor.stride(d);
-    }
-    case Operation::kShape: {
-      List list;
-      for (const int64_t size : tensor.sizes()) list.push_back(size);
-      return stored(std::move(list));
-    }
-    case Operation::kIsContiguous:
-      return tensor.is_contiguous();
-    case Operation::kElementSize:
-      return static_cast<int64_t>(tensor.element_size());
-    case Operation::kIsFloatingPoint:
-      return at::isFloatingType(tensor.scalar_type());
-    default:
-      break;
-  }
-  TORCH_INTERNAL_ASSERT(false, "an operation of tensors is unknown");
-}
-
-// Operations on lists whose value is no list.
-ExpressionValue Evaluation::compute_of_list(const Node& node) {
-  const auto elements = [&]() -> const List& { return list(node.children[0]); };
-  const auto extreme = [&](auto find) {
-    TORCH_CHECK_VALUE(!elements().empty(),
-                      "an operator definition wants the extreme of an empty list");
-    return *find(elements().begin(), elements().end());
-  };
-  switch (node.operation) {
-    case Operation::kTensor: {
-      static const at::Tensor undefined;
-      const auto tensors = value(node.children[0]).as_tensors().toListRef();
-      int64_t index = integer(node.children[1]);
-      if (index < 0) index += static_cast<int64_t>(tensors.size());
-      const auto i = static_cast<size_t>(index);  // of a negative number above every size
-      return i < tensors.size() && tensors[i].isTensor() ? tensors[i].toTensor() : undefined;
-    }
-    case Operation::kElement:
-      return elements()[index_in(integer(node.children[1]), elements().size())];
-    case Operation::kLen:
-      return static_cast<int64_t>(elements().size());
-    case Operation::kProd: {
-      ExpressionNumber product = 1;
-      for (const ExpressionNumber& element : elements()) product = product * element;
-      return product;
-    }
-    case Operation::kSum: {
-      ExpressionNumber sum = 0;
-      for (const ExpressionNumber& element : elements()) sum = sum + element;
-      return sum;
-    }
-    case Operation::kMin:
-      return extreme([](auto begin, auto end) { return std::min_element(begin, end); });
-    case Operation::kMax:
-      return extreme([](auto begin, auto end) { return std::max_element(begin, end); });
-    case Operation::kWrap:
-      return c10::maybe_wrap_dim(integer(node.children[0]), integer(node.children[1]));
-    case Operation::kDistinct:
-      return are_distinct(elements(), integer(node.children[1]));
-    default:
-      return compute_list(node);
-  }
-}
-
-ExpressionValue Evaluation::compute_list(const Node& node) {
-  const auto elements = [&]() -> const List& { return list(node.children[0]); };
-  List made;
-  switch (node.operation) {
-    case Operation::kList:
-      for (const int child : node.children) made.push_back(number(child));
-      break;
-    case Operation::kSlice:
-    case Operation::kTail: {
-      const auto size = static_cast<int64_t>(elements().size());
-      const auto bound = [&](size_t i) {
-        const int64_t index = integer(node.children[i]);
-        return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size);
-      };
-      const int64_t first = bound(1);
-      const int64_t last = node.operation == Operation::kTail ? size : std::max(bound(2), first);
-      made.append(elements().begin() + first, elements().begin() + last);
-      break;
-    }
-    case Operation::kConcat:
-      made = elements();
-      made.append(list(node.children[1]).begin(), list(node.children[1]).end());
-      break;
-    case Operation::kGivenEach:
-      for (const c10::IValue& tensor : value(node.children[0]).as_tensors().toListRef()) {
-        made.push_back(tensor.isTensor() && tensor.toTensor().defined());
-      }
-      break;
-    case Operation::kDrop:
-      made = elements();
-      if (made.empty()) break;  // the sizes of a 0-d tensor
-      made.erase(made.begin() + index_in(integer(node.children[1]), made.size()));
-      break;
-    case Operation::kReplace:
-      made = elements();
-      made[index_in(integer(node.children[1]), made.size())] = number(node.children[2]);
-      break;
-    case Operation::kFull:
-      made = List(length_of_list(integer(node.children[1])), number(node.children[0]));
-      break;
-    case Operation::kExpand: {
-      const ExpressionValue& given = value(node.children[0]);
-      const size_t count = length_of_list(integer(node.children[1]));
-      if (given.kind != Kind::kNumber && given.as_list().size() == count) return given;
-      TORCH_CHECK_VALUE(given.kind == Kind::kNumber || given.as_list().size() == 1,
-                        "an operator definition needs a list of ", count);
-      made = List(count, given.kind == Kind::kNumber ? given.number : given.as_list()[0]);
-      break;
-    }
-    case Operation::kBroadcast:
-      for (const int64_t size :
-           at::infer_size_dimvector(sizes(node.children[0]), sizes(node.children[1]))) {
-        made.push_back(size);
-      }
-      break;
-    case Operation::kPadded: {
-      made = elements();
-      const List& amounts = list(node.children[1]);
-      for (size_t i = 0; i < amounts.size(); ++i) {
-        ExpressionNumber& size = made[index_in(-1 - static_cast<int64_t>(i / 2), made.size())];
-        size = size + amounts[i];
-      }
-      TORCH_CHECK_VALUE(std::all_of(made.begin(), made.end(),
-                                    [](const ExpressionNumber& size) { return size >= 0; }),
-                        "an operator definition has a negative size");
-      break;
-    }
-    default:
-      TORCH_INTERNAL_ASSERT(false, "an operation of lists is unknown");
-  }
-  return stored(std::move(made));
 }
 
 }  // namespace outboard

@@ -18,52 +18,17 @@
 
 namespace outboard {
 
-// Operations: name, name in Python, number of operands; -1: any number.
-// clang-format off
-#define OUTBOARD_OPERATIONS(OPERATION)                                                            \
-  OPERATION(None, "none", 0)                   OPERATION(Number, "number", 0)                     \
-  OPERATION(String, "string", 0)               OPERATION(Name, "name", 0)                         \
-  OPERATION(List, "list", -1)                  OPERATION(Element, "element", 2)                   \
-  OPERATION(Slice, "slice", 3)                 OPERATION(Tail, "tail", 2)                         \
-  OPERATION(Concat, "concat", 2)               OPERATION(Where, "where", 3)                       \
-  OPERATION(Or, "or", 2)                       OPERATION(And, "and", 2)                           \
-  OPERATION(Not, "not", 1)                     OPERATION(Negate, "neg", 1)                        \
-  OPERATION(Add, "add", 2)                     OPERATION(Subtract, "sub", 2)                      \
-  OPERATION(Multiply, "mul", 2)                OPERATION(Divide, "truediv", 2)                    \
-  OPERATION(FloorDivide, "floordiv", 2)        OPERATION(Remainder, "mod", 2)                     \
-  OPERATION(Equal, "eq", 2)                    OPERATION(Unequal, "ne", 2)                        \
-  OPERATION(Less, "lt", 2)                     OPERATION(LessEqual, "le", 2)                      \
-  OPERATION(Greater, "gt", 2)                  OPERATION(GreaterEqual, "ge", 2)                   \
-  OPERATION(Minimum, "minimum", 2)             OPERATION(Maximum, "maximum", 2)                   \
-  OPERATION(Floor, "floor", 1)                 OPERATION(Ceil, "ceil", 1)                         \
-  OPERATION(Abs, "abs", 1)                     OPERATION(Float, "float", 1)                       \
-  OPERATION(Int, "int", 1)                     OPERATION(Log, "log", 1)                           \
-  OPERATION(Log1p, "log1p", 1)                 OPERATION(Log2Ceil, "log2_ceil", 1)                \
-  OPERATION(Given, "given", 1)                 OPERATION(Either, "either", 2)                     \
-  OPERATION(Numel, "numel", 1)                 OPERATION(Dim, "dim", 1)                           \
-  OPERATION(Size, "size", 2)                   OPERATION(Stride, "stride", 2)                     \
-  OPERATION(Shape, "shape", 1)                 OPERATION(IsContiguous, "is_contiguous", 1)        \
-  OPERATION(ElementSize, "element_size", 1)    OPERATION(IsFloatingPoint, "is_floating_point", 1) \
-  OPERATION(HasDtype, "has_dtype", 2)          OPERATION(AsDtype, "as_dtype", 1)                  \
-  OPERATION(SameDtype, "same_dtype", 2)        OPERATION(Tensor, "tensor", 2)                     \
-  OPERATION(GivenEach, "given_each", 1)        OPERATION(Len, "len", 1)                           \
-  OPERATION(Prod, "prod", 1)                   OPERATION(Sum, "sum", 1)                           \
-  OPERATION(Min, "min", 1)                     OPERATION(Max, "max", 1)                           \
-  OPERATION(Drop, "drop", 2)                   OPERATION(Replace, "replace", 3)                   \
-  OPERATION(Full, "full", 2)                   OPERATION(Expand, "expand", 2)                     \
-  OPERATION(Broadcast, "broadcast", 2)         OPERATION(Padded, "padded", 2)                     \
-  OPERATION(Wrap, "wrap", 2)                   OPERATION(Distinct, "distinct", 2)
-// clang-format on
+struct ExpressionOperands;
 
 class OUTBOARD_API ExpressionGraph {
  public:
-  enum class Operation : uint8_t {
-#define OUTBOARD_NAME(name, ...) k##name,
-    OUTBOARD_OPERATIONS(OUTBOARD_NAME)
-#undef OUTBOARD_NAME
+  struct Operation {
+    const char* name;  // in Python
+    int children;      // -1: any number
+    ExpressionValue (*compute)(ExpressionOperands operands);
   };
   struct Node {
-    Operation operation = Operation::kNone;
+    const Operation* operation;
     c10::SmallVector<int, 4> children;
     ExpressionNumber number;
     std::string text;  // of strings and names
@@ -77,6 +42,8 @@ class OUTBOARD_API ExpressionGraph {
   int size() const { return static_cast<int>(nodes_.size()); }
   // The index. Raises ValueError if there is no such node.
   int checked(int64_t index) const;
+  // The name that a node stands for, whose value is set; nullptr for other nodes.
+  const std::string* name(int index) const;
 
  private:
   std::vector<Node> nodes_;
@@ -103,16 +70,10 @@ class OUTBOARD_API Evaluation {
   at::DimVector sizes(int node);
   bool truth(int node) { return value(node).truth(); }
 
- private:
-  using Node = ExpressionGraph::Node;
-  ExpressionValue compute(const Node& node);
-  ExpressionValue compute_number(const Node& node);
-  ExpressionValue compute_of_tensor(const Node& node);
-  ExpressionValue compute_of_list(const Node& node);
-  ExpressionValue compute_list(const Node& node);
   // A value that refers to a list of this evaluation.
   ExpressionValue stored(List list);
 
+ private:
   const ExpressionGraph& graph_;
   c10::SmallVector<ExpressionValue, 48> values_;
   std::forward_list<List> lists_;

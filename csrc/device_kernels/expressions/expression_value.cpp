@@ -35,31 +35,12 @@ void require_divisor(const ExpressionNumber& number) {
   TORCH_CHECK_VALUE(number.is_real() || number.truth(), "an operator definition divides by zero");
 }
 
-enum class Order : uint8_t { kLess, kEqual, kGreater, kNone };
-
-Order opposite(Order order) {
-  return order == Order::kLess ? Order::kGreater : order == Order::kGreater ? Order::kLess : order;
-}
-
-template <class T>
-Order order_of(T a, T b) {
-  return a < b ? Order::kLess : a > b ? Order::kGreater : a == b ? Order::kEqual : Order::kNone;
-}
-
-Order order_of(int64_t integer, double real) {
-  if (std::isnan(real)) return Order::kNone;
-  if (real >= kIntegers) return Order::kLess;
-  if (real < -kIntegers) return Order::kGreater;
+std::partial_ordering order_of(int64_t integer, double real) {
+  if (std::isnan(real)) return std::partial_ordering::unordered;
+  if (!fits(real)) return 0 <=> real;
   const double down = std::floor(real);
-  const Order order = order_of(integer, static_cast<int64_t>(down));
-  return order == Order::kEqual && real > down ? Order::kLess : order;
-}
-
-Order order_of(const ExpressionNumber& a, const ExpressionNumber& b) {
-  if (a.is_real() && b.is_real()) return order_of(a.as_real(), b.as_real());
-  if (a.is_real()) return opposite(order_of(b.as_integer(), a.as_real()));
-  if (b.is_real()) return order_of(a.as_integer(), b.as_real());
-  return order_of(a.as_integer(), b.as_integer());
+  const auto whole = static_cast<int64_t>(down);
+  return integer == whole && real > down ? std::partial_ordering::less : integer <=> whole;
 }
 
 }  // namespace
@@ -135,17 +116,10 @@ ExpressionNumber ExpressionNumber::abs() const {
   return integer_ < 0 ? -*this : *this;
 }
 
-bool ExpressionNumber::operator==(const ExpressionNumber& other) const {
-  return order_of(*this, other) == Order::kEqual;
-}
-
-bool ExpressionNumber::operator<(const ExpressionNumber& other) const {
-  return order_of(*this, other) == Order::kLess;
-}
-
-bool ExpressionNumber::operator<=(const ExpressionNumber& other) const {
-  const Order order = order_of(*this, other);
-  return order == Order::kLess || order == Order::kEqual;
+std::partial_ordering ExpressionNumber::operator<=>(const ExpressionNumber& other) const {
+  if (is_real_ && other.is_real_) return real_ <=> other.real_;
+  if (is_real_) return 0 <=> order_of(other.integer_, real_);
+  return other.is_real_ ? order_of(integer_, other.real_) : integer_ <=> other.integer_;
 }
 
 using Kind = ExpressionValue::Kind;

@@ -12,6 +12,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/SmallVector.h>
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -51,13 +52,9 @@ class OUTBOARD_API ExpressionNumber {
   ExpressionNumber ceil() const;
   ExpressionNumber abs() const;
 
-  // Exact, also between integers and reals. NaN is equal to, and less than, nothing.
-  bool operator==(const ExpressionNumber& other) const;
-  bool operator!=(const ExpressionNumber& other) const { return !(*this == other); }
-  bool operator<(const ExpressionNumber& other) const;
-  bool operator<=(const ExpressionNumber& other) const;
-  bool operator>(const ExpressionNumber& other) const { return other < *this; }
-  bool operator>=(const ExpressionNumber& other) const { return other <= *this; }
+  // Exact, also between integers and reals; NaN is unordered.
+  std::partial_ordering operator<=>(const ExpressionNumber& other) const;
+  bool operator==(const ExpressionNumber& other) const { return (*this <=> other) == 0; }
 
  private:
   bool is_real_ = false;

@@ -30,8 +30,8 @@ int TemplateKernel::tensor_index(const std::string& name) const {
 int TemplateKernel::node_of_name(const std::string& name) const {
   const ExpressionGraph& graph = conditions_.graph();
   for (int i = 0; i < graph.size(); ++i) {
-    const ExpressionGraph::Node& node = graph.node(i);
-    if (node.operation == ExpressionGraph::Operation::kName && node.text == name) return i;
+    const std::string* known = graph.name(i);
+    if (known != nullptr && *known == name) return i;
   }
   return -1;
 }

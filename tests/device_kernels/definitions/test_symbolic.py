@@ -150,8 +150,8 @@ def operations_of(value: Value) -> set[str]:
 
 
 def test_every_operation() -> None:
-    text = (ROOT / "csrc/device_kernels/expressions/expression.h").read_text()
-    assert set(re.findall(r'OPERATION\(\w+, "(\w+)", -?\d\)', text)) == {
+    text = (ROOT / "csrc/device_kernels/expressions/expression.cpp").read_text()
+    assert set(re.findall(r'^    {"(\w+)", -?\d,', text, re.MULTILINE)) == {
         *EXAMPLES,
         *OF_LISTS_OF_TENSORS,
     }
