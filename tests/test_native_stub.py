@@ -35,13 +35,18 @@ def definitions(body: Iterable[ast.stmt]) -> dict[str, Definition]:
     return {node.name: node for node in body if isinstance(node, Definition)}
 
 
+def attributes(body: Iterable[ast.stmt]) -> dict[str, ast.expr]:
+    """Types of the annotated names."""
+    return {
+        node.target.id: node.annotation
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
 STUB_TREE = ast.parse(STUB.read_text())
 STUB_BODY = definitions(STUB_TREE.body)
-CONSTANTS = {
-    node.target.id
-    for node in STUB_TREE.body
-    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-}
+CONSTANTS = attributes(STUB_TREE.body).keys()
 
 
 def own_names(names: Iterable[str]) -> set[str]:
@@ -128,11 +133,17 @@ def test_the_stub_is_that_of_the_module() -> None:
             wrong[name] = difference(stub, native_signature(native))
             continue
         members, theirs = definitions(stub.body), vars(native)
+        properties = attributes(stub.body)
         special = {member for member in members if member.startswith("__")}
         assert special <= theirs.keys()
-        assert members.keys() - special == own_names(theirs)
+        assert members.keys() - special | properties.keys() == own_names(theirs)
+        for member, kind in properties.items():
+            assert isinstance(theirs[member], property)
+            returned = native_signature(theirs[member]).returns
+            if not says_the_same(kind, returned):
+                wrong[f"{name}.{member}"] = f"it is a {spelled(returned)}"
         for member in members.keys() - {"__exit__"}:  # takes anything
-            assert isinstance(theirs[member], property) == bool(members[member].decorator_list)
+            assert not isinstance(theirs[member], property)
             there = native_signature(theirs[member])
             wrong[f"{name}.{member}"] = difference(members[member], there, method=True)
     assert not {name: problem for name, problem in wrong.items() if problem}
