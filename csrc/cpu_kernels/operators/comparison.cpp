@@ -1,18 +1,4 @@
 // Comparisons, choices by comparison and by masks, and filling.
-#include <ATen/ops/clamp_max_native.h>
-#include <ATen/ops/clamp_min_native.h>
-#include <ATen/ops/clamp_native.h>
-#include <ATen/ops/eq_native.h>
-#include <ATen/ops/fill_native.h>
-#include <ATen/ops/ge_native.h>
-#include <ATen/ops/gt_native.h>
-#include <ATen/ops/le_native.h>
-#include <ATen/ops/lt_native.h>
-#include <ATen/ops/masked_fill_native.h>
-#include <ATen/ops/ne_native.h>
-#include <ATen/ops/relu_native.h>
-#include <ATen/ops/where_native.h>
-
 #include <cstring>
 
 #include "cpu_kernels/typed/structured.h"
@@ -39,21 +25,16 @@ OUTBOARD_POINTWISE(clamp_Tensor_out, "clamp.Tensor", "clamp_.Tensor", "clamp.Ten
 namespace {
 
 // Overloads with a number: the operator on tensors, with a CPU scalar in the tensor's dtype.
-template <class Impl>
+template <class Kernels>
 struct ScalarPredicate {
   template <OverloadName name>
   static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
-    const Arguments arguments(self);
-    if (arguments.on_one_device() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      const at::Tensor number = scalar_as(other, arguments.dtype());
+    if (runs_plainly(TypedOverload<name>::entry(), self.device().index())) {
+      const at::Tensor number = scalar_as(other, self.scalar_type());
       if (number.defined()) {
-        StreamState& stream = current_stream_state(arguments.device());
-        PointwiseFunctional<Impl> op(stream);
-        op.meta(self, number);
-        synchronize_stream(stream);
-        op.impl(self, number, op.output_);
-        return std::move(op.output_);
+        if (auto result = Kernels::template new_results<name>(self, number)) {
+          return std::move(*result);
+        }
       }
     }
     return TypedOverload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(
@@ -62,33 +43,22 @@ struct ScalarPredicate {
 };
 
 // relu is clamp_min by zero, as on CPU.
-template <OverloadName name>
+using ClampMin = PointwiseKernels<at::native::structured_clamp_min_out>;
+
 at::Tensor relu(const at::Tensor& self) {
-  const Arguments arguments(self);
-  if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
-      runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-    StreamState& stream = current_stream_state(arguments.device());
-    PointwiseFunctional<at::native::structured_clamp_min_out> op(stream);
-    if (run_pointwise<OutputDtype::kCommon>(op, stream, arguments, self, at::Scalar(0))) {
-      return std::move(op.output_);
+  if (self.scalar_type() != at::kBool) {
+    if (auto result = ClampMin::new_results<"relu">(self, at::Scalar(0))) {
+      return std::move(*result);
     }
   }
-  return TypedOverload<name>::template routed<at::Tensor, const at::Tensor&>(self);
+  return TypedOverload<"relu">::routed<at::Tensor, const at::Tensor&>(self);
 }
 
-template <OverloadName name>
 at::Tensor& relu_(at::Tensor& self) {
-  const Arguments arguments(self);
-  if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
-      runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-    StreamState& stream = current_stream_state(arguments.device());
-    PointwiseInto<at::native::structured_clamp_min_out, true> op(self);
-    if (run_pointwise<OutputDtype::kCommon>(op, stream, arguments, self, at::Scalar(0))) {
-      op.copy_proxy();
-      return self;
-    }
+  if (self.scalar_type() != at::kBool && ClampMin::write_in_place<"relu_">(self, at::Scalar(0))) {
+    return self;
   }
-  return TypedOverload<name>::template routed<at::Tensor&, at::Tensor&>(self);
+  return TypedOverload<"relu_">::routed<at::Tensor&, at::Tensor&>(self);
 }
 
 // Below this many bytes one thread clears memory faster than several.
@@ -125,15 +95,12 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   return at::native::fill_(self, value);
 }
 
+using WhereSignature = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&);
+
 at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
-  const Arguments arguments(condition, self, other);
-  Operator& entry = TypedOverload<"where.self">::entry();
-  if (arguments.on_one_device() && condition.scalar_type() == at::kBool &&
-      self.scalar_type() == other.scalar_type() && runs_plainly(entry, arguments.device())) {
-    synchronize_stream(current_stream_state(arguments.device()));
-    const DeviceScope scope(arguments.device());
-    const HostPlacementScope host_placement;
-    return at::native::where(condition, self, other);
+  if (condition.scalar_type() == at::kBool && self.scalar_type() == other.scalar_type()) {
+    return NativeKernel<WhereSignature>::run<&at::native::where, "where.self">(condition, self,
+                                                                               other);
   }
   return TypedOverload<"where.self">::routed<at::Tensor, const at::Tensor&, const at::Tensor&,
                                              const at::Tensor&>(condition, self, other);
@@ -141,10 +108,11 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
 
 }  // namespace
 
-#define OUTBOARD_SCALAR_COMPARISON(op) \
-  OUTBOARD_CPU_ROW(                    \
-      #op ".Scalar",                   \
-      ScalarPredicate<at::native::structured_##op##_Tensor_out>::functional<#op ".Scalar">)
+#define OUTBOARD_SCALAR_COMPARISON(op)                                                         \
+  OUTBOARD_CPU_ROW(                                                                            \
+      #op ".Scalar",                                                                           \
+      ScalarPredicate<PredicateKernels<at::native::structured_##op##_Tensor_out>>::functional< \
+          #op ".Scalar">)
 OUTBOARD_SCALAR_COMPARISON(eq)
 OUTBOARD_SCALAR_COMPARISON(ne)
 OUTBOARD_SCALAR_COMPARISON(lt)
@@ -152,8 +120,8 @@ OUTBOARD_SCALAR_COMPARISON(le)
 OUTBOARD_SCALAR_COMPARISON(gt)
 OUTBOARD_SCALAR_COMPARISON(ge)
 
-OUTBOARD_CPU_ROW("relu", relu<"relu">)
-OUTBOARD_CPU_ROW("relu_", relu_<"relu_">)
+OUTBOARD_CPU_ROW("relu", relu)
+OUTBOARD_CPU_ROW("relu_", relu_)
 OUTBOARD_NATIVE_OVERLOAD("masked_fill_.Scalar", at::native::masked_fill__cpu,
                          at::Tensor&(at::Tensor&, const at::Tensor&, const at::Scalar&))
 OUTBOARD_CPU_ROW("fill_.Scalar", fill_)

@@ -1,28 +1,4 @@
 // Reductions, softmax, losses of classification, normalization and matrix products.
-#include <ATen/ops/_log_softmax_backward_data_native.h>
-#include <ATen/ops/_log_softmax_native.h>
-#include <ATen/ops/_softmax_backward_data_native.h>
-#include <ATen/ops/_softmax_native.h>
-#include <ATen/ops/addmm_native.h>
-#include <ATen/ops/addmv_native.h>
-#include <ATen/ops/all_native.h>
-#include <ATen/ops/amax_native.h>
-#include <ATen/ops/amin_native.h>
-#include <ATen/ops/any_native.h>
-#include <ATen/ops/argmax_native.h>
-#include <ATen/ops/argmin_native.h>
-#include <ATen/ops/baddbmm_native.h>
-#include <ATen/ops/bmm_native.h>
-#include <ATen/ops/cumsum_native.h>
-#include <ATen/ops/linalg_vector_norm_native.h>
-#include <ATen/ops/mean_native.h>
-#include <ATen/ops/mm_native.h>
-#include <ATen/ops/native_layer_norm_backward_native.h>
-#include <ATen/ops/native_layer_norm_native.h>
-#include <ATen/ops/nll_loss_backward_native.h>
-#include <ATen/ops/nll_loss_forward_native.h>
-#include <ATen/ops/sum_native.h>
-
 #include "cpu_kernels/typed/structured.h"
 #include "cpu_kernels/typed/typed_kernel.h"
 

@@ -13,14 +13,15 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorMeta.h>
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <functional>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "cpu_kernels/typed/typed_kernel.h"
@@ -81,7 +82,108 @@ constexpr std::size_t kOutputs =
 template <std::size_t n, class T>
 using Repeated = decltype(std::tuple_cat(std::declval<std::array<T, n>>()));
 
-// ---- Operators that are a TensorIterator
+// ---- The class of an operator with its outputs. `aliased`: it computes on CPU tensors over their
+// memory; else on the device tensors.
+
+template <class Impl>
+constexpr bool kIsIterator = std::is_base_of_v<at::TensorIteratorBase, Impl>;
+
+// New outputs.
+template <class Impl, bool aliased>
+struct NewOutputs final : Impl {
+  static constexpr std::size_t kCount = kOutputs<Impl>;
+  explicit NewOutputs(StreamState& stream) : stream_(stream) {}
+
+  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
+  }
+  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    outputs_[index] = new_output(stream_, sizes, strides, options);
+    if constexpr (aliased) views_[index] = HostView(outputs_[index]);
+    if constexpr (kIsIterator<Impl>) {
+      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
+    }
+  }
+  const at::Tensor& maybe_get_output(int64_t index) override {
+    if constexpr (aliased) {
+      return views_[index].tensor();
+    } else {
+      return outputs_[index];
+    }
+  }
+
+  StreamState& stream_;
+  std::array<at::Tensor, kCount> outputs_;
+  std::array<HostView, aliased ? kCount : 0> views_;
+};
+
+// One output, which exists: of an in-place operator, or `out=`.
+template <class Impl, bool aliased, bool in_place>
+struct GivenOutput final : Impl {
+  explicit GivenOutput(at::Tensor& output) : output_(output) {
+    if constexpr (aliased) view_ = HostView(output);
+  }
+
+  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    prepare(sizes, strides, options);
+    if (target().strides() != strides) {
+      if constexpr (aliased) {
+        proxy_ = at::detail::empty_strided_cpu(sizes, strides, options);
+      } else {
+        proxy_ =
+            new_output(current_stream_state(output_.device().index()), sizes, strides, options);
+      }
+    }
+    set_iterator(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
+  }
+  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    prepare(sizes, strides, options);
+    set_iterator(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
+  }
+  const at::Tensor& maybe_get_output(int64_t) override {
+    return proxy_.defined() ? proxy_ : target();
+  }
+
+  // The output as the class sees it.
+  const at::Tensor& target() const {
+    if constexpr (aliased) {
+      return view_.tensor();
+    } else {
+      return output_;
+    }
+  }
+  void copy_proxy() {
+    if (proxy_.defined()) target().copy_(proxy_);
+  }
+
+ private:
+  void prepare(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+    if constexpr (in_place) {
+      check_in_place(output_, sizes, options);
+    } else {
+      const bool grows = output_.sizes() != sizes;
+      prepare_out(output_, sizes, strides, options);
+      // An iterator has borrowed the view by now, so it stays the same tensor.
+      if (aliased && grows) view_.follow(output_);
+    }
+  }
+  void set_iterator(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                    at::TensorOptions options OUTBOARD_NAMES_PARAMETER) {
+    if constexpr (kIsIterator<Impl>) {
+      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
+    }
+  }
+
+  at::Tensor& output_;
+  HostView view_;
+  at::Tensor proxy_;
+};
+
+// ---- Form of operators that are a TensorIterator: on the device tensors
 
 // The dtype of an operator's output.
 enum class OutputDtype {
@@ -101,63 +203,6 @@ inline bool needs_conversion(const at::TensorIteratorBase& iterator, OutputDtype
   return false;
 }
 
-template <class Impl>
-struct PointwiseFunctional final : Impl {
-  explicit PointwiseFunctional(StreamState& stream) : stream_(stream) {}
-
-  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-  }
-  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    output_ = new_output(stream_, sizes, strides, options);
-    Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-  }
-  const at::Tensor& maybe_get_output(int64_t) override { return output_; }
-
-  StreamState& stream_;
-  at::Tensor output_;
-};
-
-// In-place and out=: the output exists.
-template <class Impl, bool in_place>
-struct PointwiseInto final : Impl {
-  explicit PointwiseInto(at::Tensor& output) : output_(output) {}
-
-  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    prepare(sizes, strides, options);
-    if (output_.strides() != strides) {
-      proxy_ = new_output(current_stream_state(output_.device().index()), sizes, strides, options);
-    }
-    Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-  }
-  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    prepare(sizes, strides, options);
-    Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-  }
-  const at::Tensor& maybe_get_output(int64_t) override {
-    return proxy_.defined() ? proxy_ : output_;
-  }
-  void copy_proxy() {
-    if (proxy_.defined()) output_.copy_(proxy_);
-  }
-
-  at::Tensor& output_;
-  at::Tensor proxy_;
-
- private:
-  void prepare(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
-    if constexpr (in_place) {
-      check_in_place(output_, sizes, options);
-    } else {
-      prepare_out(output_, sizes, strides, options);
-    }
-  }
-};
-
 template <class T>
 inline const T& for_meta(const T& argument, const Arguments&, const at::Tensor&) {
   return argument;
@@ -176,162 +221,35 @@ inline at::OptionalScalarRef for_meta(const std::optional<at::Scalar>& argument,
   return argument.has_value() ? at::OptionalScalarRef(&*argument) : at::OptionalScalarRef();
 }
 
-// Runs `op`, of a class above, on the arguments. False, with nothing computed, if an operand needs
-// a conversion.
-template <OutputDtype output, class Op, class... Args>
-inline bool run_pointwise(Op& op, StreamState& stream, const Arguments& arguments,
-                          const Args&... args) {
-  at::Tensor converted;
-  if (arguments.scalar()) {
-    converted = scalar_as(arguments.scalar(), arguments.dtype());
-    if (!converted.defined()) return false;
-  }
-  op.meta(for_meta(args, arguments, converted)...);
-  if (needs_conversion(op, output)) return false;
-  // After the allocation of the output: another thread may have enqueued work that still uses this
-  // memory.
-  synchronize_stream(stream);
-  op.impl(for_meta(args, arguments, converted)..., op.maybe_get_output(0));
-  return true;
-}
+template <OutputDtype output>
+struct OnDeviceTensors {
+  static constexpr bool kAliased = false;
 
-template <class Impl, OutputDtype output, class First, class... Rest>
-struct PointwiseSignature {
-  using FirstArgument = dispatcher_argument_t<First>;
-
-  template <OverloadName name>
-  static at::Tensor functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
-    const Arguments arguments(first, rest...);
-    if (arguments.on_one_device_but_a_scalar() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      StreamState& stream = current_stream_state(arguments.device());
-      PointwiseFunctional<Impl> op(stream);
-      if (run_pointwise<output>(op, stream, arguments, first, rest...)) {
-        return std::move(op.output_);
-      }
-    }
-    return TypedOverload<name>::template routed<at::Tensor, FirstArgument,
-                                                dispatcher_argument_t<Rest>...>(first, rest...);
-  }
-
-  template <OverloadName name>
-  static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
-    const Arguments arguments(self, rest...);
-    if (arguments.on_one_device_but_a_scalar() && self.is_privateuseone() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      StreamState& stream = current_stream_state(arguments.device());
-      PointwiseInto<Impl, true> op(self);
-      if (run_pointwise<output>(op, stream, arguments, self, rest...)) {
-        op.copy_proxy();
-        return self;
-      }
-    }
-    return TypedOverload<name>::template routed<at::Tensor&, at::Tensor&,
-                                                dispatcher_argument_t<Rest>...>(self, rest...);
-  }
-
-  template <OverloadName name>
-  static at::Tensor& out(FirstArgument first, dispatcher_argument_t<Rest>... rest,
-                         at::Tensor& out) {
-    const Arguments arguments(first, rest..., out);
-    if (arguments.on_one_device_but_a_scalar() && out.is_privateuseone() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      StreamState& stream = current_stream_state(arguments.device());
-      PointwiseInto<Impl, false> op(out);
-      if (run_pointwise<output>(op, stream, arguments, first, rest...)) {
-        op.copy_proxy();
-        return out;
-      }
-    }
-    return TypedOverload<name>::template routed<at::Tensor&, FirstArgument,
-                                                dispatcher_argument_t<Rest>..., at::Tensor&>(
-        first, rest..., out);
-  }
-};
-
-template <class Impl, OutputDtype output>
-struct PointwiseBinder {
+  static bool takes(const Arguments& arguments) { return arguments.on_one_device_but_a_scalar(); }
   template <class... Args>
-  using type = PointwiseSignature<Impl, output, Args...>;
+  static bool writes(const at::Tensor& out, const Args&...) {
+    return out.is_privateuseone();
+  }
+
+  // Runs `op` on the arguments. False, with nothing computed, if an operand needs a conversion.
+  template <class Op, class... Args>
+  static bool run(Op& op, StreamState& stream, const Arguments& arguments, const Args&... args) {
+    at::Tensor converted;
+    if (arguments.scalar()) {
+      converted = scalar_as(arguments.scalar(), arguments.dtype());
+      if (!converted.defined()) return false;
+    }
+    op.meta(for_meta(args, arguments, converted)...);
+    if (needs_conversion(op, output)) return false;
+    // After the allocation of the output: another thread may have enqueued work that still uses
+    // this memory.
+    synchronize_stream(stream);
+    op.impl(for_meta(args, arguments, converted)..., op.maybe_get_output(0));
+    return true;
+  }
 };
 
-// ---- All other structured operators
-
-template <class Impl>
-struct AliasedFunctional final : Impl {
-  static constexpr std::size_t kCount = kOutputs<Impl>;
-  explicit AliasedFunctional(StreamState& stream) : stream_(stream) {}
-
-  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-  }
-  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    outputs_[index] = new_output(stream_, sizes, strides, options);
-    views_[index] = HostView(outputs_[index]);
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
-      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-    }
-  }
-  const at::Tensor& maybe_get_output(int64_t index) override { return views_[index].tensor(); }
-
-  StreamState& stream_;
-  std::array<at::Tensor, kCount> outputs_;
-  std::array<HostView, kCount> views_;
-};
-
-template <class Impl, bool in_place>
-struct AliasedInto final : Impl {
-  static constexpr std::size_t kCount = kOutputs<Impl>;
-  template <class... Tensors>
-  explicit AliasedInto(Tensors&... outputs)
-      : outputs_{std::ref(outputs)...}, views_{HostView(outputs)...} {}
-
-  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    prepare(index, sizes, strides, options);
-    if (views_[index].tensor().strides() != strides) {
-      proxies_[index] = at::detail::empty_strided_cpu(sizes, strides, options);
-    }
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
-      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-    }
-  }
-  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
-    prepare(index, sizes, strides, options);
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
-      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
-    }
-  }
-  const at::Tensor& maybe_get_output(int64_t index) override {
-    return proxies_[index].defined() ? proxies_[index] : views_[index].tensor();
-  }
-  void copy_proxies() {
-    for (std::size_t i = 0; i < kCount; ++i) {
-      if (proxies_[i].defined()) views_[i].tensor().copy_(proxies_[i]);
-    }
-  }
-
-  std::array<std::reference_wrapper<at::Tensor>, kCount> outputs_;
-  std::array<HostView, kCount> views_;
-  std::array<at::Tensor, kCount> proxies_;
-
- private:
-  void prepare(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-               const at::TensorOptions& options) {
-    at::Tensor& output = outputs_[index];
-    if constexpr (in_place) {
-      check_in_place(output, sizes, options.device(output.device()));
-    } else {
-      const bool grows = output.sizes() != sizes;
-      prepare_out(output, sizes, strides, options);
-      // An iterator has borrowed the view by now, so it stays the same tensor.
-      if (grows) views_[index].follow(output);
-    }
-  }
-};
+// ---- Form of all others: on aliases
 
 template <class T>
 inline const T& as_cpu(const T& argument) {
@@ -350,8 +268,54 @@ inline at::OptionalTensorRef for_meta(const std::optional<HostView>& argument, c
   return argument.has_value() ? at::OptionalTensorRef(argument->tensor()) : at::OptionalTensorRef();
 }
 
-template <class Impl, class First, class... Rest>
-struct AliasedSignature {
+inline bool same_storage(const at::Tensor& out, const at::Tensor& argument) {
+  return argument.defined() && argument.is_alias_of(out);
+}
+inline bool same_storage(const at::Tensor& out, const std::optional<at::Tensor>& argument) {
+  return argument.has_value() && same_storage(out, *argument);
+}
+template <class T>
+inline bool same_storage(const at::Tensor&, const T&) {
+  return false;
+}
+
+struct OnAliases {
+  static constexpr bool kAliased = true;
+
+  static bool takes(const Arguments& arguments) { return arguments.on_one_device(); }
+  // Aliases have separate storages, so the operator would not notice overlapping arguments, and
+  // resizing `out=` would free the memory under an input's alias. The router preserves shared
+  // storages, and the operator raises as on CPU.
+  template <class... Args>
+  static bool writes(const at::Tensor& out, const Args&... args) {
+    return !(same_storage(out, args) || ...);
+  }
+
+  template <class Op, class... Args>
+  static bool run(Op& op, StreamState& stream, const Arguments&, const Args&... args) {
+    synchronize_stream(stream);
+    const CpuKernelMemory memory(stream);
+    run_on_views(op, stream, as_cpu(args)...);
+    return true;
+  }
+
+ private:
+  template <class Op, class... Args>
+  static void run_on_views(Op& op, StreamState& stream, const Args&... args) {
+    const Arguments none;
+    op.meta(for_meta(args, none, at::Tensor())...);
+    // Again, after the allocation of the outputs (see OnDeviceTensors).
+    synchronize_stream(stream);
+    [&]<std::size_t... i>(std::index_sequence<i...>) {
+      op.impl(for_meta(args, none, at::Tensor())..., op.maybe_get_output(i)...);
+    }(std::make_index_sequence<kOutputs<Op>>());
+  }
+};
+
+// ---- The kernels of an operator's overloads
+
+template <class Form, class Impl, class First, class... Rest>
+struct Kernels {
   using FirstArgument = dispatcher_argument_t<First>;
   static constexpr std::size_t kCount = kOutputs<Impl>;
   template <class T>
@@ -359,108 +323,85 @@ struct AliasedSignature {
 
   template <OverloadName name>
   static Results<at::Tensor> functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
-    const Arguments arguments(first, rest...);
-    if (arguments.on_one_device() &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      StreamState& stream = current_stream_state(arguments.device());
-      synchronize_stream(stream);
-      const CpuKernelMemory memory(stream);
-      AliasedFunctional<Impl> op(stream);
-      run(op, stream, as_cpu(first), as_cpu(rest)...);
-      if constexpr (kCount == 1) {
-        return std::move(op.outputs_[0]);
-      } else {
-        return std::apply([](auto&... outputs) { return std::make_tuple(std::move(outputs)...); },
-                          op.outputs_);
-      }
-    }
+    if (auto results = new_results<name>(first, rest...)) return std::move(*results);
     return TypedOverload<name>::template routed<Results<at::Tensor>, FirstArgument,
                                                 dispatcher_argument_t<Rest>...>(first, rest...);
   }
 
-  // Aliases have separate storages, so the operator would not notice overlapping arguments. The
-  // router preserves shared storages, and the operator raises as on CPU.
   template <OverloadName name>
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
-    const Arguments arguments(self, rest...);
-    if (arguments.on_one_device() && !shares_storage(self, rest...) &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      StreamState& stream = current_stream_state(arguments.device());
-      synchronize_stream(stream);
-      const CpuKernelMemory memory(stream);
-      AliasedInto<Impl, true> op(self);
-      // The same tensor as input and output, as the checks for overlap expect.
-      run(op, stream, at::Tensor(op.views_[0].tensor()), as_cpu(rest)...);
-      op.copy_proxies();
-      return self;
-    }
+    if (write_in_place<name>(self, rest...)) return self;
     return TypedOverload<name>::template routed<at::Tensor&, at::Tensor&,
                                                 dispatcher_argument_t<Rest>...>(self, rest...);
   }
 
-  // One output. If it shares storage with an input, resizing would free the memory under the
-  // input's alias; the router preserves shared storages.
   template <OverloadName name>
   static at::Tensor& out(FirstArgument first, dispatcher_argument_t<Rest>... rest,
                          at::Tensor& out) {
     const Arguments arguments(first, rest..., out);
-    if (arguments.on_one_device() && !shares_storage(out, first, rest...) &&
-        runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
-      StreamState& stream = current_stream_state(arguments.device());
-      synchronize_stream(stream);
-      const CpuKernelMemory memory(stream);
-      AliasedInto<Impl, false> op(out);
-      run(op, stream, as_cpu(first), as_cpu(rest)...);
-      op.copy_proxies();
-      return out;
+    if (takes<name>(arguments) && Form::writes(out, first, rest...)) {
+      GivenOutput<Impl, Form::kAliased, false> op(out);
+      if (Form::run(op, current_stream_state(arguments.device()), arguments, first, rest...)) {
+        op.copy_proxy();
+        return out;
+      }
     }
     return TypedOverload<name>::template routed<at::Tensor&, FirstArgument,
                                                 dispatcher_argument_t<Rest>..., at::Tensor&>(
         first, rest..., out);
   }
 
+  // For overloads with other arguments: `name` is theirs, `args` are those of this operator.
+  // Nothing is computed if the router gets the call.
+  template <OverloadName name, class... Args>
+  static std::optional<Results<at::Tensor>> new_results(const Args&... args) {
+    const Arguments arguments(args...);
+    if (!takes<name>(arguments)) return std::nullopt;
+    StreamState& stream = current_stream_state(arguments.device());
+    NewOutputs<Impl, Form::kAliased> op(stream);
+    if (!Form::run(op, stream, arguments, args...)) return std::nullopt;
+    if constexpr (kCount == 1) {
+      return std::move(op.outputs_[0]);
+    } else {
+      return std::apply([](auto&... outputs) { return std::make_tuple(std::move(outputs)...); },
+                        op.outputs_);
+    }
+  }
+  template <OverloadName name, class... Args>
+  static bool write_in_place(at::Tensor& self, const Args&... args) {
+    const Arguments arguments(self, args...);
+    if (!takes<name>(arguments) || !Form::writes(self, args...)) return false;
+    GivenOutput<Impl, Form::kAliased, true> op(self);
+    if (!Form::run(op, current_stream_state(arguments.device()), arguments, op.target(), args...)) {
+      return false;
+    }
+    op.copy_proxy();
+    return true;
+  }
+
  private:
-  template <class Op, class... Args>
-  static void run(Op& op, StreamState& stream, const Args&... args) {
-    const Arguments none;
-    op.meta(for_meta(args, none, at::Tensor())...);
-    // Again, after the allocation of the outputs (see run_pointwise).
-    synchronize_stream(stream);
-    [&]<std::size_t... i>(std::index_sequence<i...>) {
-      op.impl(for_meta(args, none, at::Tensor())..., op.maybe_get_output(i)...);
-    }(std::make_index_sequence<kCount>());
-  }
-
-  template <class... Args>
-  static bool shares_storage(const at::Tensor& out, const Args&... args) {
-    return (same_storage(out, args) || ...);
-  }
-  static bool same_storage(const at::Tensor& out, const at::Tensor& argument) {
-    return argument.defined() && argument.is_alias_of(out);
-  }
-  static bool same_storage(const at::Tensor& out, const std::optional<at::Tensor>& argument) {
-    return argument.has_value() && same_storage(out, *argument);
-  }
-  template <class T>
-  static bool same_storage(const at::Tensor&, const T&) {
-    return false;
+  template <OverloadName name>
+  static bool takes(const Arguments& arguments) {
+    return Form::takes(arguments) && runs_plainly(TypedOverload<name>::entry(), arguments.device());
   }
 };
 
-template <class Impl>
-struct AliasedBinder {
+template <class Form, class Impl>
+struct Binder {
   template <class... Args>
-  using type = AliasedSignature<Impl, Args...>;
+  using type = Kernels<Form, Impl, Args...>;
 };
+template <class Form, class Impl>
+using KernelsOf = typename MemberFunction<decltype(&Impl::meta)>::template apply<
+    Binder<Form, Impl>::template type>;
+
 template <class Impl>
-using AliasedKernels = typename MemberFunction<decltype(&Impl::meta)>::template apply<
-    AliasedBinder<Impl>::template type>;
+using AliasedKernels = KernelsOf<OnAliases, Impl>;
 
 // Without access to the stubs of CPU kernels, pointwise operators run as all others.
 #ifdef OUTBOARD_CPU_STUBS
 template <class Impl, OutputDtype output = OutputDtype::kCommon>
-using PointwiseKernels = typename MemberFunction<decltype(&Impl::meta)>::template apply<
-    PointwiseBinder<Impl, output>::template type>;
+using PointwiseKernels = KernelsOf<OnDeviceTensors<output>, Impl>;
 #else
 template <class Impl, OutputDtype = OutputDtype::kCommon>
 using PointwiseKernels = AliasedKernels<Impl>;

@@ -58,9 +58,13 @@ at::Tensor scalar_as(c10::TensorImpl* scalar, at::ScalarType dtype) {
   const at::ScalarType own = c10::typeMetaToScalarType(scalar->dtype());
   if (!keeps_numbers(dtype)) return {};
   if (scalar->is_conj() || scalar->is_neg()) return {};
+  if (own == dtype) {
+    return at::Tensor(
+        c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(scalar));
+  }
   if (category(own) > category(dtype)) return {};
   // A scalar without the wrapped bit takes part in promotion among zero-dimensional tensors.
-  if (!scalar->is_wrapped_number() && own != dtype) return {};
+  if (!scalar->is_wrapped_number()) return {};
   const void* data = scalar->data();
   switch (own) {
     case at::ScalarType::Double:
