@@ -153,7 +153,7 @@ std::vector<ProcessGroup::Piece> ProcessGroup::pieces_of(const Call& call) const
 }
 
 // Pipelined: copies of the next and the previous piece overlap the CPU backend's work.
-ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call,
+ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call, const Body& body,
                                                             const c10::Stream& stream,
                                                             const std::string& description) {
   const std::vector<Piece> pieces = pieces_of(call);
@@ -179,9 +179,9 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call,
       outputs = on_host(piece.outputs, call.in_place);
     }
     if (!one) wait_for(out, stream);
-    const auto part = guarded_part(
-        [cpu_backend = cpu_backend_, body = call.body, inputs, outputs] { body(inputs, outputs); },
-        description);
+    const auto part =
+        guarded_part([cpu_backend = cpu_backend_, body, inputs, outputs] { body(inputs, outputs); },
+                     description);
     enqueued.parts.push_back(part);
     {
       RecordedWork record(stream_state(stream), ActivityKind::kLibraryCall, "host_callback",

@@ -139,7 +139,7 @@ c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
   return kept_stream(device, call.peer.value_or(-1), call.peer.has_value() ? (sends ? 1 : 2) : 0);
 }
 
-ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
+ProcessGroup::WorkPointer ProcessGroup::run(const Call& call, const Body& body) {
   check_fork();
   correct_default_backend();
   // Received values are copied into tensors that may require gradients, as in pipelines.
@@ -175,7 +175,7 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   const std::string words = description(call, number);
   std::optional<Enqueued> enqueued = enqueue_by_driver(call, stream, words);
   taken_[c10d::opTypeToString(call.type)][enqueued.has_value() ? "driver" : "gloo"] += 1;
-  if (!enqueued.has_value()) enqueued = enqueue_by_cpu_backend(call, stream, words);
+  if (!enqueued.has_value()) enqueued = enqueue_by_cpu_backend(call, body, stream, words);
   const auto& [parts, streams] = *enqueued;
   parts_.insert(parts_.end(), parts.begin(), parts.end());
   if (coalescing_) {

@@ -99,26 +99,24 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  // A collective's tensors, and the CPU backend's function, which gets host tensors in the same
-  // order.
+  // A collective and its tensors.
   struct Call {
     c10d::OpType type;
-    Tensors inputs;         // read
-    Tensors outputs;        // written
+    Tensors inputs = {};    // read
+    Tensors outputs = {};   // written
     bool in_place = false;  // outputs are also read
-    std::function<void(const std::vector<HostTensor>& inputs,
-                       const std::vector<HostTensor>& outputs)>
-        body;
-    // Sends and receives: the peer, -1 for any.
-    std::optional<int> peer = std::nullopt;
     // The driver's function, for dense tensors on the communicator's device.
-    std::function<void(const Tensors& inputs, const Tensors& outputs, Communications& wanted)>
-        to_driver = nullptr;
+    DriverCall to_driver = nullptr;
     // Split into sequential pieces: none, of the single output, or of each rank's part of the
     // single input and output.
-    enum { kWhole, kFlat, kByRank } parts = kWhole;
+    enum Parts { kWhole, kFlat, kByRank } parts = kWhole;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+    // Sends and receives: the peer, -1 for any.
+    std::optional<int> peer = std::nullopt;
   };
+  // The CPU backend's function, with host tensors in the order of the call's.
+  using Body = std::function<void(const std::vector<HostTensor>& inputs,
+                                  const std::vector<HostTensor>& outputs)>;
   // The tensors of one piece of a collective.
   struct Piece {
     Tensors inputs, outputs;
@@ -130,11 +128,11 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   };
 
   static void check_one(const Tensors& tensors);
-  WorkPointer run(Call call);
+  WorkPointer run(const Call& call, const Body& body);
   // nullopt if the driver does not support it.
   std::optional<Enqueued> enqueue_by_driver(const Call& call, const c10::Stream& stream,
                                             const std::string& description);
-  Enqueued enqueue_by_cpu_backend(const Call& call, const c10::Stream& stream,
+  Enqueued enqueue_by_cpu_backend(const Call& call, const Body& body, const c10::Stream& stream,
                                   const std::string& description);
   std::vector<Piece> pieces_of(const Call& call) const;
   // A part that fails if the group has failed, and whose failure becomes the group's.
@@ -145,8 +143,8 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   c10::Stream copy_stream(c10::Device device, int direction);
   c10::Stream kept_stream(c10::Device device, int peer, int direction);
   std::string description(const Call& call, uint64_t number) const;
-  void reduce_on_host(const std::vector<HostTensor>& tensors, const c10d::ReduceOp& op,
-                      const std::function<WorkPointer(Tensors&, const c10d::ReduceOp&)>& call);
+  WorkPointer reduce_all(c10d::OpType type, const Tensors& tensors,
+                         const c10d::AllreduceOptions& options);
   void scatter_reduced(const at::Tensor& output, const at::Tensor& input,
                        const c10d::ReduceScatterOptions& options);
   // Waits for work of the CPU backend, or raises when the group is aborted.

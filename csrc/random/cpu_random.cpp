@@ -337,81 +337,19 @@ To convert_element(From value) {
 
 }  // namespace
 
-ElementView::ElementView(const at::Tensor& tensor)
-    : data_(const_cast<void*>(tensor.const_data_ptr())),
-      type_(tensor.scalar_type()),
-      size_(tensor.numel()) {
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    const int64_t size = tensor.size(dim);
-    const int64_t stride = tensor.stride(dim);
-    if (size == 1) continue;
-    if (!sizes_.empty() && strides_.back() == size * stride) {
-      sizes_.back() *= size;
-      strides_.back() = stride;
-    } else {
-      sizes_.push_back(size);
-      strides_.push_back(stride);
-    }
-  }
-  if (sizes_.empty()) {
-    sizes_.push_back(size_);
-    strides_.push_back(1);
-  }
-}
-
-// Calls run(offset, stride, index in the run, count) for each piece of the innermost dimension.
-template <class Run>
-void ElementView::for_each_run(int64_t first, int64_t count, const Run& run) const {
-  const auto dims = static_cast<int64_t>(sizes_.size());
-  const int64_t inner_size = sizes_[dims - 1];
-  c10::SmallVector<int64_t, 6> index = sizes_;
-  int64_t rest = first;
-  int64_t position = 0;
-  for (int64_t dim = dims - 1; dim >= 0; --dim) {
-    index[dim] = rest % sizes_[dim];
-    rest /= sizes_[dim];
-    position += index[dim] * strides_[dim];
-  }
-  int64_t done = 0;
-  while (true) {
-    const int64_t length = std::min(inner_size - index[dims - 1], count - done);
-    run(position, strides_[dims - 1], done, length);
-    done += length;
-    if (done == count) return;
-    position -= index[dims - 1] * strides_[dims - 1];
-    index[dims - 1] = 0;
-    for (int64_t dim = dims - 2; dim >= 0; --dim) {
-      position += strides_[dim];
-      if (++index[dim] < sizes_[dim]) break;
-      position -= sizes_[dim] * strides_[dim];
-      index[dim] = 0;
-    }
-  }
-}
-
 template <class Value>
 void ElementView::load(int64_t first, int64_t count, Value* values) const {
-  if (count == 0) return;
   OUTBOARD_DISPATCH_ELEMENTS(type_, [&] {
-    const auto* data = static_cast<const scalar_t*>(data_);
-    for_each_run(first, count, [&](int64_t position, int64_t stride, int64_t done, int64_t length) {
-      for (int64_t i = 0; i < length; ++i) {
-        values[done + i] = convert_element<Value>(data[position + i * stride]);
-      }
-    });
+    const auto* data = static_cast<const scalar_t*>(data_) + first;
+    for (int64_t i = 0; i < count; ++i) values[i] = convert_element<Value>(data[i]);
   });
 }
 
 template <class Value>
 void ElementView::store(int64_t first, int64_t count, const Value* values) const {
-  if (count == 0) return;
   OUTBOARD_DISPATCH_ELEMENTS(type_, [&] {
-    auto* data = static_cast<scalar_t*>(data_);
-    for_each_run(first, count, [&](int64_t position, int64_t stride, int64_t done, int64_t length) {
-      for (int64_t i = 0; i < length; ++i) {
-        data[position + i * stride] = convert_element<scalar_t>(values[done + i]);
-      }
-    });
+    auto* data = static_cast<scalar_t*>(data_) + first;
+    for (int64_t i = 0; i < count; ++i) data[i] = convert_element<scalar_t>(values[i]);
   });
 }
 

@@ -5,7 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "cpu_kernels/call/cpu_call.h"
 #include "runtime/generator.h"
+#include "tensors/host_view.h"
 
 namespace outboard::random {
 
@@ -81,13 +82,16 @@ void gamma_parts(const RejectionRun& run, const double* alphas, double* factors,
 void dirichlet_values(int64_t rows, int64_t length, double smallest, double largest,
                       const double* exponents, double* factors);
 
-// ---- Elements of a host tensor by logical index, in runs: any dtype and strides
+// ---- Elements of a contiguous host tensor by index, of any dtype
 
 class ElementView {
  public:
-  // `tensor`: strided, of an integer, floating-point or bool dtype, in host-accessible memory. Must
-  // outlive the view.
-  explicit ElementView(const at::Tensor& tensor);
+  // `tensor`: contiguous, of an integer, floating-point or bool dtype, in host-accessible memory.
+  // Must outlive the view.
+  explicit ElementView(const at::Tensor& tensor)
+      : data_(const_cast<void*>(tensor.const_data_ptr())),
+        type_(tensor.scalar_type()),
+        size_(tensor.numel()) {}
 
   int64_t size() const noexcept { return size_; }
 
@@ -98,24 +102,17 @@ class ElementView {
   template <class Value>
   void store(int64_t first, int64_t count, const Value* values) const;
 
-  // Address of element `first` if the elements are contiguous Values, else null.
+  // Address of element `first` if the elements are Values, else null.
   template <class Value>
   Value* direct(int64_t first) const noexcept {
-    const bool fits =
-        strides_.size() == 1 && strides_[0] == 1 && type_ == c10::CppTypeToScalarType<Value>::value;
-    return fits ? static_cast<Value*>(data_) + first : nullptr;
+    return type_ == c10::CppTypeToScalarType<Value>::value ? static_cast<Value*>(data_) + first
+                                                           : nullptr;
   }
 
  private:
-  template <class Run>
-  void for_each_run(int64_t first, int64_t count, const Run& run) const;
-
   void* data_;
   c10::ScalarType type_;
   int64_t size_;
-  // At least one dimension; adjacent dimensions with matching strides are merged.
-  c10::SmallVector<int64_t, 6> sizes_;
-  c10::SmallVector<int64_t, 6> strides_;
 };
 
 // ---- Tensors and chunks
@@ -129,6 +126,23 @@ inline at::Tensor on_host(CpuCall& call, const at::Tensor& tensor, Access access
   // A copy-on-write storage is materialized here; addresses are taken later.
   if (access == Access::kWrite) tensor.mutable_data_ptr();
   return tensor;
+}
+
+// A host tensor, contiguous.
+inline at::Tensor packed(const at::Tensor& host) {
+  return host.is_contiguous() ? host : host_tensor(host, Access::kRead).contiguous();
+}
+
+// Calls write(contiguous) to write all elements of the host tensor `host`.
+template <class Write>
+void write_packed(const at::Tensor& host, const Write& write) {
+  if (host.is_contiguous()) {
+    write(host);
+    return;
+  }
+  const at::Tensor contiguous = at::empty(host.sizes(), host.scalar_type());
+  write(contiguous);
+  host_tensor(host).copy_(contiguous);
 }
 
 // Raises the error of PyTorch's CPU kernel `name` for dtypes other than float32, float64 and, if
@@ -169,15 +183,18 @@ inline uint64_t draw_64(const uint32_t* words, int64_t i) {
 // rounded, count, values) may write up to kChunkWords / kWords values.
 template <int64_t kWords, class Value, class Compute>
 void fill(const at::Tensor& self, const PhiloxState& state, const Compute& compute) {
-  const ElementView view(self);
-  for_each_chunk<kWords>(state, view.size(),
-                         [&](int64_t first, int64_t count, const uint32_t* words, int64_t rounded) {
-                           constexpr int64_t kElements = kChunkWords / kWords;
-                           alignas(64) Value buffer[kElements];
-                           Value* direct = count == kElements ? view.direct<Value>(first) : nullptr;
-                           compute(words, rounded, count, direct != nullptr ? direct : buffer);
-                           if (direct == nullptr) view.store(first, count, buffer);
-                         });
+  constexpr int64_t kElements = kChunkWords / kWords;
+  write_packed(self, [&](const at::Tensor& host) {
+    const ElementView view(host);
+    for_each_chunk<kWords>(
+        state, view.size(),
+        [&](int64_t first, int64_t count, const uint32_t* words, int64_t rounded) {
+          alignas(64) Value buffer[kElements];
+          Value* direct = count == kElements ? view.direct<Value>(first) : nullptr;
+          compute(words, rounded, count, direct != nullptr ? direct : buffer);
+          if (direct == nullptr) view.store(first, count, buffer);
+        });
+  });
 }
 
 }  // namespace outboard::random

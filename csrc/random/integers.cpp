@@ -6,7 +6,11 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/nextafter.h>
+#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <limits>
@@ -145,16 +149,10 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   CpuCall call(out.device().index());
   const at::Tensor host = on_host(call, out, Access::kWrite);
   const std::unique_ptr<KeyedIndex[]> sorted = sorted_draws(n, state);
-  const ElementView view(host);
-  constexpr int64_t kRun = 1024;
-  at::parallel_for(0, (n + kRun - 1) / kRun, 16, [&](int64_t first, int64_t last) {
-    int64_t values[kRun];
-    for (int64_t run = first; run < last; ++run) {
-      const int64_t count = std::min(kRun, n - run * kRun);
-      for (int64_t i = 0; i < count; ++i) values[i] = sorted[run * kRun + i].index;
-      view.store(run * kRun, count, values);
-    }
-  });
+  const at::Tensor order = at::empty({n}, at::kLong);
+  auto* indices = order.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < n; ++i) indices[i] = sorted[i].index;
+  host_tensor(host).copy_(order);
   call.finish();
   return out;
 }
@@ -172,43 +170,23 @@ namespace {
 
 // Index of the first category whose cumulative weight exceeds the draw's share of the total. Never
 // a category of weight 0.
-void sample_with_replacement(const at::Tensor& weights, int64_t samples, const at::Tensor& out,
-                             const PhiloxState& state) {
-  const int64_t categories = weights.size(-1);
-  const int64_t rows = weights.dim() == 1 ? 1 : weights.size(0);
-  const ElementView weights_view(weights);
-  const ElementView out_view(out);
-
-  std::vector<double> cumulative(static_cast<std::size_t>(rows * categories));
-  weights_view.load(0, rows * categories, cumulative.data());
-  for (int64_t row = 0; row < rows; ++row) {
-    double sum = 0;
-    for (int64_t i = row * categories; i < (row + 1) * categories; ++i) {
-      const double weight = cumulative[i];
-      TORCH_CHECK(weight >= 0,
-                  "invalid multinomial distribution (encountering probability entry < 0)");
-      TORCH_CHECK(weight <= std::numeric_limits<double>::max(),
-                  "invalid multinomial distribution (encountering probability entry = infinity or "
-                  "NaN)");
-      sum += weight;
-      cumulative[i] = sum;
-    }
-    TORCH_CHECK(sum > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
-  }
-  for_each_chunk<2>(
-      state, rows * samples, [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-        int64_t values[kChunkWords / 2];
-        for (int64_t i = 0; i < count; ++i) {
-          const double* begin = cumulative.data() + (first + i) / samples * categories;
-          const double* end = begin + categories;
-          const double total = end[-1];
-          // Rounding must not reach the total.
-          const double share =
-              std::min(unit_double(draw_64(words, i)) * total, std::nextafter(total, 0.0));
-          values[i] = std::upper_bound(begin, end, share) - begin;
-        }
-        out_view.store(first, count, values);
-      });
+void sample_with_replacement(const at::Tensor& weights, OptionalGenerator generator,
+                             at::Tensor& out) {
+  TORCH_CHECK(weights.min().ge(0).item<bool>(),
+              "invalid multinomial distribution (encountering probability entry < 0)");
+  TORCH_CHECK(
+      weights.max().lt(std::numeric_limits<double>::infinity()).item<bool>(),
+      "invalid multinomial distribution (encountering probability entry = infinity or NaN)");
+  const at::Tensor cumulative = weights.to(at::kDouble).cumsum(-1);
+  const at::Tensor total = cumulative.narrow(-1, cumulative.size(-1) - 1, 1);
+  TORCH_CHECK(total.min().gt(0).item<bool>(),
+              "invalid multinomial distribution (sum of probabilities <= 0)");
+  const at::Tensor draws =
+      at::empty(out.sizes(), cumulative.options()).uniform_(0, 1, std::move(generator));
+  // Rounding must not reach the total.
+  const at::Tensor shares =
+      at::minimum(draws.mul_(total), at::nextafter(total, at::zeros_like(total)));
+  at::searchsorted_out(out, cumulative, shares, /*out_int32=*/false, /*right=*/true);
 }
 
 at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replacement,
@@ -258,12 +236,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
                               "\"multinomial\" not implemented for '", toString(self.scalar_type()),
                               "'");
   TORCH_CHECK(categories > 0, "multinomial expects at least one category");
-  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
-  CpuCall call(self.device().index());
-  const at::Tensor weights_host = on_host(call, self, Access::kRead);
-  const at::Tensor out_host = on_host(call, out, Access::kWrite);
-  sample_with_replacement(weights_host, samples, out_host, state);
-  call.finish();
+  sample_with_replacement(self, std::move(generator), out);
   return out;
 }
 

@@ -3,10 +3,11 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/DistributionTemplates.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 
 #include <atomic>
 #include <cmath>
@@ -51,24 +52,26 @@ struct BernoulliKernel {
     const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
     CpuCall call(self.device().index());
     const at::Tensor host = on_host(call, self, Access::kWrite);
-    const at::Tensor p_host = on_host(call, p, Access::kRead);
-    const ElementView view(host);
+    const at::Tensor p_host = packed(on_host(call, p, Access::kRead));
     const ElementView p_view(p_host);
     std::atomic<bool> valid{true};
-    for_each_chunk<1>(state, view.size(),
-                      [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-                        alignas(64) double probabilities[kChunkWords];
-                        alignas(64) uint8_t values[kChunkWords];
-                        p_view.load(first, count, probabilities);
-                        bool in_range = true;
-                        for (int64_t i = 0; i < count; ++i) {
-                          const double probability = probabilities[i];
-                          in_range &= probability >= 0 && probability <= 1;
-                          values[i] = static_cast<double>(words[i]) < probability * 0x1p32;
-                        }
-                        if (!in_range) valid.store(false, std::memory_order_relaxed);
-                        view.store(first, count, values);
-                      });
+    write_packed(host, [&](const at::Tensor& contiguous) {
+      const ElementView view(contiguous);
+      for_each_chunk<1>(state, view.size(),
+                        [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+                          alignas(64) double probabilities[kChunkWords];
+                          alignas(64) uint8_t values[kChunkWords];
+                          p_view.load(first, count, probabilities);
+                          bool in_range = true;
+                          for (int64_t i = 0; i < count; ++i) {
+                            const double probability = probabilities[i];
+                            in_range &= probability >= 0 && probability <= 1;
+                            values[i] = static_cast<double>(words[i]) < probability * 0x1p32;
+                          }
+                          if (!in_range) valid.store(false, std::memory_order_relaxed);
+                          view.store(first, count, values);
+                        });
+    });
     TORCH_CHECK(valid.load(), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  ",
                 "bernoulli expects all probabilities to be in [0, 1].");
     call.finish();
@@ -138,6 +141,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
     return {input.mul(mask).mul_(scale), mask};
   }
   at::Tensor output = at::empty_like(input);
+  if (!input.is_contiguous()) {
+    const auto [values, bits] = random::native_dropout(input.contiguous(), p, train);
+    return {output.copy_(values), mask.copy_(bits)};
+  }
   const PhiloxState state = reserve_philox(std::nullopt, input.device().index(), 1);
   CpuCall call(input.device().index());
   const at::Tensor input_host = on_host(call, input, Access::kRead);
@@ -159,42 +166,10 @@ OUTBOARD_ROUTED("native_dropout", native_dropout)
 
 }  // namespace
 
-// ---- rrelu_with_noise: a leaky rectifier with a random slope in training
+// ---- rrelu_with_noise: a leaky rectifier with a random slope in training. Noise is a slope from
+// [lower, upper) for elements that are not positive, else 1; the output is input * noise.
 
 namespace {
-
-// Noise is a slope from [lower, upper) for elements that are not positive, else 1; the output is
-// input * noise.
-template <class T>
-void rrelu_on_host(const at::Tensor& input, const at::Tensor& noise, const at::Tensor& output,
-                   double lower, double upper, const PhiloxState& state) {
-  constexpr int64_t kWords = sizeof(T) / sizeof(uint32_t);
-  constexpr int64_t kElements = kChunkWords / kWords;
-  const ElementView input_view(input);
-  const ElementView noise_view(noise);
-  const ElementView output_view(output);
-  for_each_chunk<kWords>(
-      state, input_view.size(), [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-        T values[kElements];
-        T slopes[kElements];
-        input_view.load(first, count, values);
-        for (int64_t i = 0; i < count; ++i) {
-          T unit;
-          if constexpr (kWords == 1) {
-            unit = unit_float(words[i]);
-          } else {
-            unit = unit_double(draw_64(words, i));
-          }
-          const T slope = unit * static_cast<T>(upper - lower) + static_cast<T>(lower);
-          slopes[i] = values[i] <= 0 ? slope : T(1);
-        }
-        // Noise rounded to its dtype, since the backward multiplies with it.
-        noise_view.store(first, count, slopes);
-        noise_view.load(first, count, slopes);
-        for (int64_t i = 0; i < count; ++i) values[i] *= slopes[i];
-        output_view.store(first, count, values);
-      });
-}
 
 at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
                                  const at::Scalar& upper, bool training,
@@ -223,22 +198,14 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
       type == at::kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   TORCH_CHECK(low <= high && high - low <= most, "rrelu_with_noise: lower is ", low, " and upper ",
               high, "; both have to be finite, and upper not below lower");
-  at::native::resize_output(out, self.sizes());
-  at::assert_no_internal_overlap(noise);
-  at::assert_no_internal_overlap(out);
-  if (self.numel() == 0) return out;
-  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
-  CpuCall call(self.device().index());
-  const at::Tensor input_host = on_host(call, self, Access::kRead);
-  const at::Tensor noise_host = on_host(call, noise, Access::kWrite);
-  const at::Tensor output_host = on_host(call, out, Access::kWrite);
-  if (type == at::kDouble) {
-    rrelu_on_host<double>(input_host, noise_host, output_host, low, high, state);
-  } else {
-    rrelu_on_host<float>(input_host, noise_host, output_host, low, high, state);
-  }
-  call.finish();
-  return out;
+  const at::Tensor slopes =
+      at::empty(self.sizes(), self.options().dtype(type == at::kDouble ? type : at::kFloat))
+          .uniform_(0, 1, std::move(generator))
+          .mul_(high - low)
+          .add_(low);
+  // Rounded to its dtype, since the backward multiplies with it.
+  noise.copy_(at::where(self.le(0), slopes, 1.0));
+  return at::mul_out(out, self, noise);
 }
 
 at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,

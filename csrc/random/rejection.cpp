@@ -37,7 +37,7 @@ at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator
   CpuCall call(device);
   c10::SmallVector<at::Tensor, kInputs> hosts;
   for (const at::Tensor& input : inputs) {
-    hosts.push_back(on_host(call, input, Access::kRead).expand(out.sizes()));
+    hosts.push_back(packed(on_host(call, input, Access::kRead).expand(out.sizes())));
   }
   const at::Tensor out_host = on_host(call, out, Access::kWrite);
   const c10::SmallVector<ElementView, kInputs> views(hosts.begin(), hosts.end());
@@ -101,7 +101,7 @@ at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator)
       single ? static_cast<double>(std::nextafter(1.0f, 0.0f)) : std::nextafter(1.0, 0.0);
   const PhiloxState state = reserve_philox(generator, self.device().index(), kRejectionBlocks);
   CpuCall call(self.device().index());
-  const at::Tensor self_host = on_host(call, self, Access::kRead);
+  const at::Tensor self_host = packed(on_host(call, self, Access::kRead));
   const at::Tensor out_host = on_host(call, out, Access::kWrite);
   const ElementView self_view(self_host);
   const ElementView out_view(out_host);

@@ -21,14 +21,16 @@ Tensors flattened(const std::vector<Tensors>& lists) {
 ProcessGroup::WorkPointer ProcessGroup::broadcast(Tensors& tensors,
                                                   const c10d::BroadcastOptions& options) {
   check_one(tensors);
-  Call call = {c10d::OpType::BROADCAST, {}, tensors, true, [this, options](auto&, auto& outputs) {
-                 Tensors bytes = bytes_of(outputs);
-                 finish(cpu_backend_->broadcast(bytes, options));
-               }};
-  call.to_driver = broadcast_by_driver(static_cast<int>(options.rootRank), rank_);
-  call.parts = Call::kFlat;
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::BROADCAST,
+              .outputs = tensors,
+              .in_place = true,
+              .to_driver = broadcast_by_driver(static_cast<int>(options.rootRank), rank_),
+              .parts = Call::kFlat,
+              .timeout = options.timeout},
+             [this, options](auto&, auto& outputs) {
+               Tensors bytes = bytes_of(outputs);
+               finish(cpu_backend_->broadcast(bytes, options));
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -41,15 +43,9 @@ ProcessGroup::WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs,
                       "tensors of all_gather have one dtype, and got ", output.scalar_type(),
                       " and ", inputs[0].scalar_type());
   }
-  Call call = {c10d::OpType::ALLGATHER, inputs, outputs[0], false,
-               [this, options](auto& host_inputs, auto& host_outputs) {
-                 std::vector<Tensors> to = {bytes_of(host_outputs)};
-                 Tensors from = bytes_of(host_inputs);
-                 finish(cpu_backend_->allgather(to, from, options));
-               }};
-  call.to_driver = list_gathered_by_driver(size_);
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  std::vector<Tensors> by_rank;
+  for (const at::Tensor& output : outputs[0]) by_rank.push_back({output});
+  return allgather_coalesced(by_rank, inputs, options);
 }
 
 ProcessGroup::WorkPointer ProcessGroup::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -69,17 +65,18 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_into_tensor_coalesced(
   }
   const c10d::OpType type =
       outputs.size() == 1 ? c10d::OpType::_ALLGATHER_BASE : c10d::OpType::ALLGATHER_COALESCED;
-  Call call = {type, inputs, outputs, false,
-               [this, options](auto& host_inputs, auto& host_outputs) {
-                 for (size_t i = 0; i < host_outputs.size(); ++i) {
-                   at::Tensor to = host_outputs[i].bytes(), from = host_inputs[i].bytes();
-                   finish(cpu_backend_->_allgather_base(to, from, options));
-                 }
-               }};
-  call.to_driver = gathered_by_driver();
-  if (outputs.size() == 1) call.parts = Call::kByRank;
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = type,
+              .inputs = inputs,
+              .outputs = outputs,
+              .to_driver = gathered_by_driver(),
+              .parts = outputs.size() == 1 ? Call::kByRank : Call::kWhole,
+              .timeout = options.timeout},
+             [this, options](auto& host_inputs, auto& host_outputs) {
+               for (size_t i = 0; i < host_outputs.size(); ++i) {
+                 at::Tensor to = host_outputs[i].bytes(), from = host_inputs[i].bytes();
+                 finish(cpu_backend_->_allgather_base(to, from, options));
+               }
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs,
@@ -91,20 +88,21 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>
     TORCH_CHECK_VALUE(list.size() == inputs.size(), "each list has as many tensors as the inputs");
   }
   const size_t count = inputs.size();
-  Call call = {c10d::OpType::ALLGATHER_COALESCED, inputs, flattened(outputs), false,
-               [this, options, count](auto& host_inputs, auto& host_outputs) {
-                 for (size_t i = 0; i < count; ++i) {
-                   std::vector<Tensors> to(1);
-                   for (int rank = 0; rank < size_; ++rank) {
-                     to[0].push_back(host_outputs[rank * count + i].bytes());
-                   }
-                   Tensors from = {host_inputs[i].bytes()};
-                   finish(cpu_backend_->allgather(to, from, options));
+  return run({.type = count == 1 ? c10d::OpType::ALLGATHER : c10d::OpType::ALLGATHER_COALESCED,
+              .inputs = inputs,
+              .outputs = flattened(outputs),
+              .to_driver = list_gathered_by_driver(size_),
+              .timeout = options.timeout},
+             [this, options, count](auto& host_inputs, auto& host_outputs) {
+               for (size_t i = 0; i < count; ++i) {
+                 std::vector<Tensors> to(1);
+                 for (int rank = 0; rank < size_; ++rank) {
+                   to[0].push_back(host_outputs[rank * count + i].bytes());
                  }
-               }};
-  call.to_driver = list_gathered_by_driver(size_);
-  call.timeout = options.timeout;
-  return run(std::move(call));
+                 Tensors from = {host_inputs[i].bytes()};
+                 finish(cpu_backend_->allgather(to, from, options));
+               }
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -115,16 +113,17 @@ ProcessGroup::WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Te
                          : outputs.empty(),
                     "gather takes a list with a tensor for each of the ", size_,
                     " ranks on the root, and none elsewhere");
-  Call call = {c10d::OpType::GATHER, inputs, flattened(outputs), false,
-               [this, options, root](auto& host_inputs, auto& host_outputs) {
-                 std::vector<Tensors> to;
-                 if (root) to.push_back(bytes_of(host_outputs));
-                 Tensors from = bytes_of(host_inputs);
-                 finish(cpu_backend_->gather(to, from, options));
-               }};
-  call.to_driver = exchanged_by_driver(rank_, {static_cast<int>(options.rootRank)}, {});
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::GATHER,
+              .inputs = inputs,
+              .outputs = flattened(outputs),
+              .to_driver = exchanged_by_driver(rank_, {static_cast<int>(options.rootRank)}, {}),
+              .timeout = options.timeout},
+             [this, options, root](auto& host_inputs, auto& host_outputs) {
+               std::vector<Tensors> to;
+               if (root) to.push_back(bytes_of(host_outputs));
+               Tensors from = bytes_of(host_inputs);
+               finish(cpu_backend_->gather(to, from, options));
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -135,16 +134,17 @@ ProcessGroup::WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Te
       root ? inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_) : inputs.empty(),
       "scatter takes a list with a tensor for each of the ", size_,
       " ranks on the root, and none elsewhere");
-  Call call = {c10d::OpType::SCATTER, flattened(inputs), outputs, false,
-               [this, options, root](auto& host_inputs, auto& host_outputs) {
-                 std::vector<Tensors> from;
-                 if (root) from.push_back(bytes_of(host_inputs));
-                 Tensors to = bytes_of(host_outputs);
-                 finish(cpu_backend_->scatter(to, from, options));
-               }};
-  call.to_driver = exchanged_by_driver(rank_, {}, {static_cast<int>(options.rootRank)});
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::SCATTER,
+              .inputs = flattened(inputs),
+              .outputs = outputs,
+              .to_driver = exchanged_by_driver(rank_, {}, {static_cast<int>(options.rootRank)}),
+              .timeout = options.timeout},
+             [this, options, root](auto& host_inputs, auto& host_outputs) {
+               std::vector<Tensors> from;
+               if (root) from.push_back(bytes_of(host_inputs));
+               Tensors to = bytes_of(host_outputs);
+               finish(cpu_backend_->scatter(to, from, options));
+             });
 }
 
 // ---- All-to-all, messages and barriers
@@ -185,79 +185,74 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Te
     return sizes;
   };
   const int64_t item = input.element_size();
-  Call call = {c10d::OpType::ALLTOALL_BASE,
-               {input},
-               {output},
-               false,
-               [this, options, to_sizes = times(item, output, output_sizes),
-                from_sizes = times(item, input, input_sizes)](auto& inputs, auto& outputs) mutable {
-                 at::Tensor to = outputs[0].bytes(), from = inputs[0].bytes();
-                 finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
-               }};
-  call.to_driver =
-      split_by_driver(rank_, times(1, input, input_sizes), times(1, output, output_sizes));
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::ALLTOALL_BASE,
+              .inputs = {input},
+              .outputs = {output},
+              .to_driver = split_by_driver(rank_, times(1, input, input_sizes),
+                                           times(1, output, output_sizes)),
+              .timeout = options.timeout},
+             [this, options, to_sizes = times(item, output, output_sizes),
+              from_sizes = times(item, input, input_sizes)](auto& inputs, auto& outputs) mutable {
+               at::Tensor to = outputs[0].bytes(), from = inputs[0].bytes();
+               finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(),
                     "all_to_all takes lists with a tensor for each of the ", size_, " ranks");
-  Call call = {c10d::OpType::ALLTOALL, inputs, outputs, false,
-               [this, options](auto& host_inputs, auto& host_outputs) {
-                 std::vector<int64_t> from_sizes, to_sizes;
-                 int64_t total = 0;
-                 for (const HostTensor& input : host_inputs) {
-                   from_sizes.push_back(static_cast<int64_t>(input.tensor().nbytes()));
-                 }
-                 for (const HostTensor& output : host_outputs) {
-                   to_sizes.push_back(static_cast<int64_t>(output.tensor().nbytes()));
-                   total += to_sizes.back();
-                 }
-                 at::Tensor from = gathered_bytes(host_inputs);
-                 at::Tensor to = at::empty({total}, from.options());
-                 finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
-                 spread(to, host_outputs);
-               }};
-  call.to_driver = exchanged_by_driver(rank_, {}, {});
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::ALLTOALL,
+              .inputs = inputs,
+              .outputs = outputs,
+              .to_driver = exchanged_by_driver(rank_, {}, {}),
+              .timeout = options.timeout},
+             [this, options](auto& host_inputs, auto& host_outputs) {
+               std::vector<int64_t> from_sizes, to_sizes;
+               int64_t total = 0;
+               for (const HostTensor& input : host_inputs) {
+                 from_sizes.push_back(static_cast<int64_t>(input.tensor().nbytes()));
+               }
+               for (const HostTensor& output : host_outputs) {
+                 to_sizes.push_back(static_cast<int64_t>(output.tensor().nbytes()));
+                 total += to_sizes.back();
+               }
+               at::Tensor from = gathered_bytes(host_inputs);
+               at::Tensor to = at::empty({total}, from.options());
+               finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
+               spread(to, host_outputs);
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::send(Tensors& tensors, int destination, int tag) {
   check_one(tensors);
-  Call call = {
-      c10d::OpType::SEND, tensors, {}, false, [this, destination, tag](auto& inputs, auto&) {
-        Tensors bytes = bytes_of(inputs);
-        finish(cpu_backend_->send(bytes, destination, tag));
-      }};
-  call.peer = destination;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::SEND, .inputs = tensors, .peer = destination},
+             [this, destination, tag](auto& inputs, auto&) {
+               Tensors bytes = bytes_of(inputs);
+               finish(cpu_backend_->send(bytes, destination, tag));
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::recv(Tensors& tensors, int source, int tag) {
   check_one(tensors);
-  Call call = {c10d::OpType::RECV, {}, tensors, false, [this, source, tag](auto&, auto& outputs) {
-                 Tensors bytes = bytes_of(outputs);
-                 finish(cpu_backend_->recv(bytes, source, tag));
-               }};
-  call.peer = source;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::RECV, .outputs = tensors, .peer = source},
+             [this, source, tag](auto&, auto& outputs) {
+               Tensors bytes = bytes_of(outputs);
+               finish(cpu_backend_->recv(bytes, source, tag));
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::recvAnysource(Tensors& tensors, int tag) {
   check_one(tensors);
   auto source = std::make_shared<int>(-1);
-  Call call = {
-      c10d::OpType::RECVANYSOURCE, {}, tensors, false, [this, source, tag](auto&, auto& outputs) {
-        Tensors bytes = bytes_of(outputs);
-        const WorkPointer work = cpu_backend_->recvAnysource(bytes, tag);
-        finish(work);
-        *source = work->sourceRank();
-      }};
-  call.peer = -1;
-  const WorkPointer work = run(std::move(call));
+  const WorkPointer work =
+      run({.type = c10d::OpType::RECVANYSOURCE, .outputs = tensors, .peer = -1},
+          [this, source, tag](auto&, auto& outputs) {
+            Tensors bytes = bytes_of(outputs);
+            const WorkPointer work = cpu_backend_->recvAnysource(bytes, tag);
+            finish(work);
+            *source = work->sourceRank();
+          });
   static_cast<CollectiveWork*>(work.get())->source = source;
   return work;
 }
@@ -265,10 +260,9 @@ ProcessGroup::WorkPointer ProcessGroup::recvAnysource(Tensors& tensors, int tag)
 ProcessGroup::WorkPointer ProcessGroup::barrier(const c10d::BarrierOptions& options) {
   // Synchronizes the whole device: work of other streams counts.
   synchronize_device(current_device());
-  const WorkPointer work =
-      run({c10d::OpType::BARRIER, {}, {}, false, [this, options](auto&, auto&) {
-             finish(cpu_backend_->barrier(options));
-           }});
+  const WorkPointer work = run({.type = c10d::OpType::BARRIER}, [this, options](auto&, auto&) {
+    finish(cpu_backend_->barrier(options));
+  });
   work->wait(std::chrono::hours(24 * 365));
   return work;
 }

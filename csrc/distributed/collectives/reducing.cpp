@@ -153,77 +153,67 @@ void Reduction::finish(const at::Tensor& output, const at::Tensor& carried) cons
 
 // ---- Dense tensors
 
-void ProcessGroup::reduce_on_host(
-    const std::vector<HostTensor>& tensors, const c10d::ReduceOp& op,
-    const std::function<WorkPointer(Tensors&, const c10d::ReduceOp&)>& call) {
-  for (const HostTensor& tensor : tensors) {
-    const at::Tensor& host = tensor.tensor();
-    const Reduction reduction(host.scalar_type(), op, size_);
-    Tensors carried = {reduction.carried(host)};
-    finish(call(carried, reduction.op()));
-    reduction.finish(host, carried[0]);
+ProcessGroup::WorkPointer ProcessGroup::reduce_all(c10d::OpType type, const Tensors& tensors,
+                                                   const c10d::AllreduceOptions& options) {
+  for (const at::Tensor& tensor : tensors) {
+    const Reduction checked(tensor.scalar_type(), options.reduceOp, size_);
   }
+  return run({.type = type,
+              .outputs = tensors,
+              .in_place = true,
+              .to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp),
+              .parts = tensors.size() == 1 ? Call::kFlat : Call::kWhole,
+              .timeout = options.timeout},
+             [this, options](auto&, auto& outputs) {
+               for (const HostTensor& output : outputs) {
+                 const at::Tensor& host = output.tensor();
+                 const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
+                 Tensors carried = {reduction.carried(host)};
+                 c10d::AllreduceOptions mine = options;
+                 mine.reduceOp = reduction.op();
+                 finish(cpu_backend_->allreduce(carried, mine));
+                 reduction.finish(host, carried[0]);
+               }
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allreduce(Tensors& tensors,
                                                   const c10d::AllreduceOptions& options) {
   check_one(tensors);
   if (tensors[0].defined() && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
-  const Reduction checked(tensors[0].scalar_type(), options.reduceOp, size_);
-  Call call = {c10d::OpType::ALLREDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
-                 reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
-                   c10d::AllreduceOptions mine = options;
-                   mine.reduceOp = op;
-                   return cpu_backend_->allreduce(carried, mine);
-                 });
-               }};
-  call.to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp);
-  call.parts = Call::kFlat;
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return reduce_all(c10d::OpType::ALLREDUCE, tensors, options);
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  for (const at::Tensor& tensor : tensors) {
-    const Reduction checked(tensor.scalar_type(), options.reduceOp, size_);
-  }
-  Call call = {
-      c10d::OpType::ALLREDUCE_COALESCED, {}, tensors, true, [this, options](auto&, auto& outputs) {
-        reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
-          c10d::AllreduceOptions mine = options;
-          mine.reduceOp = op;
-          return cpu_backend_->allreduce(carried, mine);
-        });
-      }};
-  call.to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp);
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return reduce_all(c10d::OpType::ALLREDUCE_COALESCED, tensors, options);
 }
 
 ProcessGroup::WorkPointer ProcessGroup::reduce(Tensors& tensors,
                                                const c10d::ReduceOptions& options) {
   check_one(tensors);
   const Reduction checked(tensors[0].scalar_type(), options.reduceOp, size_);
-  Call call = {c10d::OpType::REDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
-                 const at::Tensor& host = outputs[0].tensor();
-                 const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
-                 // A clone on other ranks: the CPU backend may overwrite it, and the tensor must
-                 // not change.
-                 Tensors carried = {reduction.carried(host)};
-                 const bool root = rank_ == options.rootRank;
-                 if (!root && carried[0].data_ptr() == host.data_ptr()) {
-                   carried[0] = carried[0].clone();
-                 }
-                 c10d::ReduceOptions mine = options;
-                 mine.reduceOp = reduction.op();
-                 finish(cpu_backend_->reduce(carried, mine));
-                 if (root) reduction.finish(host, carried[0]);
-               }};
-  call.to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE, options.reduceOp,
-                                     static_cast<int>(options.rootRank));
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::REDUCE,
+              .outputs = tensors,
+              .in_place = true,
+              .to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE, options.reduceOp,
+                                             static_cast<int>(options.rootRank)),
+              .timeout = options.timeout},
+             [this, options](auto&, auto& outputs) {
+               const at::Tensor& host = outputs[0].tensor();
+               const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
+               // A clone on other ranks: the CPU backend may overwrite it, and the tensor must
+               // not change.
+               Tensors carried = {reduction.carried(host)};
+               const bool root = rank_ == options.rootRank;
+               if (!root && carried[0].data_ptr() == host.data_ptr()) {
+                 carried[0] = carried[0].clone();
+               }
+               c10d::ReduceOptions mine = options;
+               mine.reduceOp = reduction.op();
+               finish(cpu_backend_->reduce(carried, mine));
+               if (root) reduction.finish(host, carried[0]);
+             });
 }
 
 void ProcessGroup::scatter_reduced(const at::Tensor& output, const at::Tensor& input,
@@ -250,17 +240,18 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter(Tensors& outputs,
                       "tensors of reduce_scatter have the shape and dtype of its output");
   }
   const Reduction checked(outputs[0].scalar_type(), options.reduceOp, size_);
-  Call call = {c10d::OpType::REDUCE_SCATTER, inputs[0], outputs, false,
-               [this, options](auto& host_inputs, auto& host_outputs) {
-                 Tensors parts;
-                 for (const HostTensor& input : host_inputs) {
-                   parts.push_back(input.tensor().reshape({-1}));
-                 }
-                 scatter_reduced(host_outputs[0].tensor().view({-1}), at::cat(parts), options);
-               }};
-  call.to_driver = list_scattered_by_driver(options.reduceOp);
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = c10d::OpType::REDUCE_SCATTER,
+              .inputs = inputs[0],
+              .outputs = outputs,
+              .to_driver = list_scattered_by_driver(options.reduceOp),
+              .timeout = options.timeout},
+             [this, options](auto& host_inputs, auto& host_outputs) {
+               Tensors parts;
+               for (const HostTensor& input : host_inputs) {
+                 parts.push_back(input.tensor().reshape({-1}));
+               }
+               scatter_reduced(host_outputs[0].tensor().view({-1}), at::cat(parts), options);
+             });
 }
 
 ProcessGroup::WorkPointer ProcessGroup::_reduce_scatter_base(
@@ -284,17 +275,18 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(
 #if OUTBOARD_TORCH_AT_LEAST(12)
   if (outputs.size() != 1) type = c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED;
 #endif
-  Call call = {type, inputs, outputs, false,
-               [this, options](auto& host_inputs, auto& host_outputs) {
-                 for (size_t i = 0; i < host_outputs.size(); ++i) {
-                   scatter_reduced(host_outputs[i].tensor().view({-1}),
-                                   host_inputs[i].tensor().view({-1}), options);
-                 }
-               }};
-  call.to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE_SCATTER, options.reduceOp);
-  if (outputs.size() == 1) call.parts = Call::kByRank;
-  call.timeout = options.timeout;
-  return run(std::move(call));
+  return run({.type = type,
+              .inputs = inputs,
+              .outputs = outputs,
+              .to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE_SCATTER, options.reduceOp),
+              .parts = outputs.size() == 1 ? Call::kByRank : Call::kWhole,
+              .timeout = options.timeout},
+             [this, options](auto& host_inputs, auto& host_outputs) {
+               for (size_t i = 0; i < host_outputs.size(); ++i) {
+                 scatter_reduced(host_outputs[i].tensor().view({-1}),
+                                 host_inputs[i].tensor().view({-1}), options);
+               }
+             });
 }
 
 // ---- Sparse tensors, by the CPU backend
@@ -312,10 +304,10 @@ ProcessGroup::WorkPointer ProcessGroup::allreduce_sparse(std::vector<at::Tensor>
   if (averages) mine.reduceOp = c10d::ReduceOp::SUM;
   at::Tensor host = tensor.coalesce().cpu();
   const WorkPointer work =
-      run({c10d::OpType::_ALLREDUCE_SPARSE, {}, {}, false, [this, mine, host](auto&, auto&) {
-             Tensors sums = {host};
-             finish(cpu_backend_->allreduce(sums, mine));
-           }});
+      run({.type = c10d::OpType::_ALLREDUCE_SPARSE}, [this, mine, host](auto&, auto&) {
+        Tensors sums = {host};
+        finish(cpu_backend_->allreduce(sums, mine));
+      });
   work->wait(std::chrono::hours(24 * 365));
   if (averages) host.div_(size_);
   tensor.copy_(host.to(tensor.device()));

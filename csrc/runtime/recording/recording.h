@@ -1,7 +1,6 @@
 // Records calls of the driver while a profiler or tracer is active.
 //
-// The work of all threads goes into one log. Each recording reads a part of it, from its start on;
-// entries that no recording can still read are dropped. Events tell when work ran. Events that have
+// One recording at a time has the work of all threads. Events tell when work ran. Events that have
 // happened are read and destroyed now and then, so a long recording holds few.
 #pragma once
 
@@ -90,14 +89,18 @@ extern OUTBOARD_API std::atomic<bool> g_recording;
 // Whether any recording runs. A load.
 inline bool recording() noexcept { return g_recording.load(std::memory_order_relaxed); }
 
-// The activities from start() to stop(). Used by one thread at a time.
+struct RecordedEntries;
+
+// The activities from start() to stop(), or to the start of another recording. Used by one thread
+// at a time.
 class OUTBOARD_API Recording {
  public:
   Recording() = default;
-  ~Recording();
+  ~Recording() { stop(); }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
+  // Drops activities that were not taken. Does nothing if it runs.
   void start();
   void stop() noexcept;
   // Waits for the work recorded since start() or the last take(), and returns it in the order in
@@ -106,12 +109,7 @@ class OUTBOARD_API Recording {
   std::vector<Activity> take();
 
  private:
-  friend struct ActivityLog;
-
-  bool active_ = false;  // is in the log's list of readers
-  bool stopped_ = true;
-  uint64_t next_ = 0;  // positions in the log
-  uint64_t end_ = 0;
+  std::shared_ptr<RecordedEntries> entries_;
 };
 
 // The system's id of the calling thread.
