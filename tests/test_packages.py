@@ -98,7 +98,7 @@ def test_what_is_built_asks_for_its_torch_and_what_the_file_says(setup: ModuleTy
     assert (package / "lib" / "torch_version.txt").read_text().strip() == minor
     names = {re.split(r"[^\w-]", line)[0] for line in wanted if "extra ==" not in line}
     assert names == {re.split(r"[^\w-]", line)[0] for line in setup.requirements("torch")}
-    assert {"torch", "platformdirs"} <= names
+    assert {"torch", "rich", "platformdirs"} <= names
 
 
 # ---- What cannot be built

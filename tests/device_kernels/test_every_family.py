@@ -15,11 +15,11 @@ from torch.testing import assert_close
 from torch.utils._pytree import tree_map
 
 from tests.device_kernels.on_device import SUPPORT, compare
-from tests.opinfo.arguments.sample_arguments import attempts
 from tests.opinfo.checks import CPU, attempt
 from tests.opinfo.comparison import tree_difference
 from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
+from torch_outboard.commands.sample_arguments import attempts
 from torch_outboard.device import devices
 from torch_outboard.dispatch.dispatcher import overload_of
 from torch_outboard.ops import tables

@@ -17,7 +17,7 @@ from torch_outboard.state import state
 COMMANDS = {
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
-    "prebuild": "run a program and keep on disk the kernels that it compiles",
+    "prebuild": "compile kernels ahead of their use and keep them on disk",
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list PyTorch's operators, what runs them, and what differs in another PyTorch",
     "explain": "show what runs an operator, where and why: dispatch keys, kernels",

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from torch_outboard.commands.user_code import add_program_argument, program_problem, run_program
+from torch_outboard.commands.user_code import run_program
 from torch_outboard.inspection.tracing import trace
 
 
@@ -14,13 +14,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write the table to a file, not to the terminal"
     )
-    add_program_argument(parser)
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, help="a Python program and its arguments"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the program like `python program ...` and prints the trace; returns its exit status."""
-    if problem := program_problem(options.program):
-        print(problem, file=sys.stderr)
+    if not options.program:
+        print("trace needs a program: trace train.py --epochs 1", file=sys.stderr)
+        return 2
+    if not Path(options.program[0]).is_file():
+        print(f"there is no program '{options.program[0]}'", file=sys.stderr)
         return 2
     with trace() as traced:
         code = run_program(options.program)

@@ -38,19 +38,6 @@ def load_extensions(names: list[str]) -> None:
             raise RuntimeError(f"{name} cannot be loaded: {problem}") from error
 
 
-def add_program_argument(parser: argparse.ArgumentParser) -> None:
-    """Adds the user's program as the last argument."""
-    words = "a Python program and its arguments"
-    parser.add_argument("program", nargs=argparse.REMAINDER, help=words)
-
-
-def program_problem(command: list[str]) -> str | None:
-    """The reason why a program cannot be run; None if it can."""
-    if not command:
-        return "a program is needed, with its arguments: train.py --epochs 1"
-    return None if Path(command[0]).is_file() else f"there is no program '{command[0]}'"
-
-
 def run_program(command: list[str]) -> int:
     """Runs a program in this process like `python command...`; returns its exit status."""
     program = Path(command[0])

@@ -46,7 +46,7 @@ class Definition:
         properties: by name; each kind describes its own in C++.
         location: "file:line", for messages.
         graph: nodes that properties name by index.
-        family: the kind of work, for listings; default: that of the module
+        family: the kind of work, for listings and `prebuild --family`; default: that of the module
             in tables.py, or else the kind.
     """
 

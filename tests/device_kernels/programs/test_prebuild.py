@@ -40,6 +40,21 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
+def test_operators_are_there_for_the_next_process(environment):
+    """Those reductions that it uses, in the dtype that it uses."""
+    operators = [f"--operator=aten::{name}" for name in ("sum", "sum.dim_IntList", "amax")]
+    built, loaded = counts(run_program(PREBUILD, *operators, **environment))
+    assert built >= 2
+    assert loaded == 0
+    used_built, used_loaded = map(int, run_program(USE, **environment).split())
+    assert used_loaded >= 1
+    # The programs compiled now are those of rand and fill, which are no reductions.
+    cold_built, _ = map(int, run_program(USE, **{**environment, "OUTBOARD_CACHE_DIR": ""}).split())
+    assert used_built + used_loaded == cold_built
+    assert used_built < cold_built
+
+
+@pytest.mark.slow
 def test_what_a_program_compiles_is_recorded(environment, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -47,7 +62,7 @@ def test_what_a_program_compiles_is_recorded(environment, tmp_path):
         + "\n".join(line[4:] for line in USE.splitlines())
         + "\nsys.exit(3)\n"
     )
-    result = try_program(PREBUILD, str(script), "--fast", **environment)
+    result = try_program(PREBUILD, "--record", str(script), "--fast", **environment)
     assert result.returncode == 3, result.stderr
     assert "arguments ['--fast']" in result.stdout
     built, loaded = counts(result.stdout)
@@ -60,20 +75,21 @@ def test_a_program_on_the_host_compiles_nothing(environment, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import torch, torch_outboard\n"
                       "torch.ones(3, device=torch_outboard.device_name()).sin()\n")  # fmt: skip
-    printed = run_program(PREBUILD, "--placement", "host", str(script), **environment)
+    printed = run_program(PREBUILD, "--placement", "host", "--record", str(script), **environment)
     assert counts(printed) == (0, 0)
     assert "with --placement device it takes all there are" in " ".join(printed.split())
 
 
 def test_what_makes_no_sense_is_a_sentence(tmp_path, monkeypatch, capsys):
     for arguments, folder, message in (
-        ([], str(tmp_path), "a program is needed"),
-        (["no.py"], str(tmp_path), "there is no program 'no.py'"),
-        ([__file__], "", "nothing would be kept: OUTBOARD_CACHE_DIR is empty"),
+        (["--family", "sorcery"], str(tmp_path), "no family sorcery; there are "),
+        (["--operator", "aten::dance"], str(tmp_path), "no operator aten::dance; there are "),
+        (["--dtype", "float31"], str(tmp_path), "'float31' is no dtype"),
+        ([], "", "nothing would be kept: OUTBOARD_CACHE_DIR is empty"),
     ):
         monkeypatch.setenv("OUTBOARD_CACHE_DIR", folder)
         assert main(["prebuild", *arguments]) == 1
-        assert message in capsys.readouterr().err
+        assert message in capsys.readouterr().out.replace("\n", " ")
 
 
 MODEL = """

@@ -27,11 +27,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from tests.opinfo.arguments.isolated import run_each
-from tests.opinfo.arguments.sample_arguments import attempts
 from tests.opinfo.arguments.written import WRITTEN
 from tests.opinfo.checks import spread
 from tests.opinfo.comparison import tensors_in
 from tests.opinfo.transplant import Transplant
+from torch_outboard.commands.sample_arguments import attempts
 from torch_outboard.dispatch.dispatcher import overload_of
 
 CPU = torch.device("cpu")
