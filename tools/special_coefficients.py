@@ -218,7 +218,11 @@ def stirling(count: int) -> list[Fraction]:
 
 
 def incomplete_gamma(orders: int, powers: int) -> list[list[float]]:
-    """Taylor coefficients of c_k(eta), k < orders, in eta (DLMF 8.12.9-11)."""
+    """Taylor coefficients of c_k(eta), k < orders, in eta (DLMF 8.12.9-11).
+
+    Each order has two powers less, since c_k is divided by a^k: for a > 100 and |eta| < 0.34 terms
+    below 5e-18 are left out.
+    """
     length = powers + 2 * orders + 4
     # mu = eta + eta^2 / 3 + ...: from eta = mu' mu / (1 + mu), that is mu' mu = eta (1 + mu).
     mu = [Fraction(0), Fraction(1)]
@@ -233,7 +237,7 @@ def incomplete_gamma(orders: int, powers: int) -> list[list[float]]:
     current = inverse[1:]  # c_0 = 1 / mu - 1 / eta
     result = []
     for k in range(orders):
-        result.append([float(c) for c in current[:powers]])
+        result.append([float(c) for c in current[: powers - 2 * k]])
         # c_(k + 1) = c_k' / eta + (-1)^(k + 1) g_(k + 1) / mu: poles at 0 cancel.
         sign = (-1) ** (k + 1)
         following = []
@@ -266,7 +270,7 @@ def main() -> None:
         show(f"{name} = ", coefficients)
         print(name, len(coefficients), "terms", file=sys.stderr)
     print("INCOMPLETE_GAMMA = (")
-    for coefficients in incomplete_gamma(9, 20):
+    for coefficients in incomplete_gamma(7, 15):
         show("", coefficients, "    ")
     print(")")
 

@@ -251,7 +251,7 @@ INCOMPLETE: Functions = {
           const T eta = copysign(sqrt(C(2) * ob_log_rest(a, b)), m);
           const T u = C(1) / a;
           T sum;
-          {by_precision(_uniform(9, 20), _uniform(4, 9))}
+          {by_precision(_uniform(7, 15), _uniform(4, 9))}
           const T rest = exp(C(-0.5) * a * eta * eta) / sqrt(C({2 * math.pi!r}) * a) * sum;
           const T half_erfc = C(0.5) * erfc((upper ? eta : -eta) * sqrt(C(0.5) * a));
           return upper ? half_erfc + rest : half_erfc - rest;
