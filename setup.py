@@ -77,7 +77,8 @@ COMMON_SOURCES = {
     "host": ("common/*.c", "common/*.cpp", "compiler/*.cpp", "queues/*.c"),
     "ocl": ("common/*.c", "common/*.cpp"),
     "riscv": ("common/*.c", "common/*.cpp", "compiler/*.cpp", "queues/*.c"),
-    "validation": ("common/*.c",),
+    "faults": ("common/*.c", "common/*.cpp"),
+    "validation": ("common/*.c", "common/*.cpp"),
 }
 # Programs of drivers, each of one file that `driver_sources` leaves out.
 PROGRAMS = {"ocl/pocl_compiler": "ocl/pocl/compiler_program.c"}

@@ -313,7 +313,7 @@ TABLE = (
     Setting(
         "OUTBOARD_FAULTS",
         "text",
-        "faults injected between kit and driver; `torch_outboard/drivers/faults/wrapper.c` lists "
+        "faults injected between kit and driver; `torch_outboard/drivers/faults/wrapper.cpp` lists "
         "them",
         "none",
         for_tests=True,

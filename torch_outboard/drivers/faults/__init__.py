@@ -1,13 +1,13 @@
 """Fault injection: injects faults between the kit and any driver, and detects misuse.
 
 It is active in a process started with `OUTBOARD_FAULTS` set (`count` only counts calls and checks
-their use). The comment at the top of `wrapper.c` beside this file describes the settings. The
+their use). The comment at the top of `wrapper.cpp` beside this file describes the settings. The
 functions here change and read the same state at run time, without importing `torch`.
 """
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -30,20 +30,17 @@ class FaultInjection:
     def library(self) -> ctypes.CDLL:
         """The library, loaded at first use, with the types of its functions."""
         library = ctypes.CDLL(self._path)
-        for name, result, arguments in (
-            ("ob_faults_configure", ctypes.c_char_p, [ctypes.c_char_p]),
-            ("ob_faults_reset", None, []),
-            ("ob_faults_function_name", ctypes.c_char_p, [ctypes.c_int]),
-            ("ob_faults_calls", ctypes.c_uint64, [ctypes.c_int]),
-            ("ob_faults_object_kind", ctypes.c_char_p, [ctypes.c_int]),
-            ("ob_faults_live", ctypes.c_uint64, [ctypes.c_int]),
-            ("ob_faults_describe_live", ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
-            ("ob_faults_misuses", ctypes.c_uint64, []),
-            ("ob_faults_injected", ctypes.c_uint64, []),
-        ):
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
+        library.ob_faults_configure.restype = ctypes.c_char_p
+        library.ob_faults_report.restype = ctypes.c_char_p
         return library
+
+    def _report(self, kind: str) -> list[str]:
+        """Lines of the report that begin with a word, without it."""
+        lines = self.library.ob_faults_report().decode().splitlines()
+        return [rest for word, _, rest in (line.partition(" ") for line in lines) if word == kind]
+
+    def _counts(self, kind: str) -> dict[str, int]:
+        return {name: int(count) for name, count in map(str.split, self._report(kind))}
 
     def _apply(self, settings: str) -> None:
         problem = self.library.ob_faults_configure(settings.encode())
@@ -117,39 +114,27 @@ class FaultInjection:
 
     def calls(self) -> dict[str, int]:
         """Number of calls per function of the table since the start or `reset`."""
-        names = _enumerate(self.library.ob_faults_function_name)
-        return {name: self.library.ob_faults_calls(i) for i, name in enumerate(names)}
+        return self._counts("calls")
 
     def live(self) -> dict[str, int]:
         """Number of live objects of the driver by kind: allocations, queues, events, ..."""
-        kinds = _enumerate(self.library.ob_faults_object_kind)
-        return {kind: self.library.ob_faults_live(i) for i, kind in enumerate(kinds)}
+        return self._counts("live")
 
     def leaks(self) -> list[str]:
         """A line for each live object: kind, handle, device, bytes."""
-        size = self.library.ob_faults_describe_live(None, 0) + 1
-        text = ctypes.create_string_buffer(size)
-        self.library.ob_faults_describe_live(text, size)
-        return text.value.decode().splitlines()
+        return self._report("leak")
 
     def misuses(self) -> int:
         """Number of calls refused since loading because the caller used the driver wrongly."""
-        return int(self.library.ob_faults_misuses())
+        return int(self._report("misuses")[0])
 
     def injected(self) -> int:
         """Number of calls that were made to fail since the start or `reset`."""
-        return int(self.library.ob_faults_injected())
+        return int(self._report("injected")[0])
 
     def reset(self) -> None:
         """Resets all settings and counts of calls; live objects stay recorded."""
         self.library.ob_faults_reset()
-
-
-def _enumerate(name_of_number: Callable[[int], bytes | None]) -> list[str]:
-    names: list[str] = []
-    while (name := name_of_number(len(names))) is not None:
-        names.append(name.decode())
-    return names
 
 
 _faults = FaultInjection(library_path())
