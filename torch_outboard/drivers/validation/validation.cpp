@@ -10,6 +10,7 @@
 //   `host_access` and `features` (memory_probe.cpp).
 //
 // Functions that the wrapped driver lacks stay NULL.
+#include <common/layer.h>
 #include <common/system.h>
 #include <fcntl.h>
 #include <outboard/driver.h>
@@ -18,14 +19,12 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstdarg>
 #include <cstddef>
-#include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "validation/memory_probe.h"
@@ -35,38 +34,33 @@ namespace {
 
 constexpr int32_t kMaxDevices = 64;
 
-// The wrapped driver. There is one per process.
-ob_driver g_driver = {};
-// When it was wrapped, in nanoseconds of CLOCK_MONOTONIC: its events happen later.
+using layers::g_driver;
+
+// When the driver was wrapped, in nanoseconds of CLOCK_MONOTONIC: its events happen later.
 uint64_t g_start = 0;
 
-// ---- Messages ----
-
-thread_local std::array<char, 512> t_message = {};
-thread_local bool t_message_is_ours = false;
-
-__attribute__((format(printf, 1, 2))) ob_status refuse(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(t_message.data(), t_message.size(), format, arguments);
-  va_end(arguments);
-  t_message_is_ours = true;
-  return OB_ERROR;
+template <class... Values>
+ob_status refuse(const char* format, Values... values) {
+  return layers::refuse(OB_ERROR, "%s", drivers::format(format, values...).c_str());
 }
 
-// A failed call is followed by one call of this, the next message is the driver's again.
+// Functions without checks are the driver's own: the message after this one is the driver's again.
 const char* last_error(void* context) {
-  if (!t_message_is_ours) return g_driver.last_error(context);
-  t_message_is_ours = false;
-  return t_message.data();
+  const char* message = layers::last_error(context);
+  layers::t_message_is_ours = false;
+  return message;
 }
 
 unsigned long long printable(uint64_t number) { return number; }
 
-// The status of a function that creates an object; `handle` is the stored result.
-template <class Handle>
-ob_status created(ob_status status, const Handle* handle, const char* function) {
-  if (status != OB_OK || *handle != Handle{}) return status;
+// The status of a function that creates an object, a handle or an address, and stores it through
+// the last argument.
+template <class Inner, class... Arguments>
+ob_status created(const char* function, Inner inner, Arguments... arguments) {
+  auto* const handle = std::get<sizeof...(arguments) - 1>(std::tuple(arguments...));
+  *handle = {};
+  const ob_status status = inner();
+  if (status != OB_OK || *handle != std::remove_pointer_t<decltype(handle)>{}) return status;
   return refuse("it answered OK and gave nothing; `%s` has to store what it created", function);
 }
 
@@ -141,17 +135,15 @@ bool host_reaches(ob_address address, uint64_t bytes) {
   return true;
 }
 
-ob_status checked_allocate(void* context, const ob_allocation* wanted, ob_address* address) {
-  t_message_is_ours = false;
+constexpr auto checked_allocate = [](auto inner, const ob_allocation* wanted,
+                                     ob_address* address) -> ob_status {
   const int32_t index = wanted->device;
   const uint64_t bytes = wanted->bytes;
-  if (index < 0 || index >= kMaxDevices) return g_driver.allocate(context, wanted, address);
+  if (index < 0 || index >= kMaxDevices) return inner();
   const Device& device = probed_device(index);
   const bool probed = device.probed.load(std::memory_order_acquire);
   if (probed && !device.problem.empty()) return refuse("it %s", device.problem.c_str());
-  *address = 0;
-  const ob_status status =
-      created(g_driver.allocate(context, wanted, address), address, "allocate");
+  const ob_status status = created("allocate", inner, address);
   if (status != OB_OK) return status;
   const ob_address given = *address;
   const char* problem = nullptr;
@@ -164,143 +156,96 @@ ob_status checked_allocate(void* context, const ob_allocation* wanted, ob_addres
         "it gave memory that the host cannot touch, but the device reports OB_HOST_ACCESS_COHERENT";
   }
   if (problem == nullptr) return add_memory(given, bytes);
-  g_driver.deallocate(context, index, given);
+  g_driver.deallocate(g_driver.context, index, given);
   return refuse("%s (%llu bytes at 0x%llx)", problem, printable(bytes), printable(given));
-}
+};
 
-ob_status checked_memory_import(void* context, int32_t device, const ob_memory_handle* handle,
-                                ob_address* address) {
-  t_message_is_ours = false;
-  *address = 0;
-  const ob_status status =
-      created(g_driver.memory_import(context, device, handle, address), address, "memory_import");
+constexpr auto checked_memory_import = [](auto inner, int32_t, const ob_memory_handle* handle,
+                                          ob_address* address) -> ob_status {
+  const ob_status status = created("memory_import", inner, address);
   return status != OB_OK ? status : add_memory(*address, handle->bytes);
-}
+};
 
-ob_status checked_address_reserve(void* context, int32_t device, uint64_t bytes,
-                                  ob_address* address) {
-  t_message_is_ours = false;
-  *address = 0;
-  const ob_status status = created(g_driver.address_reserve(context, device, bytes, address),
-                                   address, "address_reserve");
+constexpr auto checked_address_reserve = [](auto inner, int32_t, uint64_t bytes,
+                                            ob_address* address) -> ob_status {
+  const ob_status status = created("address_reserve", inner, address);
   if (status != OB_OK) return status;
   if (*address + bytes >= *address) return add_memory(*address, bytes);
   return refuse("it gave addresses that reach past the last one, at 0x%llx", printable(*address));
-}
+};
 
 // Forgotten first: the driver may give the same addresses to another thread at once.
-#define OUTBOARD_RELEASE(name, parameters, arguments) \
-  ob_status checked_##name parameters {               \
-    t_message_is_ours = false;                        \
-    forget_memory(address);                           \
-    return g_driver.name arguments;                   \
-  }
+constexpr auto checked_release = [](auto inner, int32_t, ob_address address, auto...) -> ob_status {
+  forget_memory(address);
+  return inner();
+};
 
-OUTBOARD_RELEASE(deallocate, (void* context, int32_t device, ob_address address),
-                 (context, device, address))
-OUTBOARD_RELEASE(memory_close, (void* context, int32_t device, ob_address address),
-                 (context, device, address))
-OUTBOARD_RELEASE(address_release,
-                 (void* context, int32_t device, ob_address address, uint64_t bytes),
-                 (context, device, address, bytes))
-
-ob_status checked_memory_export(void* context, int32_t device, ob_address address,
-                                ob_memory_handle* handle) {
-  t_message_is_ours = false;
+constexpr auto checked_memory_export = [](auto inner, int32_t, ob_address,
+                                          ob_memory_handle* handle) -> ob_status {
   handle->descriptor = -1;
-  const ob_status status = g_driver.memory_export(context, device, address, handle);
+  const ob_status status = inner();
   if (status != OB_OK || fcntl(handle->descriptor, F_GETFD) != -1) return status;
   return refuse("it answered OK and gave no open descriptor; it gave %d", handle->descriptor);
-}
+};
 
-ob_status checked_memory_map(void* context, int32_t device, ob_address address, uint64_t bytes) {
-  t_message_is_ours = false;
-  const ob_status status = g_driver.memory_map(context, device, address, bytes);
+constexpr auto checked_memory_map = [](auto inner, int32_t device, ob_address address,
+                                       uint64_t bytes) -> ob_status {
+  const ob_status status = inner();
   if (status != OB_OK) return status;
   ob_device_properties properties = {};
   properties.struct_size = sizeof(properties);
-  const bool known = g_driver.device_properties(context, device, &properties) == OB_OK;
+  const bool known = g_driver.device_properties(g_driver.context, device, &properties) == OB_OK;
   if (!known || properties.host_access != OB_HOST_ACCESS_COHERENT || host_reaches(address, bytes)) {
     return OB_OK;
   }
-  g_driver.memory_unmap(context, device, address, bytes);
+  g_driver.memory_unmap(g_driver.context, device, address, bytes);
   return refuse(
       "it mapped memory that the host cannot touch, but the device reports "
       "OB_HOST_ACCESS_COHERENT; "
       "%llu bytes at 0x%llx",
       printable(bytes), printable(address));
-}
+};
 
-ob_status checked_memory_info(void* context, int32_t device, uint64_t* free_bytes,
-                              uint64_t* total_bytes) {
-  t_message_is_ours = false;
-  const ob_status status = g_driver.memory_info(context, device, free_bytes, total_bytes);
+constexpr auto checked_memory_info = [](auto inner, int32_t, uint64_t* free_bytes,
+                                        uint64_t* total_bytes) -> ob_status {
+  const ob_status status = inner();
   if (status != OB_OK) return status;
   if (*total_bytes != 0 && *free_bytes <= *total_bytes) return OB_OK;
   return refuse("it says that %llu of %llu bytes are free, which cannot be",
                 printable(std::exchange(*free_bytes, 0)),
                 printable(std::exchange(*total_bytes, 0)));
-}
+};
 
-ob_status checked_host_allocate(void* context, const ob_host_allocation* wanted, void** pointer) {
-  t_message_is_ours = false;
-  *pointer = nullptr;
-  const ob_status status =
-      created(g_driver.host_allocate(context, wanted, pointer), pointer, "host_allocate");
+constexpr auto checked_host_allocate = [](auto inner, const ob_host_allocation* wanted,
+                                          void** pointer) -> ob_status {
+  const ob_status status = created("host_allocate", inner, pointer);
   if (status != OB_OK || host_reaches(reinterpret_cast<ob_address>(*pointer), wanted->bytes)) {
     return status;
   }
-  g_driver.host_deallocate(context, *pointer);
+  g_driver.host_deallocate(g_driver.context, *pointer);
   return refuse("it gave memory that the host cannot touch");
-}
+};
 
-// ---- Objects and times ----
+// ---- Times ----
 
-#define OUTBOARD_CREATE(name, parameters, arguments, result) \
-  ob_status checked_##name parameters {                      \
-    t_message_is_ours = false;                               \
-    *result = nullptr;                                       \
-    return created(g_driver.name arguments, result, #name);  \
-  }
-
-OUTBOARD_CREATE(queue_create, (void* context, const ob_queue_description* wanted, ob_queue* queue),
-                (context, wanted, queue), queue)
-OUTBOARD_CREATE(event_create, (void* context, const ob_event_description* wanted, ob_event* event),
-                (context, wanted, event), event)
-OUTBOARD_CREATE(program_build,
-                (void* context, const ob_program_source* source, ob_program* program),
-                (context, source, program), program)
-OUTBOARD_CREATE(program_load, (void* context, const ob_program_image* image, ob_program* program),
-                (context, image, program), program)
-OUTBOARD_CREATE(kernel_create,
-                (void* context, ob_program program, const char* name, ob_kernel* kernel),
-                (context, program, name, kernel), kernel)
-OUTBOARD_CREATE(graph_end, (void* context, ob_queue queue, ob_graph* graph),
-                (context, queue, graph), graph)
-OUTBOARD_CREATE(communicator_create,
-                (void* context, const ob_communicator_description* wanted,
-                 ob_communicator* communicator),
-                (context, wanted, communicator), communicator)
-
-ob_status checked_event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
-  t_message_is_ours = false;
-  const ob_status status = g_driver.event_elapsed(context, start, end, milliseconds);
+constexpr auto checked_event_elapsed = [](auto inner, ob_event, ob_event,
+                                          double* milliseconds) -> ob_status {
+  const ob_status status = inner();
   if (status != OB_OK || std::isfinite(*milliseconds)) return status;
   return refuse("it answered OK and a time of %f ms", *milliseconds);
-}
+};
 
-ob_status checked_event_time(void* context, ob_event event, uint64_t* time) {
-  t_message_is_ours = false;
+constexpr auto checked_event_time = [](auto inner, ob_event, uint64_t* time) -> ob_status {
   // A clock of the device that is compared with the host's may be off by a little.
   constexpr uint64_t kTolerance = 1'000'000'000;
-  const ob_status status = g_driver.event_time(context, event, time);
+  const ob_status status = inner();
   if (status != OB_OK) return status;
   const uint64_t now = nanoseconds();
   if (*time + kTolerance >= g_start && *time <= now + kTolerance) return OB_OK;
   return refuse(
       "it answered OK and a time of %llu ns, and it is %llu ns on the host's CLOCK_MONOTONIC",
       printable(*time), printable(now));
-}
+};
 
 // ---- The table ----
 
@@ -319,34 +264,34 @@ const ob_driver* wrap(const ob_driver* driver, const char** problem) {
   if (driver->major != OB_VERSION_MAJOR || bytes < kHeaderBytes || bytes % sizeof(void*) != 0) {
     return driver;
   }
-  g_driver = {};
-  std::memcpy(&g_driver, driver, bytes);
   g_start = nanoseconds();
   static ob_driver table;
-  table = g_driver;
-  table.struct_size = sizeof(table);
+  table = layers::copy_table(*driver);
   if (table.last_error != nullptr) table.last_error = &last_error;
-#define OUTBOARD_CHECKED(field) \
-  if (table.field != nullptr) table.field = &checked_##field;
+#define OUTBOARD_CHECKED(field) OB_WRAP(table, field, checked_##field)
+#define OUTBOARD_CREATES(field) \
+  OB_WRAP(table, field,         \
+          [](auto inner, auto... arguments) { return created(#field, inner, arguments...); })
   OUTBOARD_CHECKED(allocate)
-  OUTBOARD_CHECKED(deallocate)
   OUTBOARD_CHECKED(memory_info)
   OUTBOARD_CHECKED(host_allocate)
-  OUTBOARD_CHECKED(queue_create)
-  OUTBOARD_CHECKED(event_create)
   OUTBOARD_CHECKED(event_elapsed)
-  OUTBOARD_CHECKED(program_build)
-  OUTBOARD_CHECKED(program_load)
-  OUTBOARD_CHECKED(kernel_create)
-  OUTBOARD_CHECKED(graph_end)
   OUTBOARD_CHECKED(event_time)
   OUTBOARD_CHECKED(memory_export)
   OUTBOARD_CHECKED(memory_import)
-  OUTBOARD_CHECKED(memory_close)
   OUTBOARD_CHECKED(address_reserve)
-  OUTBOARD_CHECKED(address_release)
   OUTBOARD_CHECKED(memory_map)
-  OUTBOARD_CHECKED(communicator_create)
+  OUTBOARD_CREATES(queue_create)
+  OUTBOARD_CREATES(event_create)
+  OUTBOARD_CREATES(program_build)
+  OUTBOARD_CREATES(program_load)
+  OUTBOARD_CREATES(kernel_create)
+  OUTBOARD_CREATES(graph_end)
+  OUTBOARD_CREATES(communicator_create)
+  OB_WRAP(table, deallocate, checked_release)
+  OB_WRAP(table, memory_close, checked_release)
+  OB_WRAP(table, address_release, checked_release)
+#undef OUTBOARD_CREATES
 #undef OUTBOARD_CHECKED
   return &table;
 }

@@ -6,9 +6,7 @@
 // Without such a folder, or on a full disk, the cache is a temporary folder that this process
 // removes. PoCL ends the process when it cannot write a file, so disk space is checked before a
 // build.
-#include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pwd.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -18,18 +16,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
 #include "../ocl.h"
 
 namespace ocl {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "POCL_CACHE_DIR";
 
@@ -46,6 +44,14 @@ struct Cache {
 Cache& cache() {
   static auto* instance = new Cache;
   return *instance;
+}
+
+std::vector<fs::path> children(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> paths;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    paths.push_back(at->path());
+  }
+  return paths;
 }
 
 // ---- Write access
@@ -66,12 +72,11 @@ std::string mistrusted(const std::string& path, const struct stat& status, bool 
 
 // Checks the folders above a path without symbolic links. In a folder with the sticky bit users
 // cannot rename files of others.
-std::string problem_above(const std::string& path) {
-  for (size_t end = path.rfind('/'); !path.empty() && end != std::string::npos;
-       end = end == 0 ? std::string::npos : path.rfind('/', end - 1)) {
-    const std::string parent = end == 0 ? "/" : path.substr(0, end);
+std::string problem_above(const fs::path& path) {
+  for (fs::path parent = path; parent.has_relative_path();) {
+    parent = parent.parent_path();
     struct stat status = {};
-    if (stat(parent.c_str(), &status) != 0) return parent + ": " + std::strerror(errno);
+    if (stat(parent.c_str(), &status) != 0) return parent.string() + ": " + std::strerror(errno);
     const std::string problem = mistrusted(parent, status, /*sticky_will_do=*/true);
     if (!problem.empty()) return problem;
   }
@@ -79,45 +84,36 @@ std::string problem_above(const std::string& path) {
 }
 
 // Only one level: deeper folders are PoCL's, which no other user can write to.
-std::string problem_inside(const std::string& path) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), &closedir);
-  if (folder == nullptr) return path + ": " + std::strerror(errno);
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
+std::string problem_inside(const fs::path& path) {
+  std::error_code error;
+  for (const fs::path& inside : children(path, error)) {
     struct stat status = {};
-    const std::string inside = path + "/" + name;
     if (lstat(inside.c_str(), &status) != 0) continue;  // gone meanwhile
-    if (S_ISLNK(status.st_mode)) return inside + " is a symbolic link";
+    if (S_ISLNK(status.st_mode)) return inside.string() + " is a symbolic link";
     const std::string problem = mistrusted(inside, status, /*sticky_will_do=*/false);
     if (!problem.empty()) return problem;
   }
-  return "";
-}
-
-// Creates a folder and those above it; errors appear when it is opened.
-void make_folders(const std::string& path, mode_t mode) {
-  for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
-    mkdir(path.substr(0, end).c_str(), 0777);
-  }
-  mkdir(path.c_str(), mode);
+  return error ? path.string() + ": " + error.message() : "";
 }
 
 // Creates a folder if it is missing, and resolves symbolic links in `path`. Returns "", or the
 // reason why PoCL must not load libraries from it.
 std::string make_trusted(std::string& path, bool shared) {
-  make_folders(path, shared ? 0777 : 0700);
-  char resolved[PATH_MAX];
-  if (realpath(path.c_str(), resolved) == nullptr) return path + ": " + std::strerror(errno);
-  path = resolved;
+  std::error_code error;  // shows in the next call
+  fs::create_directories(fs::path(path).parent_path(), error);
+  mkdir(path.c_str(), shared ? 0777 : 0700);
+  const fs::path resolved = fs::canonical(path, error);
   struct stat status = {};
-  if (stat(resolved, &status) != 0) return path + ": " + std::strerror(errno);
+  if (error || stat(resolved.c_str(), &status) != 0) {
+    return path + ": " + (error ? error.message() : std::strerror(errno));
+  }
+  path = resolved;
   if (!S_ISDIR(status.st_mode)) return path + " is no folder";
-  if (access(resolved, W_OK | X_OK) != 0) return path + " cannot be written";
+  if (access(path.c_str(), W_OK | X_OK) != 0) return path + " cannot be written";
   if (shared) return "";
   std::string problem = mistrusted(path, status, /*sticky_will_do=*/false);
-  if (problem.empty()) problem = problem_above(path);
-  if (problem.empty()) problem = problem_inside(path);
+  if (problem.empty()) problem = problem_above(resolved);
+  if (problem.empty()) problem = problem_inside(resolved);
   return problem;
 }
 
@@ -147,11 +143,6 @@ std::string room_problem(const std::string& folder) {
 
 // ---- Temporary folders
 
-int remove_entry(const char* path, const struct stat*, int, struct FTW*) {
-  std::remove(path);
-  return 0;
-}
-
 // A new folder in the first parent with disk space, else in the first where one can be created; ""
 // if there is none.
 std::string make_temporary() {
@@ -175,8 +166,6 @@ std::string make_temporary() {
 //
 // An entry is a folder <two letters>/<hash>. PoCL touches the file last_accessed in it at each use.
 
-namespace fs = std::filesystem;
-
 constexpr uint64_t kDefaultLimit = uint64_t{2} << 30;  // that of ops/program_cache.py
 constexpr time_t kSecondsBetweenChecks = 3600;
 // A file with the time of the last check.
@@ -187,20 +176,6 @@ struct Entry {
   uint64_t bytes = 0;
   time_t used = 0;
 };
-
-bool is_folder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(fs::symlink_status(path, error));
-}
-
-std::vector<fs::path> children(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    paths.push_back(at->path());
-  }
-  return paths;
-}
 
 Entry measure(const fs::path& path) {
   Entry entry = {path};
@@ -218,8 +193,8 @@ Entry measure(const fs::path& path) {
 // Bytes of the kit's own files, which lie beside PoCL's folder.
 uint64_t bytes_of_files(const fs::path& folder) {
   uint64_t bytes = 0;
-  for (const fs::path& path : children(folder)) {
-    std::error_code error;
+  std::error_code error;
+  for (const fs::path& path : children(folder, error)) {
     if (fs::is_regular_file(fs::symlink_status(path, error))) bytes += fs::file_size(path, error);
   }
   return bytes;
@@ -246,13 +221,13 @@ void remove_oldest(const fs::path& folder, uint64_t limit) {
   std::vector<Entry> entries;
   uint64_t bytes = 0;
   std::error_code error;
-  for (const fs::path& path : children(folder)) {
-    if (!is_folder(path)) {
+  for (const fs::path& path : children(folder, error)) {
+    if (!fs::is_directory(fs::symlink_status(path, error))) {
       // Left from a process that ended while it wrote.
       if (path.filename() != kLooked) fs::remove(path, error);
       continue;
     }
-    for (const fs::path& entry : children(path)) {
+    for (const fs::path& entry : children(path, error)) {
       entries.push_back(measure(entry));
       bytes += entries.back().bytes;
     }
@@ -399,7 +374,8 @@ void remove_temporary_pocl_cache() noexcept {
   Cache& all = cache();
   std::lock_guard lock(all.mutex);
   if (all.creator == 0 || all.creator != getpid()) return;
-  nftw(all.folder.c_str(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+  std::error_code error;
+  fs::remove_all(all.folder, error);
 }
 
 }  // namespace ocl
