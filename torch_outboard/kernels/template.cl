@@ -135,7 +135,7 @@ static inline ob_index ob_wrapped_index(const long given, const ob_index n) {
 }
 
 // Offset of element i, in row-major order, in a strided tensor.
-static inline ob_index ob_offset(const ob_layout layout, ob_index i) {
+static inline ob_index ob_offset_of(const ob_layout layout, ob_index i) {
   ob_index offset = 0;
   for (ob_index d = layout.dims - 1; d >= 0; --d) {
     const ob_index rest = i / layout.size[d];

@@ -25,5 +25,5 @@ __kernel void unfold_backward(OB_PARAMETERS) {
   for (ob_index w = first; w <= last; ++w) {
     total += grad_in_load(base + w * window_stride + (c - w * hop) * inner_stride);
   }
-  out_store(ob_offset(out_layout, i), total);
+  out_store(ob_offset_of(out_layout, i), total);
 }

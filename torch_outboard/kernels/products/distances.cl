@@ -77,7 +77,7 @@ __kernel void cdist(OB_PARAMETERS) {
   for (ob_index j = 0; j < rows2; ++j, q += step) {
     total += slope(x - x2_load(q), grad_load(first + j), cdist_load(first + j), p);
   }
-  out_store(ob_offset(out_layout, i), total);
+  out_store(ob_offset_of(out_layout, i), total);
 }
 #else
 // Independent sums per work-item, to hide the latency of additions.
@@ -109,7 +109,7 @@ __kernel void cdist(OB_PARAMETERS) {
   }
   const ob_index to = (batch * rows1 + row) * rows2 + j;
   for (int n = 0; n < count; ++n) {
-    out_store(ob_offset(out_layout, to + n), root(totals[n], p));
+    out_store(ob_offset_of(out_layout, to + n), root(totals[n], p));
   }
 }
 #endif

@@ -8,13 +8,13 @@
 #endif
 
 // Noise rounded to its dtype, since the gradient multiplies with it.
-#define USE(i, draw)                                         \
-  {                                                          \
-    const ob_index at = ob_offset(noise_layout, i);          \
-    const V x = self_load(i);                                \
-    const V slope = UNIT(draw) * span + low;                 \
-    noise_store(at, x <= 0 ? slope : 1);                     \
-    out_store(i, x * noise_load(at));                        \
+#define USE(i, draw)                                   \
+  {                                                    \
+    const ob_index at = ob_offset_of(noise_layout, i); \
+    const V x = self_load(i);                          \
+    const V slope = UNIT(draw) * span + low;           \
+    noise_store(at, x <= 0 ? slope : 1);               \
+    out_store(i, x * noise_load(at));                  \
   }
 
 __kernel void rrelu(OB_PARAMETERS) {

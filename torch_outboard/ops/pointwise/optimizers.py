@@ -20,11 +20,11 @@ from torch_outboard.ops.definition import (
 )
 from torch_outboard.ops.functions.table import functions
 from torch_outboard.ops.requirements import Requirement, at_least, definition_of, of_dtype
-from torch_outboard.ops.symbolic import Float, SymFloat, SymInt, SymTensor, log
+from torch_outboard.ops.symbolic import Float, SymBool, SymFloat, SymInt, SymTensor, log, where
 from torch_outboard.ops.template import Plan, template
 
 
-def _row(
+def _define(
     overloads: str,
     lists: Mapping[str, str],
     outputs: dict[str, str],
@@ -75,9 +75,14 @@ def _row(
     return result
 
 
-def _of_decay_rates(beta1: SymFloat, beta2: SymFloat) -> dict[str, Float]:
+def _sign(maximize: SymBool) -> dict[str, Float]:
+    return {"sign": where(maximize, -1.0, 1.0)}
+
+
+def _of_decay_rates(beta1: SymFloat, beta2: SymFloat, maximize: SymBool) -> dict[str, Float]:
     # In double precision, whatever the precision of the kernel.
     return {
+        **_sign(maximize),
         "one_less_beta1": 1 - beta1,
         "one_less_beta2": 1 - beta2,
         "log_beta1": log(beta1),
@@ -85,8 +90,8 @@ def _of_decay_rates(beta1: SymFloat, beta2: SymFloat) -> dict[str, Float]:
     }
 
 
-def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Definition]:
-    gradient = "(-grad)" if maximize else "grad"
+def _adam(name: str, decoupled: bool, amsgrad: bool) -> list[Definition]:
+    gradient = "(sign * grad)"
     weight = "param"
     if decoupled:
         weight = "(param - lr * weight_decay * param)"
@@ -106,7 +111,6 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
     lists = {"self": "param", "grads": "grad", "exp_avgs": "mean", "exp_avg_sqs": "square_mean"}
     requires: dict[str, Requirement] = {
         "amsgrad": amsgrad,
-        "maximize": maximize,
         "beta1": at_least(0),
         "beta2": at_least(0),
     }
@@ -115,7 +119,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
     if amsgrad:
         outputs["largest"] = largest
         lists["max_exp_avg_sqs"] = "largest"
-    return _row(
+    return _define(
         f"{name} {name}.tensor_lr",
         {**lists, "state_steps": "step"},
         outputs,
@@ -126,44 +130,45 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Def
     )
 
 
-def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Definition]:
-    gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
-    requires: dict[str, Requirement] = {"maximize": maximize}
+def _sgd(momentum: bool, nesterov: bool, first: bool) -> list[Definition]:
+    gradient = "(sign * grad + weight_decay * param)"
     names = "_fused_sgd_ _fused_sgd_.tensor_lr"
     if not momentum:
         outputs = {"param": f"param - lr * {gradient}"}
         lists = {"self": "param", "grads": "grad"}
-        return _row(
+        return _define(
             names,
             lists,
             outputs,
             "lr weight_decay",
-            requires | {"momentum": 0, "momentum_buffer_list": []},
+            {"momentum": 0, "momentum_buffer_list": []},
+            _sign,
         )
     buffer = gradient
     if not first:
         buffer = f"(momentum * buffer + (C(1) - dampening) * {gradient})"
     step = f"({gradient} + momentum * {buffer})" if nesterov else buffer
-    return _row(
+    return _define(
         names,
         {"self": "param", "grads": "grad", "momentum_buffer_list": "buffer"},
         {"param": f"param - lr * {step}", "buffer": buffer},
         "lr weight_decay momentum dampening",
-        requires
         # CPU rejects momentum buffers without momentum.
-        | {"nesterov": nesterov, "is_first_step": first, "momentum": at_least(1e-300)},
+        {"nesterov": nesterov, "is_first_step": first, "momentum": at_least(1e-300)},
+        _sign,
     )
 
 
-def _adagrad(maximize: bool) -> list[Definition]:
-    gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
+def _adagrad() -> list[Definition]:
+    gradient = "(sign * grad + weight_decay * param)"
     total = f"(sum + {gradient} * {gradient})"
-    return _row(
+    return _define(
         "_fused_adagrad_",
         {"self": "param", "grads": "grad", "state_sums": "sum", "state_steps": "step"},
         {"param": f"param - rate * {gradient} / (sqrt({total}) + eps)", "sum": total},
         "lr lr_decay weight_decay eps",
-        {"maximize": maximize},
+        {},
+        _sign,
         once={"rate": "lr / (1 + (step - 1) * lr_decay)"},
     )
 
@@ -218,10 +223,14 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     flags = (False, True)
     variants = [
-        *(_sgd(False, False, False, maximize) for maximize in flags),
-        *(_sgd(True, n, f, m) for n in flags for f in flags for m in flags),
-        *(_adam("_fused_adam_", False, a, m) for a in flags for m in flags),
-        *(_adam("_fused_adamw_", True, a, m) for a in flags for m in flags),
-        *(_adagrad(maximize) for maximize in flags),
+        _sgd(False, False, False),
+        *(_sgd(True, nesterov, first) for nesterov in flags for first in flags),
+        *(_adam("_fused_adam_", False, amsgrad) for amsgrad in flags),
+        *(_adam("_fused_adamw_", True, amsgrad) for amsgrad in flags),
+        _adagrad(),
     ]
-    return [_unscale, _update_scale, *(row for rows_of_one in variants for row in rows_of_one)]
+    return [
+        _unscale,
+        _update_scale,
+        *(definition for variant in variants for definition in variant),
+    ]

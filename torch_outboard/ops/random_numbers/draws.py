@@ -39,6 +39,7 @@ from torch_outboard.ops.symbolic import (
     ceil_div,
     floor,
     given,
+    has_dtype,
     log1p,
     log2_ceil,
     maximum,
@@ -73,11 +74,16 @@ def definitions() -> list[Definition]:
         *(_integers(dtypes) for dtypes in (SIGNED, _UNSIGNED, BOOL)),
         *(_integers((dtype,)) for dtype in FLOATS),
         _randperm,
-        *(_rrelu(dtypes) for dtypes in (_NARROW, _DOUBLE)),
+        _rrelu,
         _poisson,
         _binomial,
-        *(define(dtype) for define in (_gamma, _dirichlet) for dtype in WIDE),
+        _gamma,
+        _dirichlet,
     ]
+
+
+def _is_double(tensor: SymTensor) -> SymBool:
+    return has_dtype(tensor, torch.float64)
 
 
 def _items(plan: Plan, count: Int, per_block: Int = 4) -> SymInt:
@@ -339,35 +345,31 @@ def _randperm(plan: Plan, n: SymInt) -> None:
 # ---- Activations
 
 
-def _rrelu(dtypes: Sequence[torch.dtype]) -> Definition:
-    bits = 64 if dtypes == _DOUBLE else 32
-
-    @template(
-        "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
-        "philox variates rrelu",
-        dtypes=dtypes,
-        strided=("noise",),
+@template(
+    "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
+    "philox variates rrelu",
+    dtypes=FLOATS,
+    strided=("noise",),
+)
+def _rrelu(
+    plan: Plan,
+    self: SymTensor,
+    noise: SymTensor,
+    lower: SymFloat,
+    upper: SymFloat,
+    training: SymBool,
+) -> None:
+    span = upper - lower
+    plan.require(
+        training,
+        noise.shape == self.shape,
+        (lower <= upper) & (span <= torch.finfo(torch.float32).max),
     )
-    def definition(
-        plan: Plan,
-        self: SymTensor,
-        noise: SymTensor,
-        lower: SymFloat,
-        upper: SymFloat,
-        training: SymBool,
-    ) -> None:
-        span = upper - lower
-        plan.require(
-            training,
-            noise.shape == self.shape,
-            (lower <= upper) & (span <= torch.finfo(torch.float32).max),
-        )
-        plan.result("out")
-        plan.parameters(low=lower, span=span)
-        plan.constants(BITS=bits)
-        _draw(plan, "rrelu", self.numel(), per_block=128 // bits)
-
-    return definition
+    plan.result("out")
+    plan.parameters(low=lower, span=span)
+    bits = where(_is_double(self), 64, 32)
+    plan.constants(BITS=bits)
+    _draw(plan, "rrelu", self.numel(), per_block=128 // bits)
 
 
 # ---- Rejection sampling, which takes an unknown number of draws
@@ -412,33 +414,28 @@ def _binomial(plan: Plan, count: SymTensor, prob: SymTensor) -> None:
     _draw_values(plan, _BINOMIAL, count)
 
 
-def _gamma(dtype: torch.dtype) -> Definition:
-    @_rejection("_standard_gamma", dtypes=(dtype,))
-    def gamma(plan: Plan, self: SymTensor) -> None:
-        plan.parameters(smallest=torch.finfo(dtype).tiny)
-        _draw_values(plan, _GAMMA, self)
-
-    return gamma
+def _smallest(tensor: SymTensor) -> SymFloat:
+    """The smallest normal number of a tensor's dtype, which is one of WIDE."""
+    single, double = (torch.finfo(dtype).tiny for dtype in WIDE)
+    return where(_is_double(tensor), double, single)
 
 
-def _dirichlet(dtype: torch.dtype) -> Definition:
-    @template(
-        "_sample_dirichlet",
-        "philox rejection rejection_values",
-        dtypes=(dtype,),
-        compute=torch.float64,
-    )
-    def dirichlet(plan: Plan, self: SymTensor) -> None:
-        limits = torch.finfo(dtype)
-        length = where(self.dim() > 0, maximum(self.size(-1), 1), 1)
-        plan.result("out")
-        for name in ("factors", "exponents"):
-            plan.temporary(name, self.numel(), torch.float64)
-        plan.parameters(length=length)
-        # The largest share is the largest number below 1.
-        plan.parameters(smallest=limits.tiny, largest=1 - limits.eps / 2)
-        _reserve_draws(plan, self)
-        plan.launch("gamma_parts", self.numel())
-        plan.launch("shares", self.numel() // length)
+@_rejection("_standard_gamma", dtypes=WIDE)
+def _gamma(plan: Plan, self: SymTensor) -> None:
+    plan.parameters(smallest=_smallest(self))
+    _draw_values(plan, _GAMMA, self)
 
-    return dirichlet
+
+@_rejection("_sample_dirichlet", dtypes=WIDE)
+def _dirichlet(plan: Plan, self: SymTensor) -> None:
+    length = where(self.dim() > 0, maximum(self.size(-1), 1), 1)
+    plan.result("out")
+    for name in ("factors", "exponents"):
+        plan.temporary(name, self.numel(), torch.float64)
+    # The largest share is the largest number below 1.
+    single, double = (1 - torch.finfo(dtype).eps / 2 for dtype in WIDE)
+    largest = where(_is_double(self), double, single)
+    plan.parameters(length=length, smallest=_smallest(self), largest=largest)
+    _reserve_draws(plan, self)
+    plan.launch("gamma_parts", self.numel())
+    plan.launch("shares", self.numel() // length)
