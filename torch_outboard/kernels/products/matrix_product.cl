@@ -114,32 +114,21 @@ static inline void pack(const __global X *source, __global S *packed, I lines, I
   }
 }
 
-__kernel void pack_left(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,
-                        const I items) {
-  OB_BIND(X, source) OB_BIND(S, packed)
-  ITEM
-  const I slices = (l.depth + SLICE - 1) / SLICE;
-  const I panels = (l.rows + ROWS - 1) / ROWS;
-  const I panel = item / slices % panels;
-  const I batch = item / slices / panels;
-  pack(source + batch * l.left.batch + panel * ROWS * l.left.row,
-       packed + (batch * panels + panel) * l.depth * ROWS, l.rows - panel * ROWS, l.left.row,
-       l.depth, l.inner_depth, l.left.column, l.left.outer, item % slices * SLICE, ROWS);
-}
-
-__kernel void pack_right(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,
-                         const I items) {
-  OB_BIND(X, source) OB_BIND(S, packed)
-  ITEM
-  const I slices = (l.depth + SLICE - 1) / SLICE;
-  const I panels = (l.columns + COLUMNS - 1) / COLUMNS;
-  const I panel = item / slices % panels;
-  const I batch = item / slices / panels;
-  pack(source + batch * l.right.batch + panel * COLUMNS * l.right.column,
-       packed + (batch * panels + panel) * l.depth * COLUMNS, l.columns - panel * COLUMNS,
-       l.right.column, l.depth, l.inner_depth, l.right.row, l.right.outer,
-       item % slices * SLICE, COLUMNS);
-}
+// Packs the lines of an operand, rows of the left or columns of the right one, in panels of WIDTH.
+#define PACK(name, side, lines, line_stride, stride, WIDTH)                                    \
+  __kernel void name(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,             \
+                     const I items) {                                                          \
+    OB_BIND(X, source) OB_BIND(S, packed)                                                      \
+    ITEM                                                                                       \
+    const I slices = (l.depth + SLICE - 1) / SLICE, panels = (l.lines + WIDTH - 1) / WIDTH;    \
+    const I panel = item / slices % panels, batch = item / slices / panels;                    \
+    pack(source + batch * l.side.batch + panel * WIDTH * l.side.line_stride,                   \
+         packed + (batch * panels + panel) * l.depth * WIDTH, l.lines - panel * WIDTH,         \
+         l.side.line_stride, l.depth, l.inner_depth, l.side.stride, l.side.outer,              \
+         item % slices * SLICE, WIDTH);                                                        \
+  }
+PACK(pack_left, left, rows, row, column, ROWS)
+PACK(pack_right, right, columns, column, row, COLUMNS)
 
 static inline I column_offset(I column, I inner, const Strides strides) {
   return column / inner * strides.outer + column % inner * strides.column;
@@ -278,7 +267,22 @@ __kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(
   }
 }
 
-// One result per work-item: any strides, and vectors if both operands are dense along K.
+// The sum of products from `k` to `end` along K; in vectors if both operands are dense there.
+static inline S dot(const __global X *a, const I a_step, const __global X *b, const I b_step, I k,
+                    const I end) {
+  S sum = 0;
+  if (a_step == 1 && b_step == 1) {
+    V partial = (V)(0);
+    for (; k + W <= end; k += W) partial += LOADV(a, k) * LOADV(b, k);
+    S parts[W];
+    VSTORE(partial, 0, parts);
+    for (int i = 0; i < W; ++i) sum += parts[i];
+  }
+  for (; k < end; ++k) sum += LOAD(a, k * a_step) * LOAD(b, k * b_step);
+  return sum;
+}
+
+// One result per work-item, for any strides.
 __kernel void single(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
                      OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                      const int adds, const I items) {
@@ -289,16 +293,7 @@ __kernel void single(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, ou
   const I batch = item / l.columns / l.rows;
   const __global X *a = left + batch * l.left.batch + row * l.left.row;
   const __global X *b = right + batch * l.right.batch + column * l.right.column;
-  S sum = 0;
-  I k = 0;
-  if (l.left.column == 1 && l.right.row == 1) {
-    V partial = (V)(0);
-    for (; k + W <= l.depth; k += W) partial += LOADV(a, k) * LOADV(b, k);
-    S parts[W];
-    VSTORE(partial, 0, parts);
-    for (int i = 0; i < W; ++i) sum += parts[i];
-  }
-  for (; k < l.depth; ++k) sum += LOAD(a, k * l.left.column) * LOAD(b, k * l.right.row);
+  const S sum = dot(a, l.left.column, b, l.right.row, 0, l.depth);
   const S value = combine(sum, added,
                           batch * l.added.batch + row * l.added.row + column * l.added.column,
                           alpha, beta, adds);
@@ -311,18 +306,8 @@ __kernel void slices(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(S, pa
                      const Layout l, const I slice, const I items) {
   OB_BIND(X, left) OB_BIND(X, right) OB_BIND(S, partials)
   ITEM
-  const I last = min((item + 1) * slice, l.depth);
-  S sum = 0;
-  I k = item * slice;
-  if (l.left.column == 1 && l.right.row == 1) {
-    V partial = (V)(0);
-    for (; k + W <= last; k += W) partial += LOADV(left, k) * LOADV(right, k);
-    S parts[W];
-    VSTORE(partial, 0, parts);
-    for (int i = 0; i < W; ++i) sum += parts[i];
-  }
-  for (; k < last; ++k) sum += LOAD(left, k * l.left.column) * LOAD(right, k * l.right.row);
-  partials[item] = sum;
+  partials[item] = dot(left, l.left.column, right, l.right.row, item * slice,
+                       min((item + 1) * slice, l.depth));
 }
 
 __kernel void sum_slices(OB_POINTER(S, partials), OB_POINTER(X, out), const I count,

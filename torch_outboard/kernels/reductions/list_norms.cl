@@ -2,6 +2,14 @@
 // of `partial_norms` reduces a part of one tensor; a work-group of `norms` combines the parts of
 // one tensor. Ends are counted in groups of the first kernel.
 
+// Combines the sums of all work-items for the first one.
+#define SUM_OF_GROUP               \
+  __local S sums[OB_LOCAL];        \
+  sums[lane] = sum;                \
+  barrier(CLK_LOCAL_MEM_FENCE);    \
+  if (lane != 0) return;           \
+  for (uint k = 1; k < lanes; ++k) sum = OB_BOTH(sum, sums[k]);
+
 __kernel void partial_norms(OB_INPUTS OB_POINTER(S, partial), ob_calls calls) {
   OB_BIND(S, partial)
   __global X *in;
@@ -26,11 +34,7 @@ __kernel void partial_norms(OB_INPUTS OB_POINTER(S, partial), ob_calls calls) {
   OB_VSTORE(a, 0, each);
 #pragma unroll
   for (uint k = 0; k < OB_WIDTH; ++k) sum = OB_BOTH(sum, each[k]);
-  __local S sums[OB_LOCAL];
-  sums[lane] = sum;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (lane != 0) return;
-  for (uint k = 1; k < lanes; ++k) sum = OB_BOTH(sum, sums[k]);
+  SUM_OF_GROUP
   partial[get_group_id(0)] = sum;
 }
 
@@ -42,11 +46,7 @@ __kernel void norms(OB_POINTER(S, partial), OB_POINTER(X, out), ob_calls calls) 
   for (uint k = (call == 0 ? 0 : calls.end[call - 1]) + lane; k < calls.end[call]; k += lanes) {
     sum = OB_BOTH(sum, partial[k]);
   }
-  __local S sums[OB_LOCAL];
-  sums[lane] = sum;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (lane != 0) return;
-  for (uint k = 1; k < lanes; ++k) sum = OB_BOTH(sum, sums[k]);
+  SUM_OF_GROUP
   const S value = OB_NORM;
   OB_STORE(value);
 }
