@@ -8,8 +8,9 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.definition import FLOATS, WIDE, Definition
 from torch_outboard.ops.symbolic import (
+    Int,
     SymBool,
     SymFloat,
     SymInt,
@@ -36,8 +37,7 @@ def definitions() -> list[Definition]:
     return [
         *_by_matrix_units(torch.float16),
         *_by_matrix_units(torch.bfloat16),
-        *_by_items(FLOATS[:3], torch.float32),
-        *_by_items(FLOATS[3:], torch.float64),
+        *_by_items(),
     ]
 
 
@@ -55,7 +55,7 @@ class _Block(NamedTuple):
 _BlockOf: TypeAlias = Callable[[Plan, SymTensor, SymTensor], _Block]
 
 
-def rows_of_groups(plan: Plan, query: SymTensor, tall: int) -> SymInt:
+def rows_of_groups(plan: Plan, query: SymTensor, tall: Int) -> SymInt:
     """Rows of a work-group's block: on a GPU each work-item has `tall`, or 4 for large heads.
 
     It also has 4 where blocks of `tall` would be fewer than compute units.
@@ -90,8 +90,8 @@ def _whole_heads(plan: Plan, key: SymTensor) -> SymBool:
     return plan.on_processor & (ceil_div(groups, cores) * cores * 3 <= groups * 4)
 
 
-def _item_block(tall: int) -> _BlockOf:
-    return lambda plan, query, _: _Block(rows_of_groups(plan, query, tall))
+def _item_block(tall: Callable[[SymTensor], Int]) -> _BlockOf:
+    return lambda plan, query, _: _Block(rows_of_groups(plan, query, tall(query)))
 
 
 # The 65,536 registers of a compute unit hold two work-groups of 256 work-items, or three of 128.
@@ -136,12 +136,14 @@ class _Kernels(NamedTuple):
     strided: tuple[str, ...] = ()
 
 
-def _by_items(dtypes: Sequence[torch.dtype], accumulated: torch.dtype) -> list[Definition]:
-    tall = 4 if accumulated == torch.float64 else 8
+def _by_items() -> list[Definition]:
+    def tall(query: SymTensor) -> SymInt:
+        return where(query.element_size() == 8, 4, 8)
+
     backward = "attention_tiles attention_delta attention"
     return [
-        _forward(dtypes, accumulated, _Kernels("attention_tiles attention", _item_block(tall))),
-        _backward(dtypes, accumulated, _Kernels(backward, _item_block(4))),
+        _forward(FLOATS, _Kernels("attention_tiles attention", _item_block(tall))),
+        _backward(FLOATS, _Kernels(backward, _item_block(lambda _: 4))),
     ]
 
 
@@ -160,17 +162,15 @@ def _by_matrix_units(dtype: torch.dtype) -> list[Definition]:
         ("grad_out",),
     )
     return [
-        _forward((dtype,), torch.float32, forward),
-        _backward((dtype,), torch.float32, backward),
+        _forward((dtype,), forward),
+        _backward((dtype,), backward),
     ]
 
 
 # ---- Definitions
 
 
-def _forward(
-    dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _Kernels
-) -> Definition:
+def _forward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
     @template(
         "_scaled_dot_product_flash_attention_for_cpu",
         kernels.files,
@@ -196,7 +196,7 @@ def _forward(
         plan.result("out", like=query)
         heads, queries = query.size(1), query.size(2)
         strides = ints((heads * queries, 1, heads))
-        plan.result("logsumexp", query.shape[:3], accumulated, strides=strides)
+        plan.result("logsumexp", query.shape[:3], "value", strides=strides)
         _pass_values(plan, query, key, scale, is_causal, block)
         _pass_mask(plan, attn_mask)
         plan.launch("attend", groups=_blocks(query, block))
@@ -204,9 +204,7 @@ def _forward(
     return attention
 
 
-def _backward(
-    dtypes: Sequence[torch.dtype], accumulated: torch.dtype, kernels: _Kernels
-) -> Definition:
+def _backward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
     gradients = ("grad_query", "grad_key", "grad_value")
     read = ("query", "key", "value", "attn_mask", "out", "logsumexp")
 
@@ -215,7 +213,7 @@ def _backward(
         kernels.files,
         source=kernels.head,
         dtypes=dtypes,
-        accepts={"attn_mask": _MASKS, "logsumexp": (accumulated,)},
+        accepts={"attn_mask": _MASKS, "logsumexp": WIDE},
         strided=(*read, *gradients, *kernels.strided),
         vectors=True,
     )
@@ -238,14 +236,16 @@ def _backward(
         plan.require(
             (grad_out.shape == query.shape) & (out.shape == query.shape),
             logsumexp.shape == query.shape[:3],
+            # Sums of half precision are in float32.
+            logsumexp.element_size() == where(query.element_size() == 8, 8, 4),
         )
         for name, operand in zip(gradients, (query, key, value), strict=True):
             plan.result(name, operand.shape, strides=_turned(operand))
-        plan.temporary("delta", logsumexp.numel(), accumulated)
+        plan.temporary("delta", logsumexp.numel(), "value")
         _pass_values(plan, query, key, scale, is_causal, block)
         _pass_mask(plan, attn_mask)
         whole = _whole_heads(plan, key)
-        plan.temporary("query_sums", where(whole, query.numel(), 0), accumulated)
+        plan.temporary("query_sums", where(whole, query.numel(), 0), "value")
         plan.parameters(all_rows=logsumexp.numel(), whole_heads=whole)
         plan.launch("delta_of_rows", groups=delta_groups(plan, logsumexp, block.rows))
         key_groups = where(whole, key.size(0) * key.size(1), _blocks(key, block))
