@@ -2,12 +2,15 @@
 
 #include <common/system.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <signal.h>
 #include <spawn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +33,12 @@ std::string format_list(const char* text, va_list arguments) {
   std::vsnprintf(message.data(), message.size() + 1, text, again);
   va_end(again);
   return message;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
+  return all;
 }
 
 }  // namespace
@@ -70,27 +79,30 @@ ob_status keep_exception() noexcept {
 }
 
 std::string text_setting(const char* variable) {
-  const char* text = read_text(variable);
+  const char* text = std::getenv(variable);
   return text == nullptr ? "" : text;
 }
 
 uint64_t number_setting(const char* variable, uint64_t smallest, uint64_t largest,
                         uint64_t otherwise) {
-  char problem[256];
-  if (!read_number(variable, smallest, largest, &otherwise, problem, sizeof problem)) {
-    fail(OB_INVALID_ARGUMENT, "%s", problem);
+  const std::string text = text_setting(variable);
+  if (text.empty()) return otherwise;
+  errno = 0;
+  const unsigned long long number = std::strtoull(text.c_str(), nullptr, 10);
+  if (text.find_first_not_of("0123456789") == std::string::npos && errno == 0 &&
+      number >= smallest && number <= largest) {
+    return number;
   }
-  return otherwise;
+  fail(OB_INVALID_ARGUMENT, "%s=%.100s is not a whole number from %llu to %llu.", variable,
+       text.c_str(), static_cast<unsigned long long>(smallest),
+       static_cast<unsigned long long>(largest));
 }
 
-std::string choice_setting(const char* variable, std::vector<const char*> choices) {
-  const char* chosen = "";
-  char problem[256];
-  choices.push_back(nullptr);
-  if (!read_choice(variable, choices.data(), &chosen, problem, sizeof problem)) {
-    fail(OB_INVALID_ARGUMENT, "%s", problem);
-  }
-  return chosen;
+std::string choice_setting(const char* variable, const std::vector<std::string>& choices) {
+  const std::string text = text_setting(variable);
+  if (text.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return text;
+  fail(OB_INVALID_ARGUMENT, "%s=%.100s is none of %s", variable, text.c_str(),
+       joined(choices).c_str());
 }
 
 std::vector<std::string> list_setting(const char* variable,
@@ -108,27 +120,49 @@ std::vector<std::string> list_setting(const char* variable,
   if (!text.empty() && items.empty()) {
     fail(OB_INVALID_ARGUMENT, "%s=%.100s names nothing.", variable, text.c_str());
   }
-  std::string names;
-  for (const std::string& choice : choices) names += (names.empty() ? "" : ", ") + choice;
   for (const std::string& item : items) {
     if (choices.empty() || std::find(choices.begin(), choices.end(), item) != choices.end())
       continue;
     fail(OB_INVALID_ARGUMENT, "%s: \"%.100s\" is none of %s.", variable, item.c_str(),
-         names.c_str());
+         joined(choices).c_str());
   }
   return items;
 }
 
-std::string file_of_package(const std::string& name) {
-  std::string file = name;
-  const auto has_file = [](const char* folder, void* argument) {
-    std::string& wanted = *static_cast<std::string*>(argument);
-    const std::string path = std::string(folder) + "/" + wanted;
-    if (access(path.c_str(), R_OK) != 0) return false;
-    wanted = path;
-    return true;
+// ---- Python packages
+
+std::string own_path() {
+  Dl_info own;
+  const bool known = dladdr(reinterpret_cast<void*>(&own_path), &own) != 0;
+  return known && own.dli_fname != nullptr ? own.dli_fname : "";
+}
+
+std::vector<std::string> package_folders() {
+  std::vector<std::string> folders;
+  const std::string own = own_path();
+  if (const size_t end = own.rfind("/torch_outboard/drivers/"); end != std::string::npos) {
+    folders.push_back(own.substr(0, end));
+  }
+  const auto add = [](dl_phdr_info* info, size_t, void* argument) {
+    auto& found = *static_cast<std::vector<std::string>*>(argument);
+    const std::string path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+    for (const std::string name : {"/site-packages", "/dist-packages"}) {
+      const size_t start = path.rfind(name + "/");
+      if (start == std::string::npos) continue;
+      const std::string folder = path.substr(0, start + name.size());
+      if (std::find(found.begin(), found.end(), folder) == found.end()) found.push_back(folder);
+    }
+    return 0;
   };
-  return visit_package_folders(has_file, &file) ? file : "";
+  dl_iterate_phdr(add, &folders);
+  return folders;
+}
+
+std::string file_of_package(const std::string& name) {
+  for (const std::string& folder : package_folders()) {
+    if (access((folder + "/" + name).c_str(), R_OK) == 0) return folder + "/" + name;
+  }
+  return "";
 }
 
 // ---- Binaries of programs
@@ -234,11 +268,31 @@ int start_process(std::vector<std::string> command, std::vector<std::string> cha
 
 }  // namespace drivers
 
-// For parts in C, which declare it: stores the message and returns `status`.
+// ---- For drivers in C: common/system.h
+
 extern "C" ob_status fail(ob_status status, const char* text, ...) {
   va_list arguments;
   va_start(arguments, text);
   std::string message = drivers::format_list(text, arguments);
   va_end(arguments);
   return drivers::keep_message(status, std::move(message));
+}
+
+extern "C" ob_status read_number(const char* variable, uint64_t smallest, uint64_t largest,
+                                 uint64_t* value) try {
+  *value = drivers::number_setting(variable, smallest, largest, *value);
+  return OB_OK;
+} catch (...) {
+  return drivers::keep_exception();
+}
+
+extern "C" ob_status read_choice(const char* variable, const char* const* choices, int* value) try {
+  std::vector<std::string> all;
+  for (const char* const* each = choices; *each != nullptr; ++each) all.push_back(*each);
+  const std::string chosen = drivers::choice_setting(variable, all);
+  const auto found = std::find(all.begin(), all.end(), chosen);
+  if (found != all.end()) *value = static_cast<int>(found - all.begin());
+  return OB_OK;
+} catch (...) {
+  return drivers::keep_exception();
 }

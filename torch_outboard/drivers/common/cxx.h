@@ -1,6 +1,6 @@
 /*
- * Failures, settings, binaries and processes of drivers in C++. Inside a driver a failure is an
- * exception, which Guarded turns into a status and a message of the calling thread.
+ * Failures, settings, packages, binaries and processes of drivers in C++. Inside a driver a failure
+ * is an exception, which Guarded turns into a status and a message of the calling thread.
  */
 #ifndef OUTBOARD_DRIVERS_COMMON_CXX_H
 #define OUTBOARD_DRIVERS_COMMON_CXX_H
@@ -58,11 +58,19 @@ std::string text_setting(const char* variable);
 uint64_t number_setting(const char* variable, uint64_t smallest, uint64_t largest,
                         uint64_t otherwise);
 // One of the choices, "" if the variable is not set.
-std::string choice_setting(const char* variable, std::vector<const char*> choices);
+std::string choice_setting(const char* variable, const std::vector<std::string>& choices);
 // The items between commas, none if the variable is not set; all are choices, if there are any.
 std::vector<std::string> list_setting(const char* variable,
                                       const std::vector<std::string>& choices = {});
-// The path of a file in a folder of Python packages, such as "ziglang/zig"; "" if none has it.
+
+// ---- Python packages
+
+// The path of the driver's own shared library, "" if the system does not know it.
+std::string own_path();
+// Folders that hold Python packages: the one with this package, then those that other libraries of
+// the process come from, which finds packages where this library lies in a source tree.
+std::vector<std::string> package_folders();
+// The path of a file in one of them, such as "ziglang/zig"; "" if none has it.
 std::string file_of_package(const std::string& name);
 
 // ---- Binaries of programs

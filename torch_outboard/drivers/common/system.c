@@ -1,56 +1,11 @@
 #define _GNU_SOURCE
 #include "system.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
-#include <link.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-/* ---- Settings ---- */
-
-const char* read_text(const char* variable) {
-  const char* text = getenv(variable);
-  return text == NULL || *text == '\0' ? NULL : text;
-}
-
-bool read_number(const char* variable, uint64_t smallest, uint64_t largest, uint64_t* value,
-                 char* problem, size_t room) {
-  const char* text = read_text(variable);
-  if (text == NULL) return true;
-  errno = 0;
-  unsigned long long number = strtoull(text, NULL, 10);
-  if (strspn(text, "0123456789") == strlen(text) && errno == 0 && number >= smallest &&
-      number <= largest) {
-    *value = number;
-    return true;
-  }
-  snprintf(problem, room, "%s=%.100s is not a whole number from %llu to %llu.", variable, text,
-           (unsigned long long)smallest, (unsigned long long)largest);
-  return false;
-}
-
-bool read_choice(const char* variable, const char* const* choices, const char** value,
-                 char* problem, size_t room) {
-  const char* text = read_text(variable);
-  if (text == NULL) return true;
-  int used = snprintf(problem, room, "%s=%.100s is none of ", variable, text);
-  for (size_t i = 0; choices[i] != NULL; i++) {
-    if (strcmp(text, choices[i]) == 0) {
-      *value = choices[i];
-      return true;
-    }
-    if (used >= 0 && (size_t)used < room) {
-      used += snprintf(problem + used, room - (size_t)used, "%s%s", i == 0 ? "" : ", ", choices[i]);
-    }
-  }
-  return false;
-}
 
 /* ---- Clock and threads ---- */
 
@@ -107,40 +62,4 @@ bool keep_spinning(spin* waiting) {
 uint64_t whole_pages(uint64_t bytes) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   return (bytes + page - 1) / page * page;
-}
-
-/* ---- Python packages ---- */
-
-const char* own_path(void) {
-  Dl_info own;
-  return dladdr((void*)&own_path, &own) == 0 || own.dli_fname == NULL ? "" : own.dli_fname;
-}
-
-typedef struct visitor {
-  bool (*visit)(const char* folder, void* argument);
-  void* argument;
-} visitor;
-
-/* Visits the folder that ends `part` characters behind the start of the last `name` in a path;
- * false if `name` does not occur. */
-static bool visit_folder(const char* path, const char* name, size_t part, const visitor* with) {
-  const char* end = NULL;
-  for (const char* found = path; (found = strstr(found, name)) != NULL; found++) end = found + part;
-  char folder[PATH_MAX];
-  if (end == NULL || end - path >= PATH_MAX) return false;
-  snprintf(folder, sizeof folder, "%.*s", (int)(end - path), path);
-  return with->visit(folder, with->argument);
-}
-
-static int visit_library(struct dl_phdr_info* info, size_t bytes, void* argument) {
-  (void)bytes;
-  const char* path = info->dlpi_name == NULL ? "" : info->dlpi_name;
-  return visit_folder(path, "/site-packages/", strlen("/site-packages"), argument) ||
-         visit_folder(path, "/dist-packages/", strlen("/dist-packages"), argument);
-}
-
-bool visit_package_folders(bool (*visit)(const char* folder, void* argument), void* argument) {
-  visitor with = {visit, argument};
-  return visit_folder(own_path(), "/torch_outboard/drivers/", 0, &with) ||
-         dl_iterate_phdr(visit_library, &with) != 0;
 }

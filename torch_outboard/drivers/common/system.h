@@ -1,4 +1,4 @@
-/* Messages, settings, clock, threads and packages of the host, for drivers in C and C++. */
+/* Messages, settings, clock, threads and memory of the host, for drivers in C and C++. */
 #ifndef OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 #define OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* ---- Messages: in cxx.cpp ---- */
+/* ---- For drivers in C, by the functions of cxx.h ---- */
 
 #ifndef __cplusplus /* drivers::fail throws */
 /* Stores the message of this thread and returns `status`, so that failing is one statement. */
@@ -22,20 +22,13 @@ ob_status fail(ob_status status, const char* format, ...) __attribute__((format(
 /* The function of the table. */
 const char* last_error(void* context);
 
-/* ---- Settings: environment variables, all listed in torch_outboard/setting_table.py ---- */
-
-/* The value of a variable; NULL where it is unset or empty. */
-const char* read_text(const char* variable);
-
-/* Both leave `value` unchanged where the variable is unset or empty. False for an impossible value:
- * then `problem`, of `room` bytes, is the sentence to report. */
+/* Both read an environment variable, and leave `value` unchanged where it is unset or empty. All
+ * are listed in torch_outboard/setting_table.py. */
 
 /* A whole number in decimal digits. */
-bool read_number(const char* variable, uint64_t smallest, uint64_t largest, uint64_t* value,
-                 char* problem, size_t room);
-/* One of `choices`, which end with NULL. */
-bool read_choice(const char* variable, const char* const* choices, const char** value,
-                 char* problem, size_t room);
+ob_status read_number(const char* variable, uint64_t smallest, uint64_t largest, uint64_t* value);
+/* The index of one of `choices`, which end with NULL. */
+ob_status read_choice(const char* variable, const char* const* choices, int* value);
 
 /* ---- Clock and threads ---- */
 
@@ -91,16 +84,6 @@ static inline uint64_t hash_bytes(uint64_t hash, const void* data, uint64_t byte
   }
   return hash;
 }
-
-/* ---- Python packages ---- */
-
-/* The path of the driver's own shared library, "" if the system does not know it. */
-const char* own_path(void);
-
-/* Calls visit(folder, argument) for folders that hold Python packages, until it returns true: the
- * folder with this package, then those that other libraries of the process come from, which finds
- * packages where this library lies in a source tree. A folder may come twice. */
-bool visit_package_folders(bool (*visit)(const char* folder, void* argument), void* argument);
 
 #ifdef __cplusplus
 }

@@ -80,7 +80,7 @@ std::string linker_of(const std::string& command) {
 
 std::string find_dialect() {
   std::string folder = drivers::text_setting("OUTBOARD_CLANG_DIALECT");
-  const std::string path = own_path();
+  const std::string path = drivers::own_path();
   const size_t end = path.rfind("/drivers/");
   if (folder.empty() && end != std::string::npos) folder = path.substr(0, end) + "/dialects/clang";
   if (access((folder + "/opencl.h").c_str(), R_OK) == 0) return folder;

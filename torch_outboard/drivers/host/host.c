@@ -33,37 +33,26 @@ settings host_settings;
 
 static ob_status initialize(void* context) {
   static const char* const accesses[] = {"shared", "separate", NULL};
-  const char* access = accesses[0];
-  char problem[256];
-  const size_t room = sizeof problem;
-  if (!read_choice("OUTBOARD_HOST_ACCESS", accesses, &access, problem, room)) {
-    return fail(OB_INVALID_ARGUMENT, "%s", problem);
-  }
-  host_settings.shared = strcmp(access, "shared") == 0;
-
-  uint64_t count = 2;
-  if (!read_number("OUTBOARD_HOST_DEVICES", 0, MAX_DEVICES, &count, problem, room)) {
-    return fail(OB_INVALID_ARGUMENT, "%s", problem);
-  }
-
+  int access = 0;
+  uint64_t count = 2, threads = (uint64_t)usable_processors();
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  ob_status status = read_choice("OUTBOARD_HOST_ACCESS", accesses, &access);
+  if (status == OB_OK) status = read_number("OUTBOARD_HOST_DEVICES", 0, MAX_DEVICES, &count);
   uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t memory = count == 0 ? 0 : physical / 2 / count;
-  if (!read_number("OUTBOARD_HOST_MEMORY", 1, UINT64_C(1) << 46, &memory, problem, room)) {
-    return fail(OB_INVALID_ARGUMENT, "%s", problem);
+  if (status == OB_OK) {
+    status = read_number("OUTBOARD_HOST_MEMORY", 1, UINT64_C(1) << 46, &memory);
   }
+  if (status == OB_OK) status = read_number("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads);
+  if (status != OB_OK) return status;
+  host_settings.shared = access == 0;
   host_settings.memory = whole_pages(memory);
-
-  uint64_t threads = (uint64_t)usable_processors();
-  if (threads > MAX_THREADS) threads = MAX_THREADS;
-  if (!read_number("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads, problem, room)) {
-    return fail(OB_INVALID_ARGUMENT, "%s", problem);
-  }
   host_settings.threads = (int)threads;
   may_spin = threads > 1; /* on one processor a busy wait keeps the other thread from running */
   find_code();
 
   for (int32_t i = 0; i < (int32_t)count; i++) {
-    ob_status status = create_memory(i);
+    status = create_memory(i);
     if (status != OB_OK) return status;
   }
   host_settings.devices = (int32_t)count;

@@ -23,21 +23,15 @@ using GetPlatforms = cl_int (*)(cl_uint, cl_platform_id*, cl_uint*);
 // (intel-opencl-rt), whose libraries go to <prefix>/lib, two levels above the packages.
 std::vector<std::string> packaged_drivers() {
   std::vector<std::string> files;
-  const auto add_drivers = [](const char* folder, void* argument) {
-    auto& found = *static_cast<std::vector<std::string>*>(argument);
+  for (const std::string& folder : drivers::package_folders()) {
     for (const char* pattern : {"/../../libintelocl.so", "/pyopencl/.libs/libpocl*.so*"}) {
       glob_t matches = {};
-      if (glob((folder + std::string(pattern)).c_str(), 0, nullptr, &matches) == 0) {
-        for (size_t i = 0; i < matches.gl_pathc; ++i) {
-          const std::string file = matches.gl_pathv[i];
-          if (std::find(found.begin(), found.end(), file) == found.end()) found.push_back(file);
-        }
+      if (glob((folder + pattern).c_str(), 0, nullptr, &matches) == 0) {
+        files.insert(files.end(), matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
       }
       globfree(&matches);
     }
-    return false;
-  };
-  visit_package_folders(add_drivers, &files);
+  }
   return files;
 }
 

@@ -126,7 +126,7 @@ std::atomic<uint64_t> g_sources{0};
 // With PoCL as the only OpenCL library, and its cache folder. Returns 0 or an errno value. `socket`
 // becomes the standard input of the process.
 int start_compiler(const Device& device, int socket, pid_t& process) {
-  const std::string library = own_path();
+  const std::string library = drivers::own_path();
   const std::string program = library.substr(0, library.rfind('/')) + kProgram;
   return drivers::start_process(
       {program, library},
