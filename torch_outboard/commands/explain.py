@@ -100,7 +100,7 @@ def explain(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> str:
     if schema is None:
         raise ValueError(f"there is no overload '{name}'; `operators` lists them")
     path = dispatcher.path(_keys_of_call(x, modes), dispatcher.entries(name))
-    met = [(entry.key, _what(entry), *dispatcher.origin(entry.place)) for entry in path]
+    met = [(entry.key, _what(entry), *dispatcher.origin(entry.location)) for entry in path]
     parts = [
         f"{schema}\non {x.device}, {str(x.dtype).removeprefix('torch.')}",
         columns([("key", "what", "by", "file"), *met]),

@@ -22,11 +22,11 @@ _SIGNATURE = "torch_outboard, "
 _FALLBACK = "by torch_outboard"
 _REGISTRATION = re.compile(
     r"^(?P<key>\w+)(?P<alias>\[alias\])?(?P<inactive> \(inactive\))?: "
-    rf"(?:registered at )?(?:{_SIGNATURE})?(?P<place>.*) :: .* \[ (?P<forms>[\w ]*) \]$"
+    rf"(?:registered at )?(?:{_SIGNATURE})?(?P<location>.*) :: .* \[ (?P<forms>[\w ]*) \]$"
 )
 _ENTRY = re.compile(
     r"^(?P<key>\w+): (?P<fallthrough>fallthrough )?(?:registered at )?"
-    rf"(?:{_SIGNATURE})?(?P<place>.*) \[(?P<origin>[^\[\]]*)\]$"
+    rf"(?:{_SIGNATURE})?(?P<location>.*) \[(?P<origin>[^\[\]]*)\]$"
 )
 
 # Backends and layouts whose keys have kernels that compute, where dispatch ends.
@@ -39,7 +39,7 @@ class Registration:
     """A kernel that was registered for an overload."""
 
     key: str
-    place: str  # "<file>:<line>"
+    location: str  # "<file>:<line>"
     boxed_only: bool
     fallthrough: bool
     active: bool  # False if a later registration for the key overrides it
@@ -50,7 +50,7 @@ class Entry:
     """The kernel of an overload at a dispatch key."""
 
     key: str
-    place: str  # "<file>:<line>"
+    location: str  # "<file>:<line>"
     origin: str  # "kernel", "backend fallback", "default backend kernel", "math kernel" ...
     fallthrough: bool  # the call goes on to the next key at once
 
@@ -116,7 +116,7 @@ def registrations(name: str) -> list[Registration]:
             boxed_only, fallthrough = "unboxed" not in forms, "fallthrough" in forms
             active = not match["inactive"]
             found.append(
-                Registration(match["key"], match["place"], boxed_only, fallthrough, active)
+                Registration(match["key"], match["location"], boxed_only, fallthrough, active)
             )
     return found
 
@@ -127,7 +127,9 @@ def entries(name: str) -> Mapping[str, Entry]:
     for line in torch._C._dispatch_dump_table(name).splitlines():
         if match := _ENTRY.match(line):
             fallthrough = match["fallthrough"] is not None
-            found[match["key"]] = Entry(match["key"], match["place"], match["origin"], fallthrough)
+            found[match["key"]] = Entry(
+                match["key"], match["location"], match["origin"], fallthrough
+            )
     return found
 
 
@@ -136,8 +138,8 @@ def _folders() -> tuple[tuple[str, str, str], ...]:
     """Folders of sources, the author of the sources, and the prefix of displayed paths."""
 
     def above(name: str, folder: str) -> str:
-        places = (r.place for r in registrations(name))
-        return next((p.partition(folder)[0] for p in places if folder in p), "unknown")
+        locations = (r.location for r in registrations(name))
+        return next((p.partition(folder)[0] for p in locations if folder in p), "unknown")
 
     pytorch = Path(torch.__file__).parent
     return (
@@ -150,18 +152,18 @@ def _folders() -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def origin(place: str) -> tuple[str, str]:
+def origin(location: str) -> tuple[str, str]:
     """The author of a kernel, and its location relative to the author's sources.
 
     Returns:
         `"kit"`, `"PyTorch"` or `"extension"`; `"csrc/dispatch/registration.cpp:71"`.
     """
-    if place.startswith(_FALLBACK):
+    if location.startswith(_FALLBACK):
         return "kit", "csrc/dispatch/registration.cpp"
     for folder, by, shown in _folders():
-        if place.startswith(folder):
-            return by, shown + place.removeprefix(folder).removeprefix("build/")
-    return "extension", place
+        if location.startswith(folder):
+            return by, shown + location.removeprefix(folder).removeprefix("build/")
+    return "extension", location
 
 
 # ---- Dispatch keys

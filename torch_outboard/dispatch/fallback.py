@@ -154,7 +154,7 @@ class Report:
         for row in self.rows:
             calls[row.placement] += row.calls
         total = sum(calls.values())
-        return {place: count / total if total else 0.0 for place, count in calls.items()}
+        return {placement: count / total if total else 0.0 for placement, count in calls.items()}
 
     def __str__(self) -> str:
         cells = [("operator", "dtype", "placement", "calls", "copied", "ms", "")]

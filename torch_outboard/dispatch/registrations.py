@@ -118,11 +118,11 @@ def _dispatched(name: str) -> list[Kernel]:
     for found in dispatcher.registrations(name):
         if found.key not in _KEYS or not found.active:
             continue
-        by, in_python = dispatcher.origin(found.place)[0], _PYTHON.match(found.place)
+        by, in_python = dispatcher.origin(found.location)[0], _PYTHON.match(found.location)
         # A kernel in a Python file of PyTorch, such as autograd.Function.apply, is a user's kernel.
         if by == "extension" or (by == "PyTorch" and in_python):
             source = "user" if in_python else "vendor"
-            kernels.append(Kernel(source, found.place, found.key, raw=True))
+            kernels.append(Kernel(source, found.location, found.key, raw=True))
         elif found.key != "PrivateUse1":
             kernels.append(Kernel("kit", "", found.key))
     return sorted(kernels, key=lambda kernel: _KEYS.index(kernel.key))

@@ -224,7 +224,7 @@ def kernel(
 
     if expression is not None:
         schema = getattr(packet, overload_name or "default")._schema
-        row = _expression_row(name, schema, expression, types, result, requires or {})
+        row = _definition_of_expression(name, schema, expression, types, result, requires or {})
         _C.load_device_kernels()
         token = _C.add_definition(name, row, wanted, index)
         described = Expression(
@@ -238,13 +238,13 @@ def kernel(
         return Registration(name, None, token, described, wanted, index)
 
     def register(function: Callable[..., Any]) -> Registration:
-        token = _C.add_kernel(name, function, wanted, index, _place_of(function))
+        token = _C.add_kernel(name, function, wanted, index, _location_of(function))
         return Registration(name, function, token, None, wanted, index)
 
     return register
 
 
-def _place_of(function: Callable[..., Any]) -> str:
+def _location_of(function: Callable[..., Any]) -> str:
     """ "file:line" of a function in Python, else the name of its type."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
@@ -272,7 +272,7 @@ def _template_kernel(
     return register
 
 
-def _expression_row(
+def _definition_of_expression(
     name: str,
     schema: torch.FunctionSchema,
     expression: str,

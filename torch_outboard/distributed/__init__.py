@@ -32,7 +32,7 @@ def register(device: str) -> bool:
     return True
 
 
-def ways(group: Any = None) -> dict[str, dict[str, int]]:
+def operation_counts(group: Any = None) -> dict[str, dict[str, int]]:
     """Counts of a group's operations on the device, by implementation.
 
     Args:

@@ -40,7 +40,7 @@ class _Capture:
 
     def __init__(self, device: int, states: States) -> None:
         self.graph = Graph()
-        run = _refilling(states, self.graph.replay) if states.places else self.graph.replay
+        run = _refilling(states, self.graph.replay) if states.buffers else self.graph.replay
         self.tensors = _C.CapturedTensors(device, run, _OVERWRITTEN)
 
     def replay(self, inputs: list[Any]) -> list[Any] | None:
@@ -152,8 +152,8 @@ class CapturedGraph:
             moved = misplaced  # parameters that move this often are copied, too
         if not sizes.captures:
             moved |= {
-                place for place, address in sizes.addresses.items()
-                if place not in self.static | self.inner and inputs[place].data_ptr() != address
+                index for index, address in sizes.addresses.items()
+                if index not in self.static | self.inner and inputs[index].data_ptr() != address
             }  # fmt: skip
         if moved - sizes.moving:
             sizes.moving |= moved
@@ -175,15 +175,15 @@ class CapturedGraph:
     def _capture(self, sizes: _Sizes, inputs: list[Any]) -> _Capture:
         states = States()
         states.calls = sizes.states.calls
-        states.make_places()
+        states.make_buffers()
         capture = _Capture(self.device, states)
         arguments = list(inputs)
         buffers: dict[int, torch.Tensor] = {}
-        for place in sorted(sizes.moving):
-            x = inputs[place]
+        for index in sorted(sizes.moving):
+            x = inputs[index]
             span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
             memory = torch.empty(span if x.numel() else 0, dtype=x.dtype, device=x.device)
-            arguments[place] = buffers[place] = memory.as_strided(x.shape, x.stride())
+            arguments[index] = buffers[index] = memory.as_strided(x.shape, x.stride())
         given = list(arguments)
         pool = graph_pool_handle()
         with noting(states):
@@ -206,8 +206,8 @@ class CapturedGraph:
         """Registers the inputs and results of a capture; `given`: the inputs, or their buffers."""
         tensors = capture.tensors
         owners = {
-            x.untyped_storage()._cdata: place
-            for place, x in enumerate(given)
+            x.untyped_storage()._cdata: index
+            for index, x in enumerate(given)
             if isinstance(x, torch.Tensor)
         }
         # The graph may change inner inputs.
@@ -217,33 +217,33 @@ class CapturedGraph:
             if not isinstance(output, torch.Tensor):
                 tensors.add_constant(output)
                 continue
-            place = owners.get(output.untyped_storage()._cdata)
-            if place is None:
+            index = owners.get(output.untyped_storage()._cdata)
+            if index is None:
                 tensors.add_result(output)
                 continue
-            x = given[place]
+            x = given[index]
             if output.dtype != x.dtype:
                 raise NotImplementedError(
                     f"a result that is an input of {x.dtype}, taken as {output.dtype}"
                 )
-            tensors.add_view(place, output, output.storage_offset() - x.storage_offset())
+            tensors.add_view(index, output, output.storage_offset() - x.storage_offset())
             if self.reuses:
-                copied_back |= {place}
-        for place, x in enumerate(given):
-            if place in buffers:
-                tensors.add_moving(place, buffers[place], place in copied_back)
+                copied_back |= {index}
+        for index, x in enumerate(given):
+            if index in buffers:
+                tensors.add_moving(index, buffers[index], index in copied_back)
             elif isinstance(x, torch.Tensor):
-                tensors.add_fixed(place, x)
+                tensors.add_fixed(index, x)
             else:
-                tensors.add_number(place, x)
+                tensors.add_number(index, x)
 
     @staticmethod
     def _check_copies(inputs: list[Any], copied_back: frozenset[int]) -> None:
         """Refuses inputs that move and share memory: the last copy back would undo changes."""
         owners = [x.untyped_storage()._cdata for x in inputs if isinstance(x, torch.Tensor)]
-        for place in copied_back:
-            if owners.count(inputs[place].untyped_storage()._cdata) > 1:
-                raise NotImplementedError(f"input {place}, which moves and shares memory")
+        for index in copied_back:
+            if owners.count(inputs[index].untyped_storage()._cdata) > 1:
+                raise NotImplementedError(f"input {index}, which moves and shares memory")
 
 
 def _tell(reason: str) -> None:
@@ -304,13 +304,13 @@ def _capture(graph: CompiledFxGraph) -> None:
         return
     functions: list[Callable[..., Any]] = []
     for part in graph.partition_maps or ():
-        places = list(enumerate(part.input_index_mapping))
+        pairs = list(enumerate(part.input_index_mapping))
         functions.append(
             partial(
                 make,
-                static=[i for i, place in places if place in static],
-                written=[i for i, place in places if place in written],
-                inner=[i for i, place in places if place is None],
+                static=[i for i, index in pairs if index in static],
+                written=[i for i, index in pairs if index in written],
+                inner=[i for i, index in pairs if index is None],
             )
         )
     graph.recursively_apply_fns(functions)

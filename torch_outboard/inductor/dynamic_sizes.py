@@ -125,12 +125,12 @@ def ranges_by_place(
     flat = [*itertools.chain.from_iterable(lengths)]
     if not V.graph.sizevars.statically_known_equals(sympy_product(groups), sympy_product(flat)):
         return None
-    place: sympy.Expr = sympy.S.Zero
+    linear: sympy.Expr = sympy.S.Zero
     for size, variables in zip(groups, set_ranges(*([size] for size in groups)), strict=True):
-        place = place * size + variables[0]
+        linear = linear * size + variables[0]
     indices: list[sympy.Expr] = []
     inner: sympy.Expr = sympy.S.One
     for size in reversed(flat):
-        indices.append(ModularIndexing(place, inner, size) if size != 1 else sympy.S.Zero)
+        indices.append(ModularIndexing(linear, inner, size) if size != 1 else sympy.S.Zero)
         inner = inner * size
     return [[indices.pop() for _ in sizes] for sizes in lengths]

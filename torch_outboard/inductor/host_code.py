@@ -132,7 +132,7 @@ def _suits_within(graph: torch.fx.GraphModule, calls: bool) -> bool:
 def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool) -> bool:
     target = node.target
     if node.op == "get_attr":
-        owner, name = _place_of(graph, str(target))
+        owner, name = _owner_of(graph, str(target))
         constant = getattr(owner, name, None)
         if isinstance(constant, torch.fx.GraphModule):
             return _suits_within(constant, calls)
@@ -148,7 +148,7 @@ def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool) -
     return _is_python(target)
 
 
-def _place_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module, str]:
+def _owner_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module, str]:
     """The module that owns a constant, and the constant's name in it."""
     path, _, name = target.rpartition(".")
     return graph.get_submodule(path), name
@@ -185,8 +185,8 @@ def _results_of_cpu(graph: torch.fx.GraphModule) -> list[int]:
     (output,) = graph.graph.find_nodes(op="output")
     results = output.args[0] if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
     return [
-        place
-        for place, result in enumerate(results)
+        index
+        for index, result in enumerate(results)
         if isinstance(result, torch.fx.Node)
         and isinstance(value := result.meta.get("val"), torch.Tensor)
         and value.device == CPU
@@ -194,13 +194,13 @@ def _results_of_cpu(graph: torch.fx.GraphModule) -> list[int]:
 
 
 def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
-    """Changes a graph, in place, into one for the CPU; Inductor computes its shapes again."""
+    """Changes a graph, in index, into one for the CPU; Inductor computes its shapes again."""
     for node in graph.graph.nodes:
         _move_call(node, index)
         if "val" in node.meta:
             node.meta["val"] = tree_map(on_cpu, node.meta["val"])
         if node.op == "get_attr":
-            owner, name = _place_of(graph, str(node.target))
+            owner, name = _owner_of(graph, str(node.target))
             constant = getattr(owner, name)
             if isinstance(constant, torch.fx.GraphModule):
                 move(constant, index)

@@ -391,7 +391,7 @@ def _with_layout(original: Any) -> Any:
     return convolution
 
 
-def count_places_in_logical_order() -> None:
+def count_indices_in_logical_order() -> None:
     """Makes argmax and argmin over all dimensions return eager mode's index, whatever the strides.
 
     Reason: Inductor may reorder loops over a reduction later. It carries the index along with the
@@ -407,7 +407,7 @@ def count_places_in_logical_order() -> None:
             sizes, kind = described["reduction_ranges"], rest.get("reduction_type")
             ours = ir.get_device_type(x) == state.name and kind in ("argmax", "argmin")
             if ours and len(sizes) > 1:
-                described["inner_fn"] = _with_place(described["inner_fn"], sizes)
+                described["inner_fn"] = _with_index(described["inner_fn"], sizes)
             return described
 
         return make_reduction_inner
@@ -415,16 +415,16 @@ def count_places_in_logical_order() -> None:
     _replace(lowering, "_make_reduction_inner", make)
 
 
-def _with_place(inner: Any, sizes: Any) -> Any:
+def _with_index(inner: Any, sizes: Any) -> Any:
     """Values of a reduction, each with its index in row-major order."""
     from torch._inductor.virtualized import ops
 
     def loader(index: Any, reduced: Any) -> Any:
         value = inner(index, reduced)
-        place = reduced[0]
+        linear = reduced[0]
         for size, part in zip(sizes[1:], reduced[1:], strict=True):
-            place = place * size + part
-        return value if isinstance(value, tuple) else (value, ops.index_expr(place, torch.int64))
+            linear = linear * size + part
+        return value if isinstance(value, tuple) else (value, ops.index_expr(linear, torch.int64))
 
     return loader
 
@@ -523,7 +523,7 @@ def count_steps_on_the_device() -> None:
 def install() -> None:
     """Installs all patches of Inductor."""
     want_no_templates_of_triton()
-    count_places_in_logical_order()
+    count_indices_in_logical_order()
     split_for_processors()
     be_a_gpu()
     need_no_triton()

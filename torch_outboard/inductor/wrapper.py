@@ -41,9 +41,9 @@ class _StreamLine(WrapperLine):
     def codegen(self, code: IndentedBuffer) -> None:
         start = len(code._lines)
         self.line.codegen(code)
-        for place, text in enumerate(code._lines[start:], start):
-            if isinstance(text, str):
-                code._lines[place] = text.replace("torch.cuda.", f"torch.{state.name}.")
+        for number, line in enumerate(code._lines[start:], start):
+            if isinstance(line, str):
+                code._lines[number] = line.replace("torch.cuda.", f"torch.{state.name}.")
 
 
 def _named_streams(line: WrapperLine) -> WrapperLine:

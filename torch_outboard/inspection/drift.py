@@ -69,7 +69,7 @@ def registered() -> list[Registered]:
     found = set()
     for name in {*dispatcher.overload_names(), *dispatcher.names_without_schema()}:
         for kernel in dispatcher.registrations(name):
-            by = dispatcher.origin(kernel.place)[0]
+            by = dispatcher.origin(kernel.location)[0]
             if "PrivateUse1" not in kernel.key or kernel.fallthrough or by == "PyTorch":
                 continue
             if by != "kit" or not kernel.boxed_only:

@@ -201,7 +201,7 @@ def kernels(
     entry = dispatcher.entries(name).get(key)
     if entry is None:
         return []
-    by, file = origin(entry.place)
+    by, file = origin(entry.location)
     routed = _C.router_kernels(name)
     if entry.composite:
         return [Kernel("composite", "", by, file)]
@@ -261,6 +261,6 @@ def _host_kernel(name: str, entry: Entry) -> list[Kernel]:
     if any(
         r.key == entry.key and r.active and not r.boxed_only for r in dispatcher.registrations(name)
     ):
-        return [Kernel("typed host kernel", "", *origin(entry.place))]
+        return [Kernel("typed host kernel", "", *origin(entry.location))]
     cpu = dispatcher.entries(name).get(entry.key.replace("PrivateUse1", "CPU"))
-    return [Kernel("host kernel", "", *origin(cpu.place))] if cpu else []
+    return [Kernel("host kernel", "", *origin(cpu.location))] if cpu else []

@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torch_outboard.inductor.lowerings import flex_kernels
-from torch_outboard.inductor.lowerings.expressions import texts_in_use
+from torch_outboard.inductor.lowerings.expressions import expressions_in_use
 from torch_outboard.inductor.passes import hash_of_sources
 from torch_outboard.state import state
 
@@ -47,7 +47,7 @@ class InlineAttention(CustomGraphPass):
                         _inline(graph, node)
 
     def uuid(self) -> Any:
-        return (hash_of_sources(), *texts_in_use())
+        return (hash_of_sources(), *expressions_in_use())
 
 
 def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
@@ -56,21 +56,21 @@ def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     assert module is not None
     leaves, structure = pytree.tree_flatten(node.args)
     values = [_value(module, leaf) for leaf in leaves]
-    traced_places = [
-        place for place, value in enumerate(values)
-        if isinstance(leaves[place], torch.fx.Node) and not isinstance(value, torch.nn.Module)
+    traced_indices = [
+        index for index, value in enumerate(values)
+        if isinstance(leaves[index], torch.fx.Node) and not isinstance(value, torch.nn.Module)
     ]  # fmt: skip
 
     differentiated = _differentiated_buffers(node)
 
     def dense(*given: Any) -> Any:
         arguments = list(values)
-        for place, value in zip(traced_places, given, strict=True):
-            arguments[place] = value
+        for index, value in zip(traced_indices, given, strict=True):
+            arguments[index] = value
         nested = list(pytree.tree_unflatten(arguments, structure))
-        for place in differentiated:
+        for index in differentiated:
             buffers = list(nested[_BUFFERS])
-            buffers[place] = buffers[place].detach().requires_grad_()
+            buffers[index] = buffers[index].detach().requires_grad_()
             nested[_BUFFERS] = tuple(buffers)
         return _DENSE[node.target](*nested)
 
@@ -81,14 +81,16 @@ def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         results[:] = [described]
         return found
 
-    mode = torch._guards.detect_fake_mode([values[place] for place in traced_places]) or V.fake_mode
+    mode = (
+        torch._guards.detect_fake_mode([values[index] for index in traced_indices]) or V.fake_mode
+    )
     with mode, torch.no_grad():
-        traced = make_fx(flat, select_decomp_table())(*(values[place] for place in traced_places))
+        traced = make_fx(flat, select_decomp_table())(*(values[index] for index in traced_indices))
     for one in traced.graph.nodes:
         if one.target is torch.ops.aten.copy_.default:  # only sets the strides of new memory
             one.target = torch.ops.aten.copy.default
     with graph.inserting_before(node):
-        outputs = _copy(graph, node, traced, [leaves[place] for place in traced_places])
+        outputs = _copy(graph, node, traced, [leaves[index] for index in traced_indices])
     _replace(graph, node, pytree.tree_unflatten(outputs, results[0]))
 
 

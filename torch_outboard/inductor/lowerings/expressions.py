@@ -37,7 +37,7 @@ def define_lowerings() -> None:
         lowering.fallbacks.discard(operator)
 
 
-def texts_in_use() -> tuple[str, ...]:
+def expressions_in_use() -> tuple[str, ...]:
     """Part of the key of PyTorch's caches: all registered expressions."""
     return tuple(
         f"{name} {one.expression} {sorted(map(str, one.dtypes or ()))} {one.device}"
@@ -134,7 +134,7 @@ def _pointwise(
 ) -> Any:
     loaders = [x.make_loader() for x in operands]
     computed = computed_dtype(dtype)
-    letters = [chr(ord("a") + place) for place in range(len(operands))]
+    letters = [chr(ord("a") + index) for index in range(len(operands))]
     words = [str(computed).removeprefix("torch."), expression.result, *letters]
 
     def inner(index: Any) -> Any:

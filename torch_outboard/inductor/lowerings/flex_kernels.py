@@ -110,11 +110,11 @@ def _call(name: str, arguments: Sequence[Any], others: int) -> tuple[torch.Tenso
     with _LOCK:
         kernel_of_text = _kernel(name, text, len(given))
     results = list(kernel_of_text(*rows, *arguments[3:others], *given, *sizes))
-    for place, like in enumerate(arguments[: 1 if name == "forward" else 3]):
+    for index, like in enumerate(arguments[: 1 if name == "forward" else 3]):
         strides = _strides_like(like.shape, like.stride())
-        if results[place].stride() != strides:
-            laid = results[place].new_empty_strided(like.shape, strides)
-            results[place] = laid.copy_(results[place])
+        if results[index].stride() != strides:
+            laid = results[index].new_empty_strided(like.shape, strides)
+            results[index] = laid.copy_(results[index])
     return tuple(results)
 
 
@@ -350,7 +350,7 @@ def _arguments_of(node: torch.fx.Node, module_of: Callable[[Any], Any], forward:
     _check(query.meta["val"], key.meta["val"], value.meta["val"], mask, scale)
     of_score, of_mask = (list(x) for x in (*buffers, (), ())[:2])
     others = [x for x in (*of_score, *of_mask) if isinstance(x, torch.fx.Node)]
-    text = _texts(
+    text = _macros(
         module_of(score), module_of(mask[-1]), derivative and module_of(derivative),
         _inputs(of_score, others), _inputs(of_mask, others),
     )  # fmt: skip
@@ -399,7 +399,7 @@ def _inputs(buffers: Sequence[Any], others: Sequence[torch.fx.Node]) -> list[Any
     return found
 
 
-def _texts(
+def _macros(
     score: torch.fx.GraphModule,
     mask: torch.fx.GraphModule,
     derivative: torch.fx.GraphModule | None,

@@ -61,8 +61,8 @@ def whole_factors(x: torch.Tensor, size: Any, scales: Any, exact: bool) -> list[
             return None
         with _disable_current_modes():
             # The decomposition rounds indices to single precision.
-            places = torch.arange(length * count, dtype=torch.float32)
-            read = ((places + (0.5 if exact else 0.0)) * (length / (length * factor))).long()
+            outputs = torch.arange(length * count, dtype=torch.float32)
+            read = ((outputs + (0.5 if exact else 0.0)) * (length / (length * factor))).long()
             if not torch.equal(read, torch.arange(length * count) // count):
                 return None
     return times

@@ -56,7 +56,7 @@ FOLDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def fold_text(name: str, kind: str, lanes: int) -> str:
+def fold_source(name: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<kind><lanes>(v), of type `kind`."""
     if name == "fold_any":
         return f"#define ob_fold_any_int{lanes}(v) any(v)\n"
@@ -88,7 +88,7 @@ _SHIFTS = (1, 2, 4, 8)
 SCANS = (*(f"shift{step}" for step in _SHIFTS), "last")
 
 
-def scan_text(name: str, kind: str, lanes: int) -> str:
+def scan_source(name: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<kind><lanes>(v)."""
     end = "" if lanes == 1 else str(lanes)
     if lanes == 1:
@@ -105,7 +105,7 @@ def scan_text(name: str, kind: str, lanes: int) -> str:
 SEARCH = re.compile(rf"\bob_(search|sorted_search)_({'|'.join(STORED)})_(int|long)(16|8|4|2)?\b")
 
 
-def search_text(name: str, stored: str, kind: str, lanes: int) -> str:
+def search_source(name: str, stored: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<stored>_<kind><lanes>, whose positions have type `kind`."""
     end = "" if lanes == 1 else str(lanes)
     t, (pointed, value) = f"{kind}{end}", STORED[stored]
@@ -153,7 +153,7 @@ def is_wide(kind: str) -> bool:
     return kind in _WIDE
 
 
-def sort_text(name: str, kind: str, lanes: int) -> str:
+def sort_source(name: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<kind><lanes>."""
     end = "" if lanes == 1 else str(lanes)
     if name in _NETWORKS:
@@ -370,12 +370,12 @@ _LOW_FACTOR, _HIGH_FACTOR = "0xD2511F53u", "0xCD9E8D57u"
 _NEXT_KEY = "low += 0x9E3779B9u; high += 0xBB67AE85u;"
 
 
-def philox_text(lanes: int) -> str:
+def philox_source(lanes: int) -> str:
     """Functions for vectors of `lanes` words: at any indices, and at consecutive indices."""
-    return _of_any_places(lanes) + "\n" + _of_places_in_a_row(lanes)
+    return _philox_word(lanes) + "\n" + _philox_row(lanes)
 
 
-def _of_any_places(lanes: int) -> str:
+def _philox_word(lanes: int) -> str:
     """Each lane computes a block and takes one of its words."""
     w = "" if lanes == 1 else str(lanes)
     u, signed, wide = f"uint{w}", f"int{w}", f"ulong{w}"
@@ -398,7 +398,7 @@ def _of_any_places(lanes: int) -> str:
     )
 
 
-def _of_places_in_a_row(lanes: int) -> str:
+def _philox_row(lanes: int) -> str:
     """Computes each block once if indices are consecutive from a multiple of 4."""
     w = "" if lanes == 1 else str(lanes)
     head = (

@@ -16,14 +16,14 @@ from torch_outboard.inductor.opencl.algorithms import (
     SCANS,
     SEARCH,
     SORT,
-    fold_text,
-    philox_text,
-    scan_text,
-    search_text,
-    sort_text,
+    fold_source,
+    philox_source,
+    scan_source,
+    search_source,
+    sort_source,
 )
 from torch_outboard.inductor.opencl.memory_sources import OPERATIONS, STORED, element, memory_source
-from torch_outboard.inductor.opencl.value_types import FLOAT8_CALL, float8_text
+from torch_outboard.inductor.opencl.value_types import FLOAT8_CALL, float8_source
 from torch_outboard.ops.functions.table import definitions_called_by, functions
 from torch_outboard.ops.sources.scalar_functions import function_macros
 from torch_outboard.ops.sources.value_types import with_functions
@@ -149,9 +149,9 @@ class Kernel:
 def program_source(kernels: str) -> str:
     """Kernels with the definitions of all helpers that they call."""
     searches = {(m[1], m[2], m[3], int(m[4] or 1)) for m in SEARCH.finditer(kernels)}
-    functions_of_memory = "".join(search_text(*search) for search in sorted(searches))
+    functions_of_memory = "".join(search_source(*search) for search in sorted(searches))
     sorts = {(m[1], m[2], int(m[3] or 1)) for m in SORT.finditer(kernels)}
-    functions_of_values = "".join(sort_text(*sort) for sort in sorted(sorts))
+    functions_of_values = "".join(sort_source(*sort) for sort in sorted(sorts))
     helpers = functions_of_memory + functions_of_values
     return with_functions(_COMMON + functions_called_by(helpers + kernels) + helpers + kernels)
 
@@ -175,12 +175,12 @@ def functions_called_by(text: str) -> str:
     fold_list: list[str] = []
     for name, kind, lanes in sorted(calls):
         if name in FOLDS:
-            fold_list.append(fold_text(name, kind, lanes))
+            fold_list.append(fold_source(name, kind, lanes))
             for function in FOLDS[name]:
                 blocks.setdefault((kind, 1), []).append(function)
             continue
         if name in SCANS:
-            fold_list.append(scan_text(name, kind, lanes))
+            fold_list.append(scan_source(name, kind, lanes))
             continue
         if name.startswith("each_"):
             blocks.setdefault((kind, 1), []).append(name[5:])
@@ -195,7 +195,7 @@ def functions_called_by(text: str) -> str:
         result += memory_source(*m)
     result = _unique_lines(result)
     small = {(m[1], int(m[2] or 1)) for m in FLOAT8_CALL.finditer(result + text)}
-    result = "".join(float8_text(*call) for call in sorted(small)) + result
+    result = "".join(float8_source(*call) for call in sorted(small)) + result
     for (kind, lanes), names in sorted(blocks.items(), key=lambda item: (item[0][1], item[0])):
         result += table_functions(kind, lanes, tuple(dict.fromkeys(names)))
     return result + "".join(wide) + "".join(fold_list)
@@ -275,7 +275,7 @@ def _frexp(kind: str, lanes: int) -> str:
     return text if kind == "float" else f"#ifdef OB_HAS_FLOAT64\n{text}\n#endif"
 
 
-def _common_text() -> str:
+def _common_source() -> str:
     lines = [
         "#ifdef OB_HAS_FLOAT64\ntypedef double ob_real;\n#else\ntypedef float ob_real;\n#endif",
         "#ifdef cl_khr_int64_base_atomics",
@@ -291,7 +291,7 @@ def _common_text() -> str:
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(checked_index(kind, 1) for kind in ("int", "long")),
         *(_frexp(kind, 1) for kind in _FLOATING),
-        philox_text(1),
+        philox_source(1),
     ]
     for lanes in _WIDTHS:
         numbers = ", ".join(str(lane) for lane in range(lanes))
@@ -300,11 +300,11 @@ def _common_text() -> str:
             f"#define ob_iota_int{lanes} ((int{lanes})({numbers}))",
             f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
             *(_frexp(kind, lanes) for kind in _FLOATING),
-            philox_text(lanes),
+            philox_source(lanes),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",
             *(checked_index(kind, lanes) for kind in ("int", "long")),
         ]
     return "\n".join(lines) + "\n"
 
 
-_COMMON = _common_text()
+_COMMON = _common_source()

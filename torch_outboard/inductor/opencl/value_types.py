@@ -197,7 +197,7 @@ def at_lanes(text: str, lanes: int) -> str:
 
 
 @cache
-def float8_text(name: str, lanes: int) -> str:
+def float8_source(name: str, lanes: int) -> str:
     """The definitions of a format's functions for vectors of `lanes` values."""
     known = FORMATS[name]
     unpack, pack = (_unpack_exponent, _pack_exponent) if known.mantissa == 0 else (_unpack, _pack)

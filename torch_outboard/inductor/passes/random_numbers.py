@@ -49,7 +49,7 @@ def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
         states: torch.Tensor = torch.ops.outboard_compiled.philox_host_states(count, index, run)
         return states.to(device)
 
-    return reserve_or_place(count, device, reserve)
+    return reserve_or_read(count, device, reserve)
 
 
 def _fake_states(count: int, device: torch.device, run: int) -> torch.Tensor:
@@ -98,11 +98,11 @@ def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
     strides = FlexibleLayout.contiguous_strides(size)
 
     def inner(index: Sequence[sympy.Expr]) -> Any:
-        place = sum((i * s for i, s in zip(index, strides, strict=True)), sympy.S.Zero)
+        linear = sum((i * s for i, s in zip(index, strides, strict=True)), sympy.S.Zero)
         seed, offset = (load([sympy.Integer(draw), sympy.Integer(part)]) for part in (0, 1))
         # Inductor's only operation with four arguments that draws random integers.
         return ops.randint64(
-            seed, ops.index_expr(place, torch.int64), offset, ops.constant(0, torch.int64)
+            seed, ops.index_expr(linear, torch.int64), offset, ops.constant(0, torch.int64)
         )
 
     return Pointwise.create(
@@ -202,8 +202,8 @@ class Words:
         return [
             length
             if isinstance(length, int)
-            else _insert(self.graph, node, aten.sym_size.int, x, place)
-            for place, length in enumerate(x.meta["val"].shape)
+            else _insert(self.graph, node, aten.sym_size.int, x, dim)
+            for dim, length in enumerate(x.meta["val"].shape)
         ]
 
     def _draw(self, op: Any, *rest: Any) -> torch.fx.Node:
@@ -275,18 +275,18 @@ class States:
 
     Attributes:
         calls: per reservation, the number of states, the device, and the function that reserves.
-        places: tensors from which a captured graph reads the states.
+        buffers: tensors from which a captured graph reads the states.
         taken: number of those tensors that operators have taken.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, torch.device, Callable[[], torch.Tensor]]] = []
-        self.places: list[torch.Tensor] = []
+        self.buffers: list[torch.Tensor] = []
         self.taken = 0
 
-    def make_places(self) -> None:
+    def make_buffers(self) -> None:
         """Creates the tensors; call it outside of a capture, whose work could overwrite them."""
-        self.places = [
+        self.buffers = [
             torch.zeros((count, 2), dtype=torch.int64, device=device)
             for count, device, _ in self.calls
         ]
@@ -294,8 +294,8 @@ class States:
 
     def refill(self) -> None:
         """Reserves states again, as a run of the graph would."""
-        for place, (_, _, reserve) in zip(self.places, self.calls, strict=True):
-            place.copy_(reserve())
+        for buffer, (_, _, reserve) in zip(self.buffers, self.calls, strict=True):
+            buffer.copy_(reserve())
 
 
 class _Active(threading.local):
@@ -305,19 +305,19 @@ class _Active(threading.local):
 _active = _Active()
 
 
-def reserve_or_place(
+def reserve_or_read(
     count: int, device: torch.device, reserve: Callable[[], torch.Tensor]
 ) -> torch.Tensor:
     """States of `count` operators; during a capture, the tensor that each replay refills."""
     states = _active.states
     if states is None:
         return reserve()
-    if not states.places:
+    if not states.buffers:
         states.calls.append((count, device, reserve))
         return reserve()
-    place = states.places[states.taken]
+    buffer = states.buffers[states.taken]
     states.taken += 1
-    return place
+    return buffer
 
 
 @contextmanager

@@ -20,11 +20,11 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
     run_ranks(f"""
         begin(seconds=120)
-        from torch_outboard.distributed import ways, why_not_by_driver
+        from torch_outboard.distributed import operation_counts as counts, why_not_by_driver
         stream = torch.accelerator.current_stream()
         for elements in (1, 2_100_001): everything(elements)
         way = "gloo" if why_not_by_driver() else "driver"
-        assert ways() == {{name: {{way: 2}} for name in {COLLECTIVES}}}, ways()
+        assert counts() == {{name: {{way: 2}} for name in {COLLECTIVES}}}, counts()
         if {setting!r} == "gloo":
             assert why_not_by_driver() == "OUTBOARD_COMMUNICATION=gloo"
         elif device.type == "host":
@@ -39,7 +39,7 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
         work.wait()
         assert bool((x[:3] == 16).all()) and bool((x[3:] == 8).all())
         # Gloo does the calls that the driver cannot do.
-        before = ways()["ALLREDUCE"]
+        before = counts()["ALLREDUCE"]
         x, y = (torch.ones(5, dtype=t, device=device) for t in (torch.float32, torch.float16))
         z, w = (torch.full((5,), value, device=device) for value in (6, 1 + 2j))
         for t in (x, y, w): dist.all_reduce(t)
@@ -47,11 +47,11 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
         assert x.tolist() == y.tolist() == [2.0] * 5 and z.tolist() == [6] * 5
         assert w.tolist() == [2 + 4j] * 5
         if way == "driver":
-            assert ways()["ALLREDUCE"] == {{"driver": before["driver"] + 3, "gloo": 1}}, ways()
+            assert counts()["ALLREDUCE"] == {{"driver": before["driver"] + 3, "gloo": 1}}, counts()
         # Messages have tags, which drivers do not know.
         if rank == 0: dist.send(x, 1, tag=5)
         else: dist.recv(x, 0, tag=5)
-        assert set(ways()["SEND" if rank == 0 else "RECV"]) == {{"gloo"}}
+        assert set(counts()["SEND" if rank == 0 else "RECV"]) == {{"gloo"}}
     """)
 
 
@@ -72,13 +72,13 @@ def test_ranks_agree(run_ranks: Run) -> None:
     """One that is told to take Gloo, and then one that is told to take nothing else."""
     run_ranks("""
         import os
-        from torch_outboard.distributed import ways, why_not_by_driver
+        from torch_outboard.distributed import operation_counts as counts, why_not_by_driver
         if rank == 1: os.environ["OUTBOARD_COMMUNICATION"] = "gloo"
         begin()
         x = torch.ones(5, device=device)
         dist.all_reduce(x)
         assert x.tolist() == [2.0] * 5
-        assert ways() == {"ALLREDUCE": {"gloo": 1}}
+        assert counts() == {"ALLREDUCE": {"gloo": 1}}
         assert why_not_by_driver()
         dist.destroy_process_group()
         path += "again"
