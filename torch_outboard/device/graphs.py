@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -13,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from torch_outboard import _C
 from torch_outboard.device.devices import DeviceLike, _lazy_init, device_index
-from torch_outboard.device.streams import Stream, current_stream, stream
+from torch_outboard.device.streams import Stream, StreamContext, current_stream
 from torch_outboard.state import state
 
 __all__ = [
@@ -56,9 +58,6 @@ class Graph(_Base):  # type: ignore[misc]
         _lazy_init()
         return cast(Graph, super().__new__(cls, keep_graph))
 
-    def __init__(self, keep_graph: bool = False) -> None:
-        super().__init__(keep_graph)
-
     def capture_begin(
         self, pool: tuple[int, int] | None = None, capture_error_mode: str = "default"
     ) -> None:
@@ -74,51 +73,34 @@ class Graph(_Base):  # type: ignore[misc]
         super().capture_begin()
 
 
-class graph:
-    """Context manager that captures the work of its body into a graph.
+@contextmanager
+def graph(
+    graph: Graph,
+    pool: tuple[int, int] | None = None,
+    stream: torch.Stream | None = None,
+    capture_error_mode: str = "default",
+) -> Iterator[None]:
+    """Captures the work of a `with` block into a graph.
 
     Args:
         graph: the graph to capture into.
         pool: the memory pool of captured work; a pool of its own by default.
-        stream: the stream to capture on; one for all such contexts by default.
+        stream: the stream to capture on; one for all such blocks by default.
         capture_error_mode: as for `Graph.capture_begin`.
     """
-
-    _default_stream: Stream | None = None
-
-    def __init__(
-        self,
-        graph: Graph,
-        pool: tuple[int, int] | None = None,
-        stream: torch.Stream | None = None,
-        capture_error_mode: str = "default",
-    ) -> None:
-        self._graph = graph
-        self._pool = pool
-        self._stream = stream
-        self._mode = capture_error_mode
-
-    def __enter__(self) -> None:
-        torch.accelerator.synchronize()
-        torch.accelerator.empty_cache()
-        chosen = self._stream
-        if chosen is None:
-            chosen = graph._default_stream
-            if chosen is None or chosen.device_index != _C.current_device():
-                chosen = graph._default_stream = Stream()
-        self._context = stream(chosen)
-        self._context.__enter__()
+    torch.accelerator.synchronize()
+    torch.accelerator.empty_cache()
+    with StreamContext(_stream_of_captures(_C.current_device()) if stream is None else stream):
+        graph.capture_begin(pool, capture_error_mode)
         try:
-            self._graph.capture_begin(self._pool, self._mode)
-        except BaseException:
-            self._context.__exit__()
-            raise
-
-    def __exit__(self, *exc_info: object) -> None:
-        try:
-            self._graph.capture_end()
+            yield
         finally:
-            self._context.__exit__()
+            graph.capture_end()
+
+
+@cache
+def _stream_of_captures(device: int) -> Stream:
+    return Stream(device)
 
 
 class _Captured:
@@ -357,7 +339,7 @@ def make_graphed_callables(
 
     torch.accelerator.synchronize()
     side = Stream()
-    with stream(side):
+    with StreamContext(side):
         for _ in range(num_warmup_iters):
             for part in parts:
                 part.warm_up()
