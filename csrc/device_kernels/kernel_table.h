@@ -1,8 +1,13 @@
-// Cache of programs of a device kernel: few entries by key, lookups without a lock.
+// Caches of kernels: few entries by key, lookups without a lock.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <atomic>
+#include <string>
 #include <utility>
+
+#include "runtime/programs/program.h"
 
 namespace outboard {
 
@@ -47,6 +52,22 @@ class KernelTable {
     return nullptr;
   }
   std::atomic<Node*> first_{nullptr};
+};
+
+// The kernels of a program by name. Never destroyed.
+class ProgramKernels {
+ public:
+  ProgramKernels(c10::DeviceIndex device, std::string source, std::string options)
+      : device_(device), source_(std::move(source)), options_(std::move(options)) {}
+
+  Kernel& operator()(const std::string& name) const {
+    return *kernels_.find(name, [&] { return &find_kernel(device_, source_, name, options_); });
+  }
+
+ private:
+  const c10::DeviceIndex device_;
+  const std::string source_, options_;
+  mutable KernelTable<std::string, Kernel*> kernels_;
 };
 
 }  // namespace outboard

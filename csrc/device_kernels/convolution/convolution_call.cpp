@@ -118,36 +118,26 @@ TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValue
 
 ConvolutionCall::ConvolutionCall(const Definition& definition, const Overload& overload)
     : overload_(overload),
-      backward_(definition.flag("backward")),
+      backward_(overload.find("grad_output") >= 0),
       dtypes_(definition.dtypes()),
       plain_dtypes_(static_cast<uint64_t>(definition.integer("plain_dtypes"))),
       input_(overload_.index("input")),
-      weight_(overload_.index("weight")),
-      stride_(overload_.index("stride")),
-      padding_(overload_.index("padding")),
-      dilation_(overload_.index("dilation")),
-      transposed_(overload_.index("transposed")),
-      output_padding_(overload_.index("output_padding")),
-      groups_(overload_.index("groups")),
-      bias_(backward_ ? -1 : overload_.index("bias")),
-      gradient_(backward_ ? overload_.index("grad_output") : -1),
-      mask_(backward_ ? overload_.index("output_mask") : -1) {}
+      stride_(overload_.index("stride")) {}
 
 bool ConvolutionCall::read_geometry(const torch::jit::Stack& stack, size_t dimensions,
                                     ConvolutionGeometry& geometry) const {
-  geometry.transposed = overload_.read(stack, transposed_).toBool();
-  geometry.groups = overload_.read(stack, groups_).toInt();
+  const auto argument = [&](int i) { return overload_.read(stack, stride_ + i); };
+  geometry.transposed = argument(3).toBool();
+  geometry.groups = argument(5).toInt();
   return geometry.groups >= 1 &&
-         geometry.set(dimensions, overload_.read(stack, stride_).toIntVector(),
-                      overload_.read(stack, padding_).toIntVector(),
-                      overload_.read(stack, dilation_).toIntVector(),
-                      overload_.read(stack, output_padding_).toIntVector());
+         geometry.set(dimensions, argument(0).toIntVector(), argument(1).toIntVector(),
+                      argument(2).toIntVector(), argument(4).toIntVector());
 }
 
 bool ConvolutionCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
                            ConvolutionOperands& operands) const {
   const at::Tensor& input = operands.input = overload_.read(stack, input_).toTensor();
-  const at::Tensor& weight = operands.weight = overload_.read(stack, weight_).toTensor();
+  const at::Tensor& weight = operands.weight = overload_.read(stack, input_ + 1).toTensor();
   if (!input.defined() || !weight.defined()) return false;
   const at::ScalarType dtype = input.scalar_type();
   const auto serves = [&](const at::Tensor& tensor) {
@@ -165,13 +155,13 @@ bool ConvolutionCall::read(const torch::jit::Stack& stack, c10::DeviceIndex devi
   operands.output_sizes = operands.geometry.output_sizes(input, weight);
   if (operands.output_sizes.empty()) return false;
   if (!backward_) {
-    const c10::IValue& bias = overload_.read(stack, bias_);
+    const c10::IValue& bias = overload_.read(stack, input_ + 2);
     if (bias.isTensor()) operands.bias = bias.toTensor();
     return !operands.bias.defined() || (serves(operands.bias) && operands.bias.dim() == 1 &&
                                         operands.bias.size(0) == operands.output_sizes[1]);
   }
-  operands.gradient = overload_.read(stack, gradient_).toTensor();
-  const auto mask = overload_.read(stack, mask_).toBoolList();
+  operands.gradient = overload_.read(stack, 0).toTensor();
+  const auto mask = overload_.read(stack, stride_ + 6).toBoolList();
   for (size_t i = 0; i < operands.wanted.size(); ++i) operands.wanted[i] = mask.get(i);
   return serves(operands.gradient) &&
          operands.gradient.sizes() == at::IntArrayRef(operands.output_sizes);

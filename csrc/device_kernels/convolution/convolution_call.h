@@ -1,7 +1,6 @@
 // The operands, parameters and geometry of a call of `convolution` or of its backward.
 //
 // Properties of their definitions:
-//   backward  the overload is a backward; otherwise it has the arguments of `convolution`
 //   dtypes    bits of the supported dtypes
 //   plain_dtypes
 //             the subset that is supported only without transposition and dilation
@@ -29,14 +28,6 @@ SpatialValues spatial(at::IntArrayRef values, int64_t missing);
 
 inline int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
-// Kernels of convolutions use 32-bit indices.
-using NarrowTriple = std::array<int32_t, 3>;
-
-inline int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
-inline NarrowTriple narrow(const SpatialValues& values) {
-  return {narrow(values[0]), narrow(values[1]), narrow(values[2])};
-}
-
 struct ConvolutionGeometry {
   SpatialValues stride, padding, dilation, output_padding;
   bool transposed = false;
@@ -54,11 +45,14 @@ struct ConvolutionGeometry {
 // The kernel elements (taps) of a result, per dimension: tap i reads the index floor((scale * i +
 // offset) / step) relative to the position, in phase i % cycle. It is the kernel element `first + i
 // * each`.
-struct TapPattern {
+struct Taps {
   SpatialValues count, scale, offset, step, cycle;
+};
+struct TapPattern : Taps {
   SpatialValues first, each;
 
   int64_t taps() const { return count[0] * count[1] * count[2]; }
+  const Taps& of_kernels() const { return *this; }
 };
 
 // Taps of gathered patches: one plane per tap; tap i reads the position's own index in phase i.
@@ -114,17 +108,10 @@ class ConvolutionCall {
   const bool backward_;
   const uint64_t dtypes_;
   const uint64_t plain_dtypes_;
+  // Indices of arguments. The weight and a bias follow the input, the other parameters the stride,
+  // in the order of `convolution`.
   const int input_;
-  const int weight_;
   const int stride_;
-  const int padding_;
-  const int dilation_;
-  const int transposed_;
-  const int output_padding_;
-  const int groups_;
-  const int bias_;      // -1 for a backward
-  const int gradient_;  // -1 in a forward
-  const int mask_;
 };
 
 // The memory format of a resulting image.

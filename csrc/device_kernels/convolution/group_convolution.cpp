@@ -12,8 +12,8 @@ namespace {
 constexpr SpatialValues kNone = {0, 0, 0}, kOnes = {1, 1, 1};
 
 // The digits of an index (ImageAxes): a channel or an image, and three coordinates.
-std::array<int32_t, 4> digits(int64_t first, const SpatialValues& rest) {
-  return {narrow(first), narrow(rest[0]), narrow(rest[1]), narrow(rest[2])};
+std::array<int64_t, 4> digits(int64_t first, const SpatialValues& rest) {
+  return {first, rest[0], rest[1], rest[2]};
 }
 
 SpatialValues times(const SpatialValues& a, const SpatialValues& b) {
@@ -77,9 +77,9 @@ ImageAxes kernel_axes(const ConvolutionPass& pass) {
   const at::Tensor& weight = pass.weight;
   return {digits(weight.size(1), sizes_of(weight)),
           digits(weight.stride(1), strides_of(weight)),
-          narrow(pass.input.stride(1)),
-          narrow(pass.geometry.dilation),
-          narrow(kNone),
+          pass.input.stride(1),
+          pass.geometry.dilation,
+          kNone,
           has_channels_last(pass.input)};
 }
 
@@ -88,9 +88,9 @@ ImageAxes position_axes(const ConvolutionPass& pass) {
   const at::Tensor& output = pass.output;
   return {digits(output.size(0), sizes_of(output)),
           digits(output.stride(0), strides_of(output)),
-          narrow(pass.input.stride(0)),
-          narrow(pass.geometry.stride),
-          narrow(negative(pass.geometry.padding)),
+          pass.input.stride(0),
+          pass.geometry.stride,
+          negative(pass.geometry.padding),
           0};
 }
 
@@ -138,8 +138,8 @@ bool write_output_by_groups(const ConvolutionPass& pass, const std::string& sour
   layout.out.batch = layout.rows * output.stride(1);
   ProductScalars scalars;
   add_bias(layout, scalars, bias);
-  const ImageOperand image = {kernel_axes(pass), position_axes(pass), narrow(sizes_of(input)),
-                              narrow(strides_of(input))};
+  const ImageOperand image = {kernel_axes(pass), position_axes(pass), sizes_of(input),
+                              strides_of(input)};
   const bool filled = fills_vectors(weight.size(1));
   tiles->convolve(layout, image,
                   {access(nearest(image.depth) < layout.left.row,
@@ -170,7 +170,7 @@ bool write_input_by_groups(const ConvolutionPass& pass, const std::string& sourc
   layout.out.batch = layout.rows * input.stride(1);
   ProductScalars scalars;
   add_bias(layout, scalars, bias);
-  ImageOperand image = {{}, {}, narrow(sizes_of(output)), narrow(strides_of(output))};
+  ImageOperand image = {{}, {}, sizes_of(output), strides_of(output)};
   for_remainders(geometry, sizes, [&](const SpatialValues& remainder) {
     const SpatialValues& step = pass.geometry.stride;
     const TapPattern taps = backward_taps(pass.geometry, kernel, remainder);
@@ -180,15 +180,15 @@ bool write_input_by_groups(const ConvolutionPass& pass, const std::string& sourc
     layout.columns = pass.input.size(0) * volume(positions);
     image.depth = {digits(channels, taps.count),
                    digits(pass.weight.stride(0), times(weight_strides, taps.each)),
-                   narrow(pass.output.stride(1)),
-                   narrow(taps.scale),
-                   narrow(kNone),
+                   pass.output.stride(1),
+                   taps.scale,
+                   kNone,
                    has_channels_last(pass.output)};
     image.columns = {digits(pass.input.size(0), positions),
                      digits(pass.input.stride(0), times(strides, step)),
-                     narrow(pass.output.stride(0)),
-                     narrow(kOnes),
-                     narrow(taps.offset),
+                     pass.output.stride(0),
+                     kOnes,
+                     taps.offset,
                      0};
     // Without taps nothing is read, and the first tap may be outside of the weight.
     const int64_t first_tap = taps.taps() == 0 ? 0 : dot(taps.first, weight_strides);
@@ -218,8 +218,8 @@ bool write_weight_by_groups(const ConvolutionPass& pass, const std::string& sour
   layout.right.batch = weight.size(1) * input.stride(1);
   layout.out.row = weight.stride(0);
   layout.out.batch = layout.rows * weight.stride(0);
-  const ImageOperand image = {position_axes(pass), kernel_axes(pass), narrow(sizes_of(input)),
-                              narrow(strides_of(input))};
+  const ImageOperand image = {position_axes(pass), kernel_axes(pass), sizes_of(input),
+                              strides_of(input)};
   const bool filled = geometry.groups == 1 || fills_vectors(layout.rows);
   tiles->convolve(
       layout, image,

@@ -4,12 +4,8 @@
 #include <tuple>
 
 #include "device_kernels/convolution/convolution_passes.h"
-#include "device_kernels/kernel_table.h"
-#include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
-#include "device_kernels/source_writer.h"
 #include "runtime/driver/device.h"
-#include "tensors/dense.h"
 
 namespace outboard {
 namespace {
@@ -21,14 +17,6 @@ int64_t floor_divide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - 
 // Elements of a cache line. Planes have an odd number of lines: powers of 2 share cache sets.
 constexpr int64_t kLine = 16;
 
-// Tiles that fill the vector registers: 32 of 64 bytes, or 16 of other sizes.
-struct Tiles {
-  int rows, vectors;
-  int filters, elements;
-};
-constexpr Tiles kTiles = {4, 3, 3, 4};
-constexpr Tiles kWideTiles = {8, 3, 4, 6};
-
 constexpr int64_t kDepth = 256;        // K packed by a work-item
 constexpr int64_t kPanels = 8;         // panels of rows per work-item
 constexpr int64_t kPositions = 2048;   // positions per part of a gradient
@@ -39,7 +27,7 @@ constexpr int64_t kItems = 8;          // work-items per processor, if there is 
 
 // Same layout as in the kernel.
 struct Gradient {
-  int32_t groups, filters, channels, plane, gradient_group, group, positions, part, block, elements;
+  int64_t groups, filters, channels, plane, gradient_group, group, positions, part, block, elements;
 };
 
 }  // namespace
@@ -98,31 +86,26 @@ WeightLayout WeightLayout::of(const at::Tensor& weight, int64_t groups, bool bac
   return layout;
 }
 
-PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
-    : device_(device), value_(outboard::value_dtype(dtype)) {
-  const WorkShape shape = work_shape(device);
-  const Tiles& tiles = shape.vector_bytes == 64 ? kWideTiles : kTiles;
-  value_bytes_ = static_cast<int64_t>(c10::elementSize(value_));
-  width_ = shape.width(static_cast<int>(value_bytes_));
-  rows_ = tiles.rows;
-  columns_ = tiles.vectors * width_;
-  filters_ = tiles.filters;
-  elements_ = tiles.elements;
-  processors_ = std::max<int64_t>(device_properties(device).compute_units, 1);
-  const std::string macros = define("ROWS", rows_) + define("COLUMNS", columns_) +
-                             define("FILTERS", filters_) + define("ELEMENTS", elements_) +
-                             define("PANELS", kPanels) + define("TAPS", kTaps) +
-                             define("SLICE", kSlice);
-  source_ = source_writer().product(dtype, value_, width_, /*wide=*/false, macros, source);
-  const auto kernel = [&](const char* name) { return &this->kernel(name); };
-  pack_padded_ = kernel("pack_padded");
-  pack_weights_ = kernel("pack_weights");
-  gather_patches_ = kernel("gather_patches");
-  gather_taps_ = kernel("gather_taps");
-  padded_tiles_ = kernel("padded_tiles");
-  padded_gradients_ = kernel("padded_gradients");
-  sum_parts_ = kernel("sum_parts");
+// 32 registers of 64 bytes, or 16 of other sizes.
+PaddedProgram::Tiles PaddedProgram::tiles(c10::DeviceIndex device) {
+  return work_shape(device).vector_bytes == 64 ? Tiles{8, 3, 4, 6} : Tiles{4, 3, 3, 4};
 }
+
+PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
+    : device_(device),
+      value_(outboard::value_dtype(dtype)),
+      tiles_(tiles(device)),
+      width_(work_shape(device).width(static_cast<int>(c10::elementSize(value_)))),
+      columns_(tiles_.vectors * width_),
+      processors_(std::max<int64_t>(device_properties(device).compute_units, 1)),
+      kernel_(device,
+              product_source(dtype, value_, width_, /*wide=*/false,
+                             define("ROWS", tiles_.rows) + define("COLUMNS", columns_) +
+                                 define("FILTERS", tiles_.filters) +
+                                 define("ELEMENTS", tiles_.elements) + define("PANELS", kPanels) +
+                                 define("TAPS", kTaps) + define("SLICE", kSlice),
+                             source),
+              literal_options(value_)) {}
 
 const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dtype,
                                          const std::string& source) {
@@ -132,21 +115,12 @@ const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dty
                          [&] { return new PaddedProgram(device, dtype, source); });
 }
 
-Kernel& PaddedProgram::kernel(const char* name) const {
-  return find_kernel(device_, source_, name, literal_options(value_));
-}
-
-at::Tensor PaddedProgram::workspace(int64_t elements) const {
-  return empty_on(device_, {elements}, value_);
-}
-
 PaddedSizes PaddedProgram::sizes(const PaddedLayout& layout, int64_t images) const {
-  return {narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-          narrow(layout.plane(images, columns_))};
+  return {layout.phases, layout.grid, layout.lead, layout.plane(images, columns_)};
 }
 
 void PaddedProgram::enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const {
-  arguments.value(narrow(items));
+  add_narrow(arguments, items);
   launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), 1),
          arguments);
 }
@@ -158,31 +132,30 @@ at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, i
   at::Tensor packed = workspace(planes * plane + columns_);
   LaunchArguments arguments;
   arguments.address(element(source, begin * source.stride(0))).address(packed.mutable_data_ptr());
-  arguments.value(PaddedSource{narrow(count), narrow(source.stride(0)), narrow(source.stride(1)),
-                               narrow(spatial(source.strides(), 1)),
-                               narrow(spatial(source.sizes(), 1)), narrow(pattern.scale),
-                               narrow(pattern.offset), narrow(pattern.step)});
-  arguments.value(sizes(layout, count));
-  enqueue(*pack_padded_, planes * count, arguments);
+  add_narrow(arguments,
+             PaddedSource{count, source.stride(0), source.stride(1), spatial(source.strides(), 1),
+                          spatial(source.sizes(), 1), pattern.scale, pattern.offset, pattern.step},
+             sizes(layout, count));
+  enqueue(kernel_("pack_padded"), planes * count, arguments);
   return packed;
 }
 
 at::Tensor PaddedProgram::pack_weights(const at::Tensor& weight, const WeightLayout& layout,
                                        const TapPattern& pattern) const {
-  const int64_t panels = divide_up(layout.rows, rows_);
+  const int64_t panels = divide_up(layout.rows, tiles_.rows);
   const int64_t taps = pattern.taps();
-  at::Tensor packed =
-      workspace(std::max<int64_t>(layout.groups * panels * rows_ * layout.channels * taps, 1));
+  at::Tensor packed = workspace(
+      std::max<int64_t>(layout.groups * panels * tiles_.rows * layout.channels * taps, 1));
   if (taps == 0) return packed;
   const int64_t slice = std::max<int64_t>(kDepth / taps, 1);
   LaunchArguments arguments;
   arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(PaddedWeights{narrow(layout.rows), narrow(layout.channels), narrow(layout.group),
-                                narrow(layout.row), narrow(layout.channel), narrow(layout.size),
-                                narrow(pattern.count), narrow(pattern.first),
-                                narrow(pattern.each)});
-  arguments.value(narrow(slice));
-  enqueue(*pack_weights_, layout.groups * panels * divide_up(layout.channels, slice), arguments);
+  add_narrow(arguments,
+             PaddedWeights{layout.rows, layout.channels, layout.group, layout.row, layout.channel,
+                           layout.size, pattern.count, pattern.first, pattern.each},
+             slice);
+  enqueue(kernel_("pack_weights"), layout.groups * panels * divide_up(layout.channels, slice),
+          arguments);
   return packed;
 }
 
@@ -198,10 +171,9 @@ void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& pack
   const SpatialValues& grid = gathers ? result.extent : layout.grid;
   const int64_t count = result.images * grid[0] * grid[1] * grid[2];
   const PaddedSizes planes_of = sizes(layout, result.images);
-  const PaddedResult columns{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
-                             narrow(count),          narrow(grid),         narrow(result.extent),
-                             narrow(result.image),   narrow(result.row),   narrow(result.first),
-                             narrow(result.stride)};
+  const PaddedResult columns{weights.groups, weights.rows,  weights.channels, count,
+                             grid,           result.extent, result.image,     result.row,
+                             result.first,   result.stride};
   const int64_t column_panels = divide_up(count, columns_);
   at::Tensor right = planes;
   if (gathers && taps > 0) {
@@ -209,19 +181,18 @@ void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& pack
     const int64_t slice = std::max<int64_t>(kDepth / taps, 1);
     LaunchArguments arguments;
     arguments.address(planes.const_data_ptr()).address(right.mutable_data_ptr());
-    arguments.value(planes_of).value(taps_of(pattern)).value(columns).value(narrow(slice));
-    enqueue(*gather_patches_, weights.groups * column_panels * divide_up(weights.channels, slice),
-            arguments);
+    add_narrow(arguments, planes_of, pattern.of_kernels(), columns, slice);
+    enqueue(kernel_("gather_patches"),
+            weights.groups * column_panels * divide_up(weights.channels, slice), arguments);
   }
-  const int64_t row_panels = divide_up(weights.rows, rows_);
+  const int64_t row_panels = divide_up(weights.rows, tiles_.rows);
   const int64_t panels = panels_of_item(weights.groups * column_panels * row_panels);
   LaunchArguments arguments;
   arguments.address(packed.const_data_ptr()).address(right.const_data_ptr()).address(out);
   arguments.address(bias.defined() ? bias.const_data_ptr() : out);
-  arguments.value(planes_of).value(taps_of(pattern)).value(columns);
-  arguments.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
-  arguments.value(narrow(gathers)).value(narrow(panels));
-  enqueue(*padded_tiles_, weights.groups * column_panels * divide_up(row_panels, panels),
+  add_narrow(arguments, planes_of, pattern.of_kernels(), columns,
+             bias.defined() ? bias.stride(0) : 0, bias.defined(), gathers, panels);
+  enqueue(kernel_("padded_tiles"), weights.groups * column_panels * divide_up(row_panels, panels),
           arguments);
 }
 
@@ -233,13 +204,12 @@ at::Tensor PaddedProgram::gather_taps(const WeightLayout& weights, const PaddedL
   const int64_t plane = gathered.plane(images, columns_);
   at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
   PaddedResult columns = {};
-  columns.count = narrow(images * gathered.positions());
-  columns.extent = narrow(gathered.grid);
+  columns.count = images * gathered.positions();
+  columns.extent = gathered.grid;
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(sizes(layout, images));
-  arguments.value(taps_of(pattern)).value(columns).value(narrow(plane));
-  enqueue(*gather_taps_, channels, arguments);
+  add_narrow(arguments, sizes(layout, images), pattern.of_kernels(), columns, plane);
+  enqueue(kernel_("gather_taps"), channels, arguments);
   return packed;
 }
 
@@ -267,20 +237,18 @@ void PaddedProgram::sum_gradients(const WeightLayout& weights, const TapPattern&
   const int64_t part = gradient_part(gradient_layout, images);
   const int64_t all = weights.channels * pattern.taps();
   const int64_t blocks = divide_up(weights.rows, kBlock);
-  const int64_t elements = std::min(kElementTiles * elements_, all);
+  const int64_t elements = std::min(kElementTiles * tiles_.elements, all);
   LaunchArguments arguments;
   const auto* first_gradient = static_cast<const char*>(gradients.planes.const_data_ptr()) +
-                               gradient_layout.lead * value_bytes_;
+                               gradient_layout.lead * value_bytes();
   arguments.address(first_gradient).address(planes.planes.const_data_ptr());
   arguments.address(sums.mutable_data_ptr());
-  arguments.value(sizes(layout, images));
-  arguments.value(taps_of(pattern));
-  arguments.value(Gradient{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
-                           narrow(gradient_layout.plane(images, columns_)), narrow(gradients.group),
-                           narrow(planes.group), narrow(positions), narrow(part), narrow(kBlock),
-                           narrow(elements)});
-  arguments.value(narrow(adds));
-  enqueue(*padded_gradients_,
+  add_narrow(arguments, sizes(layout, images), pattern.of_kernels(),
+             Gradient{weights.groups, weights.rows, weights.channels,
+                      gradient_layout.plane(images, columns_), gradients.group, planes.group,
+                      positions, part, kBlock, elements},
+             adds);
+  enqueue(kernel_("padded_gradients"),
           weights.groups * divide_up(positions, part) * divide_up(all, elements) * blocks,
           arguments);
 }
@@ -288,8 +256,8 @@ void PaddedProgram::sum_gradients(const WeightLayout& weights, const TapPattern&
 void PaddedProgram::sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const {
   LaunchArguments arguments;
   arguments.address(sums.const_data_ptr()).address(out.mutable_data_ptr());
-  arguments.value(narrow(parts)).value(narrow(out.numel()));
-  enqueue(*sum_parts_, divide_up(out.numel(), kSlice), arguments);
+  add_narrow(arguments, parts, out.numel());
+  enqueue(kernel_("sum_parts"), divide_up(out.numel(), kSlice), arguments);
 }
 
 }  // namespace outboard

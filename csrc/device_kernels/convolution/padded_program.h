@@ -9,10 +9,14 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/kernel_table.h"
+#include "device_kernels/kernel_types.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/programs/launch.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 
@@ -44,36 +48,40 @@ class PaddedLayout {
   SpatialValues before_ = {}, behind_ = {};  // farthest taps from a position
 };
 
-// Arguments in the layout of the kernels.
+// Arguments in the layout of the kernels, which have 32-bit indices (`add_narrow`).
 struct PaddedSizes {
-  NarrowTriple phases, grid;
-  int32_t lead, plane;
-};
-
-struct PaddedTaps {
-  NarrowTriple count, scale, offset, step, cycle;
+  SpatialValues phases, grid;
+  int64_t lead, plane;
 };
 
 struct PaddedSource {
-  int32_t images, image, channel;
-  NarrowTriple stride, size, scale, offset, step;
+  int64_t images, image, channel;
+  SpatialValues stride, size, scale, offset, step;
 };
 
 struct PaddedWeights {
-  int32_t rows, channels, group, row, channel;
-  NarrowTriple size, count, first, step;
+  int64_t rows, channels, group, row, channel;
+  SpatialValues size, count, first, step;
 };
 
 struct PaddedResult {
-  int32_t groups, rows, channels, count;
-  NarrowTriple grid, extent;
-  int32_t image, row, first;
-  NarrowTriple stride;
+  int64_t groups, rows, channels, count;
+  SpatialValues grid, extent;
+  int64_t image, row, first;
+  SpatialValues stride;
 };
 
-inline PaddedTaps taps_of(const TapPattern& pattern) {
-  return {narrow(pattern.count), narrow(pattern.scale), narrow(pattern.offset),
-          narrow(pattern.step), narrow(pattern.cycle)};
+// Adds an argument of 32-bit numbers for each flag, number or struct of 64-bit ones.
+template <class... Layouts>
+void add_narrow(LaunchArguments& arguments, const Layouts&... layouts) {
+  const auto add = [&](const auto& layout) {
+    if constexpr (std::is_integral_v<std::decay_t<decltype(layout)>>) {
+      arguments.value(static_cast<int32_t>(layout));
+    } else {
+      add_layout(arguments, layout, /*wide=*/false);
+    }
+  };
+  (add(layouts), ...);
 }
 
 // A weight of one group in memory: a matrix of rows and channels whose elements are kernels;
@@ -110,11 +118,10 @@ class PaddedProgram {
   static constexpr int64_t kTaps = 64;
 
   at::ScalarType value_dtype() const noexcept { return value_; }
-  c10::DeviceIndex device() const noexcept { return device_; }
   int tile_width() const noexcept { return width_; }
-  int64_t tile_rows() const noexcept { return rows_; }
+  int64_t tile_rows() const noexcept { return tiles_.rows; }
   int64_t tile_columns() const noexcept { return columns_; }
-  int64_t value_bytes() const noexcept { return value_bytes_; }
+  int64_t value_bytes() const noexcept { return static_cast<int64_t>(c10::elementSize(value_)); }
 
   // Each returns memory that can be freed as soon as the work is enqueued.
   // Packs images [begin, begin + count) of `source`, in the phases of `pattern`.
@@ -147,8 +154,8 @@ class PaddedProgram {
   void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
 
   // For algorithms with further kernels in the program.
-  Kernel& kernel(const char* name) const;
-  at::Tensor workspace(int64_t elements) const;
+  Kernel& kernel(const char* name) const { return kernel_(name); }
+  at::Tensor workspace(int64_t elements) const { return empty_on(device_, {elements}, value_); }
   PaddedSizes sizes(const PaddedLayout& layout, int64_t images) const;
   // Panels of rows per work-item for this number of tiles.
   int64_t panels_of_item(int64_t tiles) const;
@@ -159,21 +166,20 @@ class PaddedProgram {
   PaddedProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
   int64_t gradient_part(const PaddedLayout& layout, int64_t images) const;
 
-  c10::DeviceIndex device_;
-  at::ScalarType value_;
-  int64_t value_bytes_;
-  int width_;
-  int rows_, columns_;      // of a tile
-  int filters_, elements_;  // of a tile of gradients
-  int64_t processors_;
-  std::string source_;
-  Kernel* pack_padded_;
-  Kernel* pack_weights_;
-  Kernel* gather_patches_;
-  Kernel* gather_taps_;
-  Kernel* padded_tiles_;
-  Kernel* padded_gradients_;
-  Kernel* sum_parts_;
+  // Tiles that fill the vector registers.
+  struct Tiles {
+    int rows, vectors;
+    int filters, elements;  // of gradients
+  };
+  static Tiles tiles(c10::DeviceIndex device);
+
+  const c10::DeviceIndex device_;
+  const at::ScalarType value_;
+  const Tiles tiles_;
+  const int width_;
+  const int64_t columns_;  // of a tile
+  const int64_t processors_;
+  const ProgramKernels kernel_;
 };
 
 }  // namespace outboard

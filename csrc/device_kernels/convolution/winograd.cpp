@@ -20,7 +20,7 @@ constexpr int64_t kKernels = 256;                  // weight gradients per work-
 
 // Same layout as in the kernels.
 struct TileGrid {
-  int32_t images, high, wide, pitch, weights, points;
+  int64_t images, high, wide, pitch, weights = 0, points = 0;
 };
 
 // True if the algorithm supports `weight` and images like `image`.
@@ -58,10 +58,10 @@ bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
 at::Tensor transform_planes(const PaddedProgram& program, const at::Tensor& planes,
                             const PaddedLayout& layout, const TapPattern& pattern, int64_t channels,
                             const TileGrid& grid) {
-  const at::Tensor points = program.workspace(kPoints * int64_t{grid.points});
+  const at::Tensor points = program.workspace(kPoints * grid.points);
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
-  arguments.value(program.sizes(layout, grid.images)).value(taps_of(pattern)).value(grid);
+  add_narrow(arguments, program.sizes(layout, grid.images), pattern.of_kernels(), grid);
   program.enqueue(program.kernel("winograd_inputs"), channels, arguments);
   return points;
 }
@@ -69,19 +69,20 @@ at::Tensor transform_planes(const PaddedProgram& program, const at::Tensor& plan
 // Transforms tiles of grid.images images of a gradient from `begin` on to points.
 at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& gradient,
                                int64_t begin, const TileGrid& grid) {
-  const at::Tensor points = program.workspace(kPoints * int64_t{grid.points});
+  const at::Tensor points = program.workspace(kPoints * grid.points);
   LaunchArguments arguments;
   arguments.address(element(gradient, begin * gradient.stride(0)));
   arguments.address(points.mutable_data_ptr());
-  arguments.value(PaddedSource{grid.images,
-                               narrow(gradient.stride(0)),
-                               narrow(gradient.stride(1)),
-                               narrow(spatial(gradient.strides(), 1)),
-                               narrow(spatial(gradient.sizes(), 1)),
-                               {},
-                               {},
-                               {}});
-  arguments.value(grid);
+  add_narrow(arguments,
+             PaddedSource{grid.images,
+                          gradient.stride(0),
+                          gradient.stride(1),
+                          spatial(gradient.strides(), 1),
+                          spatial(gradient.sizes(), 1),
+                          {},
+                          {},
+                          {}},
+             grid);
   program.enqueue(program.kernel("winograd_gradients"), gradient.size(1), arguments);
   return points;
 }
@@ -89,22 +90,20 @@ at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& g
 at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& weight,
                              const WeightLayout& layout, bool flipped, const TileGrid& grid) {
   const int64_t panels = divide_up(layout.rows, program.tile_rows());
-  at::Tensor packed = program.workspace(kPoints * int64_t{grid.weights});
+  at::Tensor packed = program.workspace(kPoints * grid.weights);
   LaunchArguments arguments;
   arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
-  arguments.value(PaddedWeights{narrow(layout.rows),
-                                narrow(layout.channels),
-                                narrow(layout.group),
-                                narrow(layout.row),
-                                narrow(layout.channel),
-                                narrow(layout.size),
-                                {},
-                                {},
-                                {}});
-  arguments.value(grid)
-      .value(static_cast<int32_t>(flipped))
-      .value(narrow(panels))
-      .value(narrow(kTransformed));
+  add_narrow(arguments,
+             PaddedWeights{layout.rows,
+                           layout.channels,
+                           layout.group,
+                           layout.row,
+                           layout.channel,
+                           layout.size,
+                           {},
+                           {},
+                           {}},
+             grid, flipped, panels, kTransformed);
   program.enqueue(program.kernel("winograd_weights"),
                   layout.groups * panels * divide_up(layout.channels, kTransformed), arguments);
   return packed;
@@ -134,10 +133,10 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   const int64_t line = program.tile_width();
   const int64_t pitch = odd_lines(round_up(at_a_time * tiles, columns) + line, line);
   const int64_t row_panels = divide_up(weights.rows, program.tile_rows());
-  TileGrid grid = {0, narrow(high), narrow(wide), narrow(pitch)};
+  TileGrid grid = {0, high, wide, pitch};
   grid.weights =
-      narrow(odd_lines(weights.groups * row_panels * program.tile_rows() * weights.channels, line));
-  grid.points = narrow(odd_lines(channels * pitch, line));
+      odd_lines(weights.groups * row_panels * program.tile_rows() * weights.channels, line);
+  grid.points = odd_lines(channels * pitch, line);
   if (kPoints * channels * pitch > kLargestPaddedIndex ||
       !has_small_indices(source, at_a_time, layout.plane(at_a_time, columns))) {
     return false;
@@ -148,7 +147,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
     const int64_t images = std::min(at_a_time, source.size(0) - begin);
     const at::Tensor planes = program.pack_padded(source, begin, images, layout, pattern);
     if (images == source.size(0)) cached = {planes, layout};
-    grid.images = narrow(images);
+    grid.images = images;
     const at::Tensor points = transform_planes(program, planes, layout, pattern, channels, grid);
     const int64_t column_panels = divide_up(images * tiles, columns);
     const int64_t panels = program.panels_of_item(weights.groups * column_panels * row_panels);
@@ -156,19 +155,18 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
     LaunchArguments multiply;
     multiply.address(packed.const_data_ptr()).address(points.const_data_ptr()).address(to);
     multiply.address(bias.defined() ? bias.const_data_ptr() : to);
-    multiply.value(PaddedResult{narrow(weights.groups),
-                                narrow(weights.rows),
-                                narrow(weights.channels),
-                                narrow(images * tiles),
-                                {},
-                                narrow(extent),
-                                narrow(result.stride(0)),
-                                narrow(result.stride(1)),
-                                0,
-                                narrow(spatial(result.strides(), 1))});
-    multiply.value(grid);
-    multiply.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
-    multiply.value(narrow(panels));
+    add_narrow(multiply,
+               PaddedResult{weights.groups,
+                            weights.rows,
+                            weights.channels,
+                            images * tiles,
+                            {},
+                            extent,
+                            result.stride(0),
+                            result.stride(1),
+                            0,
+                            spatial(result.strides(), 1)},
+               grid, bias.defined() ? bias.stride(0) : 0, bias.defined(), panels);
     program.enqueue(program.kernel("winograd_tiles"),
                     weights.groups * column_panels * divide_up(row_panels, panels), multiply);
   }
@@ -229,21 +227,20 @@ bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& so
   const at::Tensor sums = program.workspace(parts * kPoints * kernels);
   for (int64_t begin = 0; begin < images; begin += at_a_time) {
     const int64_t count = std::min(at_a_time, images - begin);
-    TileGrid grid = {narrow(count), narrow(high), narrow(wide),
-                     narrow(tile_layout.plane(count, columns))};
-    grid.points = narrow(odd_lines(weights.channels * grid.pitch, line));
+    TileGrid grid = {count, high, wide, tile_layout.plane(count, columns)};
+    grid.points = odd_lines(weights.channels * grid.pitch, line);
     const at::Tensor planes = program.pack_padded(input, begin, count, layout, pattern);
     const at::Tensor met =
         transform_planes(program, planes, layout, pattern, weights.channels, grid);
     const int64_t met_group = grid.points;
-    grid.points = narrow(odd_lines(weights.rows * grid.pitch, line));
+    grid.points = odd_lines(weights.rows * grid.pitch, line);
     const at::Tensor gradients = transform_gradients(program, output, begin, grid);
     program.sum_gradients(points_of_weights, gathered_taps(1), count, {met, tile_layout, met_group},
                           {gradients, tile_layout, grid.points}, begin > 0, sums);
   }
   LaunchArguments arguments;
   arguments.address(sums.const_data_ptr()).address(weight.mutable_data_ptr());
-  arguments.value(narrow(parts)).value(narrow(kernels)).value(narrow(kKernels));
+  add_narrow(arguments, parts, kernels, kKernels);
   program.enqueue(program.kernel("winograd_kernels"), divide_up(kernels, kKernels), arguments);
   return true;
 }

@@ -1,9 +1,10 @@
 // The kernel generator `fourier`: discrete Fourier transforms along any dimensions, of any length.
 //
 // Properties of a definition:
-//   direction  "complex" (argument `forward`), "from_real" (`onesided`) or "to_real"
-//              (`last_dim_size`); all have `self`, `dim` and `normalization` (0: none, 1: by the
-//              root of the number of elements of a transform, 2: by that number)
+//   direction  "complex", "from_real" or "to_real". Arguments are `self`, `dim`, `normalization`
+//   (0:
+//              none, 1: by the root of the number of elements of a transform, 2: by that number)
+//              and, by direction, `forward`, `onesided` or `last_dim_size`
 //   source     source of the kernels
 //
 // Results have the memory order of PyTorch's CPU kernels: transformed dimensions are last.
@@ -45,9 +46,8 @@ class FourierKernel final : public DefinedKernel {
                                bool sort_last);
 
   const std::string source_;
-  Kind kind_;
-  int self_, dim_, normalization_, option_;
-  KernelTable<Key, FourierKernels> table_;
+  const Kind kind_;
+  KernelTable<Key, ProgramKernels> table_;
 };
 
 namespace {
@@ -81,15 +81,10 @@ at::Tensor along_each(FourierCall& call, const at::Tensor& self, at::IntArrayRef
 }  // namespace
 
 FourierKernel::FourierKernel(const Definition& definition, const c10::FunctionSchema& schema)
-    : DefinedKernel(definition, schema), source_(definition.string("source")) {
-  kind_ = static_cast<Kind>(definition.one_of("direction", {"complex", "from_real", "to_real"}));
-  self_ = overload_.index("self");
-  dim_ = overload_.index("dim");
-  normalization_ = overload_.index("normalization");
-  option_ = overload_.index(kind_ == Kind::kComplex    ? "forward"
-                            : kind_ == Kind::kFromReal ? "onesided"
-                                                       : "last_dim_size");
-}
+    : DefinedKernel(definition, schema),
+      source_(definition.string("source")),
+      kind_(
+          static_cast<Kind>(definition.one_of("direction", {"complex", "from_real", "to_real"}))) {}
 
 at::DimVector FourierKernel::order(const at::Tensor& self, at::DimVector& dims, bool sort_last) {
   const auto by_stride = [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); };
@@ -156,8 +151,8 @@ at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at:
 }
 
 bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
-  const c10::IValue& first = overload_.read(*stack, self_);
-  const c10::IValue& listed = overload_.read(*stack, dim_);
+  const c10::IValue& first = overload_.read(*stack, 0);
+  const c10::IValue& listed = overload_.read(*stack, 1);
   if (!first.isTensor() || !is_dense_on(first.toTensor(), device) || !listed.isIntList()) {
     return false;
   }
@@ -185,7 +180,7 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     dims.push_back(dim);
   }
   if (dims.empty()) return false;
-  const c10::IValue& option = overload_.read(*stack, option_);
+  const c10::IValue& option = overload_.read(*stack, 3);
   const int64_t last = self.size(dims.back());
   int64_t last_size = last;
   if (kind_ == Kind::kToReal) {
@@ -201,7 +196,7 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     if (self.size(d) > kLongest) return false;
     elements *= static_cast<double>(self.size(d));
   }
-  const int64_t normalization = overload_.read(*stack, normalization_).toInt();
+  const int64_t normalization = overload_.read(*stack, 2).toInt();
   if (normalization < 0 || normalization > 2) return false;  // CPU truncates it to 8 bits
   call.scale = normalization == 0 ? 1 : 1 / (normalization == 1 ? std::sqrt(elements) : elements);
   // Arrays of Bluestein's algorithm are up to four times as long.

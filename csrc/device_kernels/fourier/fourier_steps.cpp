@@ -41,19 +41,15 @@ at::Tensor seen_as(const at::Tensor& dense, at::ScalarType dtype) {
 
 }  // namespace
 
-FourierKernels make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide,
+ProgramKernels make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide,
                                     const std::string& source) {
-  const std::string program =
-      source_writer().fourier(real, lanes_of(real), wide, kFourierDimensions, source);
-  FourierKernels kernels;
-  for (const char* name :
-       {"read_complex", "read_real",   "cut",         "real_parts", "untangle",    "tangle",
-        "make_roots",   "make_chirp",  "chirp_ends",  "with_chirp", "pass_any",    "pass2",
-        "pass3",        "pass4",       "pass5",       "pass8",      "lanes_pass2", "lanes_pass4",
-        "lanes_pass8",  "first_pass2", "first_pass4", "first_pass8"}) {
-    kernels[name] = &find_kernel(device, program, name, literal_options(real));
-  }
-  return kernels;
+  std::string program = write_source({"fourier",
+                                      {{"real", real},
+                                       {"lanes", lanes_of(real)},
+                                       {"wide", wide},
+                                       {"dimensions", kFourierDimensions},
+                                       {"kernels", source}}});
+  return {device, std::move(program), literal_options(real)};
 }
 
 at::Tensor FourierCall::read(const at::Tensor& source) {

@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "device_kernels/kernel_table.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/programs/launch.h"
-#include "runtime/programs/program.h"
 #include "tensors/dense.h"
 
 namespace outboard {
@@ -22,11 +22,8 @@ namespace outboard {
 // Dimension limit of kernels that read any layout.
 constexpr int kFourierDimensions = 12;
 
-// The kernels of torch_outboard/kernels/products/fourier.cl, by name.
-using FourierKernels = std::map<std::string, Kernel*>;
-
 // The kernels of `source` for values of dtype `real`; `wide`: 64-bit indices.
-FourierKernels make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide,
+ProgramKernels make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide,
                                     const std::string& source);
 
 // One call: kernels, and the roots of unity of each length.
@@ -38,7 +35,7 @@ struct FourierCall {
   double scale;  // not yet applied
   bool wide = false;
   bool vectors = false;  // explicit vectors are faster
-  const FourierKernels* kernels = nullptr;
+  const ProgramKernels* kernels = nullptr;
   std::map<std::pair<int64_t, int32_t>, at::Tensor> roots;
 
   double take_scale() { return std::exchange(scale, 1); }
@@ -83,7 +80,7 @@ struct FourierCall {
   void launch_kernel(const std::string& name, int64_t items, const Values&... values) const {
     LaunchArguments arguments;
     (add(arguments, values), ...);
-    launch(current_stream_state(device), *kernels->at(name),
+    launch(current_stream_state(device), (*kernels)(name),
            Grid::linear(static_cast<uint64_t>(items), work_shape(device).local), arguments);
   }
   // Memory, an index, a flag or a sign, a factor, a layout.

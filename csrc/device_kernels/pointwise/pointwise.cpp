@@ -65,10 +65,10 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// In the order of PointwiseSource::Result.
-PointwiseSource::Result result_of(const Definition& definition) {
-  return static_cast<PointwiseSource::Result>(
-      definition.one_of("result", {"value", "mask", "real"}));
+using Result = PointwiseExpression::Result;
+
+Result result_of(const Definition& definition) {
+  return static_cast<Result>(definition.one_of("result", {"value", "mask", "real"}));
 }
 
 // Allocates outputs without the dispatcher.
@@ -182,7 +182,7 @@ class PointwiseKernel final : public DefinedKernel {
 
   std::vector<Operand> operands_;
   std::vector<ScalarArgument> scalars_;
-  const PointwiseSource::Result result_;
+  const Result result_;
   const Types types_;
   const uint64_t dtypes_;
   const bool any_output_;
@@ -317,9 +317,9 @@ bool PointwiseKernel::choose_types(Call& call) const {
   if (types_ == Types::kComplex) call.common = c10::toComplexType(call.common);
   if (!computes(call.device, call.common)) return false;
   call.compute = value_dtype(call.common);
-  if (result_ == PointwiseSource::Result::kMask) {
+  if (result_ == Result::kMask) {
     call.result = ScalarType::Bool;
-  } else if (result_ == PointwiseSource::Result::kReal) {
+  } else if (result_ == Result::kReal) {
     call.result = c10::toRealValueType(call.common);
   } else {
     call.result = call.common;

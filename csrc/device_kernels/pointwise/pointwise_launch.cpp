@@ -19,6 +19,8 @@ namespace {
 constexpr int kMostOperands = 15;     // of a Key
 constexpr int kMostWideOperands = 7;  // whose 64-bit strides fit into the arguments of a kernel
 constexpr int kMostCrossed = 3;       // whose tiles fit into local memory
+// Elements of a tile along each dimension, in the kernel for crossed inputs.
+constexpr int kCrossedTile = 32;
 
 bool is_contiguous(const at::TensorIteratorBase& iterator, const PointwiseExpression& expression) {
   if (iterator.ndim() > 1) return false;
@@ -112,54 +114,80 @@ DeviceAssert& PointwiseLauncher::division_assert(c10::DeviceIndex device) {
   });
 }
 
-PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
-                                               const at::TensorIteratorBase& iterator,
-                                               ScalarType compute, bool wide) const {
-  PointwiseSource source;
-  source.compute = compute;
-  source.shape = work_shape(device);
-  source.wide_index = wide;
-  source.scalar = expression_.scalar;
-  source.scalars = expression_.scalars;
-  source.once = expression_.once;
-  source.condition = expression_.condition;
-  if (checks_divisor(iterator, compute)) source.divisor = expression_.divisor;
+int PointwiseLauncher::width(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                             ScalarType compute) const {
+  size_t largest = c10::elementSize(compute);
+  bool single = expression_.scalar || at::isComplexType(compute);
+  for (int i = 0; i < iterator.ntensors(); ++i) {
+    if (is_value(iterator, i)) continue;
+    largest = std::max(largest, c10::elementSize(value_dtype(iterator.dtype(i))));
+    single = single || at::isComplexType(iterator.dtype(i));
+  }
+  return single ? 1 : work_shape(device).width(static_cast<int>(largest));
+}
+
+PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(const ManyKey& key,
+                                                           const at::TensorIteratorBase& iterator,
+                                                           ScalarType compute, bool crossed) const {
+  using Value = SourceFields::Value;
+  constexpr const char* kResults[] = {"value", "mask", "real"};
+  const c10::DeviceIndex device = key.key.device;
+  std::vector<SourceFields> outputs, inputs;
   for (int i = 0; i < iterator.noutputs(); ++i) {
-    source.outputs.push_back({iterator.dtype(i), expression_.kind, expression_.results.at(i)});
+    const bool in_place = key.calls > 0 && key.in_place[i] >= 0;
+    outputs.push_back({"PointwiseOutput",
+                       {{"dtype", iterator.dtype(i)},
+                        {"result", kResults[static_cast<int>(expression_.kind)]},
+                        {"expression", expression_.results.at(i)},
+                        {"in_place", in_place ? Value(int64_t{key.in_place[i]}) : Value()}}});
   }
   for (int i = 0; i < iterator.ninputs(); ++i) {
     const auto& operand = expression_.operands.at(i);
     const bool by_value = is_value(iterator, iterator.noutputs() + i);
     const ScalarType passed = operand.mask ? ScalarType::Bool : compute;
-    source.inputs.push_back({operand.name, by_value ? passed : iterator.input_dtype(i),
-                             operand.mask, by_value, operand.uniform});
+    inputs.push_back({"PointwiseInput",
+                      {{"name", operand.name},
+                       {"dtype", by_value ? passed : iterator.input_dtype(i)},
+                       {"mask", operand.mask},
+                       {"by_value", by_value},
+                       {"uniform", operand.uniform},
+                       {"common", operand.common},
+                       {"single", ((key.single >> i) & 1) != 0}}});
   }
-  return source;
+  const WorkShape shape = work_shape(device);
+  const int vector = width(device, iterator, compute), elements = shape.elements(vector);
+  const int parts = shape.chunk == 0 ? 4 : 1;
+  const bool checks = checks_divisor(iterator, compute);
+  std::string source = write_source(
+      {"pointwise",
+       {{"outputs", outputs},
+        {"inputs", inputs},
+        {"scalars", expression_.scalars},
+        {"listed_scalars", expression_.listed_scalars},
+        {"once", expression_.once},
+        {"condition", expression_.condition},
+        {"divisor", checks ? Value(static_cast<int64_t>(*expression_.divisor)) : Value()},
+        {"compute", compute},
+        {"wide_index", key.key.wide},
+        {"crossed", crossed},
+        {"calls", key.calls},
+        {"width", vector},
+        {"elements", elements},
+        {"parts", parts},
+        {"adjacent", shape.chunk == 0},
+        {"dimensions", kPointwiseDimensions},
+        {"tile", kCrossedTile}}});
+  return {{device, std::move(source), literal_options(compute)}, elements, parts};
 }
 
-PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex device,
-                                                           const at::TensorIteratorBase& iterator,
-                                                           ScalarType compute, bool wide) const {
-  const PointwiseSource source = make_source(device, iterator, compute, wide);
-  const std::string program = source_writer().pointwise(source);
-  const char* options = literal_options(compute);
-  return {&find_kernel(device, program, "contiguous", options),
-          &find_kernel(device, program, "strided", options), source.elements()};
-}
-
-Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
-                                        const at::TensorIteratorBase& iterator, ScalarType compute,
-                                        bool wide) const {
-  PointwiseSource source = make_source(device, iterator, compute, wide);
-  const auto in_memory = std::count_if(source.inputs.begin(), source.inputs.end(),
-                                       [](const auto& input) { return !input.by_value; });
-  if (source.width() == 1 || in_memory > kMostCrossed || !source.once.empty() ||
-      source.divisor.has_value() || !source.condition.empty()) {
-    return nullptr;
-  }
-  source.crossed = true;
-  return &find_kernel(device, source_writer().pointwise(source), "crossed",
-                      literal_options(compute));
+bool PointwiseLauncher::can_cross(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                                  ScalarType compute) const {
+  int in_memory = 0;
+  for (int i = iterator.noutputs(); i < iterator.ntensors(); ++i)
+    in_memory += !is_value(iterator, i);
+  return in_memory <= kMostCrossed && width(device, iterator, compute) > 1 &&
+         expression_.once.empty() && expression_.condition.empty() &&
+         !checks_divisor(iterator, compute);
 }
 
 PointwiseLauncher::Key PointwiseLauncher::key_of(c10::DeviceIndex device,
@@ -185,8 +213,6 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   if (iterator.numel() == 0) return;
   const Key key = key_of(device, iterator, compute);
   const bool wide = key.wide;
-  const Kernels& kernels =
-      kernels_.find(key, [&] { return make_kernels(device, iterator, compute, wide); });
   LaunchArguments arguments;
   for (int i = 0; i < iterator.ntensors(); ++i) {
     if (is_value(iterator, i)) {
@@ -202,27 +228,30 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   if (!contiguous) {
     wide ? add_layout<uint64_t>(arguments, iterator) : add_layout<uint32_t>(arguments, iterator);
   }
-  const int across = work_shape(device).chunk == 0 ? crossing(iterator) : 0;
-  Kernel* const crossed = across == 0 ? nullptr : crossed_.find(key, [&] {
-    return make_crossed(device, iterator, compute, wide);
-  });
-  if (crossed != nullptr) arguments.value(static_cast<uint32_t>(across));
+  int across = work_shape(device).chunk == 0 ? crossing(iterator) : 0;
+  if (across != 0 && !can_cross(device, iterator, compute)) across = 0;
+  if (across != 0) arguments.value(static_cast<uint32_t>(across));
   const auto total = static_cast<uint64_t>(iterator.numel());
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
   const bool checks = checks_divisor(iterator, compute);
   if (checks) arguments.address(division_assert(device).address());
   if (!expression_.condition.empty()) arguments.address(flag);
   const auto local = static_cast<uint64_t>(work_shape(device).local);
-  if (crossed != nullptr) {
+  if (across != 0) {
+    const Kernels& crossed =
+        crossed_.find(key, [&] { return make_kernels({key}, iterator, compute, true); });
     uint64_t groups = 1;
     for (int d = 0; d < iterator.ndim(); ++d) {
       const auto size = static_cast<uint64_t>(iterator.shape()[d]);
       groups *= d == 0 || d == across ? divide_up(size, kCrossedTile) : size;
     }
-    launch(current_stream_state(device), *crossed, Grid::linear(groups * local, local), arguments);
+    launch(current_stream_state(device), crossed.kernel("crossed"),
+           Grid::linear(groups * local, local), arguments);
     return;
   }
-  launch(current_stream_state(device), contiguous ? *kernels.contiguous : *kernels.strided,
+  const Kernels& kernels =
+      kernels_.find(key, [&] { return make_kernels({key}, iterator, compute); });
+  launch(current_stream_state(device), kernels.kernel(contiguous ? "contiguous" : "strided"),
          Grid::linear(divide_up(total, kernels.elements), local), arguments);
   if (checks) expect_assert(current_stream_state(device), division_assert(device));
 }

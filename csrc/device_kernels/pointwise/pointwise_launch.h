@@ -15,13 +15,17 @@
 #include <vector>
 
 #include "device_kernels/kernel_table.h"
-#include "device_kernels/source_writer.h"
 #include "runtime/programs/device_assert.h"
-#include "runtime/programs/program.h"
 
 namespace outboard {
 
+// Dimension limit of the strided kernel, after collapsing.
+constexpr int kPointwiseDimensions = 12;
+
 struct PointwiseExpression {
+  // A value of the compute dtype, the mask of a comparison, or the real value type of a complex
+  // one.
+  enum class Result : uint8_t { kValue, kMask, kReal };
   struct Operand {
     std::string name;  // in the expressions
     bool mask = false;
@@ -32,8 +36,9 @@ struct PointwiseExpression {
   std::vector<Operand> operands;     // its inputs
   std::vector<std::string> scalars;  // names of numbers
   std::vector<bool> listed_scalars;  // per scalar: differs between calls of `enqueue_all`
-  std::vector<std::pair<std::string, std::string>> once;  // as in PointwiseSource
-  PointwiseSource::Result kind = PointwiseSource::Result::kValue;
+  // Names and scalar expressions that a work-group computes once from uniform operands and scalars.
+  std::vector<std::pair<std::string, std::string>> once;
+  Result kind = Result::kValue;
   bool scalar = false;            // valid for scalars only, not for vectors
   std::optional<size_t> divisor;  // the divisor of integers, checked for 0
   std::string operation;          // operator name in the error of a division by 0
@@ -85,20 +90,15 @@ class PointwiseLauncher {
     Key key;
     std::array<int8_t, 16> in_place = {};  // per output the input with its memory, or -1
     uint32_t single = 0;                   // bit i: input i has one element
-    int calls = 0;
+    int calls = 0;                         // per launch; 0: a kernel of one call
     bool operator==(const ManyKey& other) const = default;
   };
-  struct Many {
-    Kernel* kernel;
-    int elements;  // per work-item in each part
-    int parts;
+  struct Kernels {
+    ProgramKernels kernel;
+    int elements;  // per work-item, in each part
+    int parts;     // of many calls, per work-group
   };
   struct Member;
-  struct Kernels {
-    Kernel* contiguous;
-    Kernel* strided;
-    int elements;  // per work-item
-  };
   Key key_of(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
              at::ScalarType compute) const;
   // The call as one of many; nullopt if not supported.
@@ -106,25 +106,25 @@ class PointwiseLauncher {
   // Largest number of calls per launch, by the room for arguments.
   size_t capacity(const Member& member) const;
   void enqueue_many(c10::ArrayRef<Member*> members, const void* flag);
-  Many make_many(const ManyKey& key, const PointwiseCall& call) const;
   // The operand that divides integers.
   std::optional<int> integer_divisor(const at::TensorIteratorBase& iterator,
                                      at::ScalarType compute) const;
   // True if the kernel checks the elements of the divisor for zeros.
   bool checks_divisor(const at::TensorIteratorBase& iterator, at::ScalarType compute) const;
   DeviceAssert& division_assert(c10::DeviceIndex device);
-  PointwiseSource make_source(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                              at::ScalarType compute, bool wide) const;
-  Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                       at::ScalarType compute, bool wide) const;
-  // The kernel for crossed inputs; null if there is none for these operands.
-  Kernel* make_crossed(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                       at::ScalarType compute, bool wide) const;
+  // Elements of a vector; 1 for complex values, which have no vectors.
+  int width(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+            at::ScalarType compute) const;
+  Kernels make_kernels(const ManyKey& key, const at::TensorIteratorBase& iterator,
+                       at::ScalarType compute, bool crossed = false) const;
+  // True if there is a kernel for crossed inputs.
+  bool can_cross(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                 at::ScalarType compute) const;
 
   const PointwiseExpression expression_;
   KernelTable<Key, Kernels> kernels_;
-  KernelTable<Key, Kernel*> crossed_;
-  KernelTable<ManyKey, Many> many_;
+  KernelTable<Key, Kernels> crossed_;
+  KernelTable<ManyKey, Kernels> many_;
   KernelTable<c10::DeviceIndex, DeviceAssert*> division_asserts_;
 };
 

@@ -9,7 +9,6 @@
 
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 
 namespace outboard {
@@ -137,23 +136,6 @@ size_t PointwiseLauncher::capacity(const Member& member) const {
   return most_calls(member.key.key.device, pointers, bytes, common, common_bytes);
 }
 
-PointwiseLauncher::Many PointwiseLauncher::make_many(const ManyKey& key,
-                                                     const PointwiseCall& call) const {
-  PointwiseSource source = make_source(key.key.device, call.iterator, call.compute, false);
-  source.calls = key.calls;
-  source.listed_scalars = expression_.listed_scalars;
-  for (size_t o = 0; o < source.outputs.size(); ++o) {
-    if (key.in_place[o] >= 0) source.outputs[o].in_place = key.in_place[o];
-  }
-  for (size_t i = 0; i < source.inputs.size(); ++i) {
-    source.inputs[i].common = expression_.operands[i].common;
-    source.inputs[i].single = ((key.single >> i) & 1) != 0;
-  }
-  Kernel& kernel = find_kernel(key.key.device, source_writer().pointwise(source), "many",
-                               literal_options(call.compute));
-  return {&kernel, source.elements(), source.parts()};
-}
-
 namespace {
 
 // One argument with a value per call, as an array.
@@ -175,7 +157,9 @@ void add_values(LaunchArguments& arguments, size_t count, size_t room, const Add
 void PointwiseLauncher::enqueue_many(c10::ArrayRef<Member*> members, const void* flag) {
   const Member& model = *members[0];
   const c10::DeviceIndex device = model.key.key.device;
-  const Many& many = many_.find(model.key, [&] { return make_many(model.key, *model.call); });
+  const Kernels& many = many_.find(model.key, [&] {
+    return make_kernels(model.key, model.call->iterator, model.call->compute);
+  });
   const auto room = static_cast<size_t>(model.key.calls);
   const auto iterator_of = [&](size_t c) -> const at::TensorIteratorBase& {
     return members[std::min(c, members.size() - 1)]->call->iterator;
@@ -232,8 +216,8 @@ void PointwiseLauncher::enqueue_many(c10::ArrayRef<Member*> members, const void*
   }
   table.add_to(arguments);
   if (!expression_.condition.empty()) arguments.address(flag);
-  launch(current_stream_state(device), *many.kernel, Grid::linear(table.groups() * local, local),
-         arguments);
+  launch(current_stream_state(device), many.kernel("many"),
+         Grid::linear(table.groups() * local, local), arguments);
 }
 
 void PointwiseLauncher::enqueue_all(c10::DeviceIndex device, const std::deque<PointwiseCall>& calls,

@@ -11,9 +11,7 @@
 #include <limits>
 #include <tuple>
 
-#include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 #include "runtime/streams/stream.h"
@@ -227,9 +225,9 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
   return {*best, std::max<int64_t>(divide_up(layout.depth, part), 1), part};
 }
 
-const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
+const ProgramKernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
   using Key = std::tuple<const void*, const void*, bool, int64_t, int64_t>;
-  static auto* table = new KernelTable<Key, Kernels>;
+  static auto* table = new KernelTable<Key, ProgramKernels>;
   const bool image = work.image != nullptr;
   const Access access = units_ ? work.access : Access{-1, -1};  // -1: passed at launch
   const Key key{this, &tile, image, access.left, access.right};
@@ -243,17 +241,9 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
                 define("RIGHT_ACCESS", static_cast<int>(access.right));
     }
     if (image) macros += "#define IMAGE\n";
-    const std::string program =
-        source_writer().product(dtype_, value_, width_, wide_, macros, source_);
     // For drivers that can pass a register limit to their compiler.
-    const std::string options =
-        std::string(literal_options(value_)) + " -DOB_REGISTERS=" + std::to_string(tile.registers);
-    const auto kernel = [&](const char* name) {
-      return &find_kernel(device_, program, name, options);
-    };
-    return Kernels{kernel("group_tiles"), kernel("add_parts"),
-                   kernel(image ? "few_results" : "thin_products"),
-                   image ? kernel("single_rows") : nullptr};
+    return ProgramKernels(device_, product_source(dtype_, value_, width_, wide_, macros, source_),
+                          c10::str(literal_options(value_), " -DOB_REGISTERS=", tile.registers));
   });
 }
 
@@ -299,30 +289,28 @@ void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image
 void GroupTiles::enqueue_tiles(const Work& work) const {
   const ProductLayout& layout = work.layout;
   const Plan plan = this->plan(layout);
-  const Kernels& made = kernels(plan.tile, work);
-  enqueue_parts(work, made, *made.tiles, plan, tiles_of(layout, plan.tile), plan.tile.items);
+  enqueue_parts(work, "group_tiles", plan, tiles_of(layout, plan.tile), plan.tile.items);
 }
 
 void GroupTiles::enqueue_few(const Work& work, int64_t groups) const {
-  const Kernels& made = kernels(tiles_.back(), work);
   const int64_t depth = work.layout.depth;
   const int64_t least = side_ * side_ * kFewDepth;
   const int64_t parts = std::clamp<int64_t>(compute_units_ * kFewAtOnce / groups, 1,
                                             std::max<int64_t>(depth / least, 1));
   const int64_t part = std::max<int64_t>(divide_up(depth, parts), 1);
-  enqueue_parts(work, made, *made.few_results,
+  enqueue_parts(work, work.image != nullptr ? "few_results" : "thin_products",
                 {tiles_.back(), std::max<int64_t>(divide_up(depth, part), 1), part}, groups,
                 side_ * side_);
 }
 
 void GroupTiles::enqueue_rows(const Work& work) const {
   const int64_t count = vectors(work.layout);
-  enqueue(work, *kernels(tiles_.back(), work).single_rows, {tiles_.back(), 1, work.layout.depth},
-          work.addresses.out, count, work_shape(device_).local, count);
+  enqueue(work, "single_rows", {tiles_.back(), 1, work.layout.depth}, work.addresses.out, count,
+          work_shape(device_).local, count);
 }
 
-void GroupTiles::enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel,
-                               const Plan& plan, int64_t groups, int64_t local) const {
+void GroupTiles::enqueue_parts(const Work& work, const char* kernel, const Plan& plan,
+                               int64_t groups, int64_t local) const {
   const int64_t count = vectors(work.layout);
   at::Tensor partials;
   if (plan.parts > 1) partials = empty_on(device_, {plan.parts * count * width_}, value_);
@@ -330,11 +318,11 @@ void GroupTiles::enqueue_parts(const Work& work, const Kernels& made, Kernel& ke
   groups *= plan.parts;
   enqueue(work, kernel, plan, sums, groups, local, groups * local);
   if (plan.parts == 1) return;
-  enqueue(work, *made.add_parts, plan, sums, count, work_shape(device_).local, count);
+  enqueue(work, "add_parts", plan, sums, count, work_shape(device_).local, count);
 }
 
-void GroupTiles::enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
-                         int64_t count, int64_t local, int64_t items) const {
+void GroupTiles::enqueue(const Work& work, const char* kernel, const Plan& plan,
+                         const void* partials, int64_t count, int64_t local, int64_t items) const {
   const ProductLayout& layout = work.layout;
   const GroupLayout described = {layout.batches,      layout.rows,           layout.columns,
                                  layout.depth,        strides(layout.left),  strides(layout.right),
@@ -348,9 +336,9 @@ void GroupTiles::enqueue(const Work& work, Kernel& kernel, const Plan& plan, con
   add_scalar(arguments, scalars.alpha, value_);
   add_scalar(arguments, scalars.adds ? scalars.beta : at::Scalar(0), value_);
   arguments.value(static_cast<int32_t>(scalars.adds));
-  if (work.image != nullptr) arguments.value(*work.image);
+  if (work.image != nullptr) add_layout(arguments, *work.image, /*wide=*/false);
   add_layout(arguments, count, wide_);
-  launch(current_stream_state(device_), kernel,
+  launch(current_stream_state(device_), kernels(plan.tile, work)(kernel),
          Grid::linear(static_cast<uint64_t>(items), static_cast<uint64_t>(local)), arguments);
 }
 

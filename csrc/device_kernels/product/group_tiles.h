@@ -20,18 +20,18 @@ namespace outboard {
 // it has four digits: a channel or an image of a batch, and three coordinates of positions or
 // kernel elements. The first digit varies slowest or fastest.
 struct ImageAxes {
-  std::array<int32_t, 4> size;
-  std::array<int32_t, 4> other;  // strides in the left operand or the result
-  int32_t image;                 // stride of the first digit in the image
-  std::array<int32_t, 3> step,
+  std::array<int64_t, 4> size;
+  std::array<int64_t, 4> other;  // strides in the left operand or the result
+  int64_t image;                 // stride of the first digit in the image
+  std::array<int64_t, 3> step,
       shift;        // of the other digits: added to an image coordinate
-  int32_t fastest;  // 1 if the first digit varies fastest
+  int64_t fastest;  // 1 if the first digit varies fastest
 };
 
 // A right operand made of patches of an image.
 struct ImageOperand {
   ImageAxes depth, columns;
-  std::array<int32_t, 3> size, stride;  // of the image
+  std::array<int64_t, 3> size, stride;  // of the image
 };
 
 class OUTBOARD_API GroupTiles {
@@ -79,14 +79,6 @@ class OUTBOARD_API GroupTiles {
     const Tile& tile;
     int64_t parts, part;
   };
-  // For results that fill no tile: a kernel with groups along K, and for an image one with a row
-  // per work-item.
-  struct Kernels {
-    Kernel* tiles;
-    Kernel* add_parts;
-    Kernel* few_results;
-    Kernel* single_rows;
-  };
   struct Work {
     const ProductLayout& layout;
     const ImageOperand* image;
@@ -98,15 +90,16 @@ class OUTBOARD_API GroupTiles {
   int64_t tiles_of(const ProductLayout& layout, const Tile& tile) const;
   Access access_of(const ProductLayout& layout, const ProductAddresses& addresses) const;
   Plan plan(const ProductLayout& layout) const;
-  const Kernels& kernels(const Tile& tile, const Work& work) const;
-  // By tiles; by `groups` groups along K for each part of it; by work-items with a row each.
+  const ProgramKernels& kernels(const Tile& tile, const Work& work) const;
+  // By tiles. For results that fill no tile: by `groups` groups along K for each part of it; of an
+  // image, by work-items with a row each.
   void enqueue_tiles(const Work& work) const;
   void enqueue_few(const Work& work, int64_t groups) const;
   void enqueue_rows(const Work& work) const;
   // Launches `groups` groups of `local` work-items for each part of K, then the sum of the parts.
-  void enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel, const Plan& plan,
-                     int64_t groups, int64_t local) const;
-  void enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
+  void enqueue_parts(const Work& work, const char* kernel, const Plan& plan, int64_t groups,
+                     int64_t local) const;
+  void enqueue(const Work& work, const char* kernel, const Plan& plan, const void* partials,
                int64_t count, int64_t local, int64_t items) const;
   // Vectors of the result.
   int64_t vectors(const ProductLayout& layout) const;

@@ -7,26 +7,15 @@
 #include <set>
 #include <tuple>
 
-#include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "tensors/dense.h"
 
 namespace outboard {
 namespace {
 
 using at::ScalarType;
-
-// Work per launch, per kind of device.
-struct Portions {
-  int slice;             // K packed by a work-item
-  int local;             // work-group size of coarse work
-  int64_t packed_bytes;  // of the right operand at a time
-};
-constexpr Portions kCpuPortions = {256, 1, int64_t{4} << 20};
-constexpr Portions kGpuPortions = {16, 64, int64_t{128} << 20};
 
 constexpr int64_t kSlice = 8192;  // elements per slice of a long row
 
@@ -116,33 +105,41 @@ ScalarType product_value_dtype(ScalarType dtype) {
   return value_dtype(dtype);
 }
 
+std::string product_source(ScalarType dtype, ScalarType compute, int width, bool wide,
+                           const std::string& macros, const std::string& kernels) {
+  return write_source({"product",
+                       {{"dtype", dtype},
+                        {"compute", compute},
+                        {"width", width},
+                        {"wide", wide},
+                        {"definitions", macros},
+                        {"kernels", kernels}}});
+}
+
+ProductProgram::Portions ProductProgram::portions(c10::DeviceIndex device) {
+  const int largest = work_shape(device).local;
+  if (device_properties(device).kind == OB_DEVICE_CPU) return {256, 1, int64_t{4} << 20};
+  return {16, std::min(64, largest), int64_t{128} << 20};
+}
+
 ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
                                const ProductBlocks& blocks, const std::string& source)
-    : device_(device), value_(product_value_dtype(dtype)), wide_(wide) {
-  const bool cpu = device_properties(device).kind == OB_DEVICE_CPU;
-  const Portions& portions = cpu ? kCpuPortions : kGpuPortions;
-  const WorkShape shape = work_shape(device);
-  width_ = shape.width(static_cast<int>(c10::elementSize(value_)));
-  rows_ = blocks.rows;
-  columns_ = blocks.vectors * width_;
-  panels_ = blocks.panels;
-  slice_ = portions.slice;
-  coarse_local_ = std::min(portions.local, shape.local);
-  fine_local_ = shape.local;
-  packed_bytes_ = portions.packed_bytes;
-  in_place_ = cpu && value_ == dtype;
-  std::string macros = define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
-                       define("PANELS", blocks.panels) + define("SLICE", slice_);
-  if (in_place_) macros += "#define IN_PLACE\n";
-  source_ = source_writer().product(dtype, value_, width_, wide, macros, source);
-  pack_left_ = &kernel("pack_left");
-  pack_right_ = &kernel("pack_right");
-  tiles_ = &kernel("tiles");
-  row_vectors_ = &kernel("row_vectors");
-  single_ = &kernel("single");
-  slices_kernel_ = &kernel("slices");
-  sum_slices_ = &kernel("sum_slices");
-}
+    : device_(device),
+      value_(product_value_dtype(dtype)),
+      in_place_(device_properties(device).kind == OB_DEVICE_CPU && value_ == dtype),
+      wide_(wide),
+      portions_(portions(device)),
+      blocks_(blocks),
+      width_(work_shape(device).width(static_cast<int>(c10::elementSize(value_)))),
+      columns_(blocks.vectors * width_),
+      kernel_(
+          device,
+          product_source(dtype, value_, width_, wide,
+                         define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
+                             define("PANELS", blocks.panels) + define("SLICE", portions_.slice) +
+                             (in_place_ ? "#define IN_PLACE\n" : ""),
+                         source),
+          literal_options(value_)) {}
 
 const std::string& ProductProgram::intern(const std::string& source) {
   static auto* mutex = new std::mutex;
@@ -161,19 +158,11 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
                          [&] { return new ProductProgram(device, dtype, wide, blocks, source); });
 }
 
-Kernel& ProductProgram::kernel(const char* name) const {
-  return find_kernel(device_, source_, name, literal_options(value_));
-}
-
-at::Tensor ProductProgram::workspace(int64_t elements) const {
-  return empty_on(device_, {elements}, value_);
-}
-
 void ProductProgram::enqueue(Kernel& kernel, int64_t items, bool coarse,
                              LaunchArguments& arguments) const {
   add_index(arguments, items);
   if (items == 0) return;
-  const auto local = static_cast<uint64_t>(coarse ? coarse_local_ : fine_local_);
+  const auto local = static_cast<uint64_t>(coarse ? portions_.local : work_shape(device_).local);
   launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), local),
          arguments);
 }
@@ -181,7 +170,7 @@ void ProductProgram::enqueue(Kernel& kernel, int64_t items, bool coarse,
 int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
   const int64_t column_bytes = std::max<int64_t>(layout.depth, 1) * layout.batches *
                                static_cast<int64_t>(c10::elementSize(value_));
-  const int64_t fitting = packed_bytes_ / column_bytes / columns_ * columns_;
+  const int64_t fitting = portions_.packed_bytes / column_bytes / columns_ * columns_;
   // Fewer columns would leave processors idle.
   return std::clamp<int64_t>(fitting, columns_ * 16, round_up(layout.columns, columns_));
 }
@@ -198,20 +187,20 @@ at::Tensor ProductProgram::pack(Kernel& kernel, const ProductLayout& layout, int
 }
 
 TileOperand ProductProgram::left_operand(const ProductLayout& layout, const void* left) const {
-  const TileSize tile = {rows_, columns_};
+  const TileSize tile = {blocks_.rows, columns_};
   const auto strides = in_place_ ? left_in_place(layout, tile) : std::nullopt;
   if (strides) return {left, *strides, {}};
-  const at::Tensor packed = pack(*pack_left_, layout, layout.rows, rows_, left);
-  return {packed.const_data_ptr(), packed_strides(layout.depth, layout.rows, rows_), packed};
+  const at::Tensor packed = pack(kernel_("pack_left"), layout, layout.rows, blocks_.rows, left);
+  return {packed.const_data_ptr(), packed_strides(layout.depth, layout.rows, blocks_.rows), packed};
 }
 
 TileOperand ProductProgram::right_operand(const ProductLayout& layout, const void* right) const {
-  const TileSize tile = {rows_, columns_};
+  const TileSize tile = {blocks_.rows, columns_};
   const auto bytes = static_cast<int64_t>(c10::elementSize(value_));
   const auto strides = in_place_ ? right_in_place(layout, tile, bytes) : std::nullopt;
   if (strides) return {right, *strides, {}};
-  return packed_right(pack(*pack_right_, layout, layout.columns, columns_, right), layout.depth,
-                      layout.columns);
+  return packed_right(pack(kernel_("pack_right"), layout, layout.columns, columns_, right),
+                      layout.depth, layout.columns);
 }
 
 TileOperand ProductProgram::packed_right(const at::Tensor& packed, int64_t depth,
@@ -233,7 +222,7 @@ void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayou
 void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars& scalars,
                               const TileOperand& left, const TileOperand& right, void* out,
                               const void* added, int64_t begin, int64_t count) const {
-  const int64_t row_panels = divide_up(layout.rows, rows_);
+  const int64_t row_panels = divide_up(layout.rows, blocks_.rows);
   const int64_t column_panels = divide_up(count, columns_);
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, {left.address, right.address, out, added});
@@ -241,23 +230,23 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
   add_index(arguments, count);
   add_layout(arguments, left.strides);
   add_layout(arguments, right.strides);
-  const int64_t groups = divide_up(row_panels, panels_);
-  enqueue(*tiles_, layout.batches * column_panels * groups, true, arguments);
+  const int64_t groups = divide_up(row_panels, blocks_.panels);
+  enqueue(kernel_("tiles"), layout.batches * column_panels * groups, true, arguments);
 }
 
 void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,
                                    const ProductAddresses& addresses) const {
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, addresses);
-  enqueue(*row_vectors_, layout.batches * layout.rows * divide_up(layout.columns, width_), false,
-          arguments);
+  enqueue(kernel_("row_vectors"), layout.batches * layout.rows * divide_up(layout.columns, width_),
+          false, arguments);
 }
 
 void ProductProgram::multiply_single(const ProductLayout& layout, const ProductScalars& scalars,
                                      const ProductAddresses& addresses) const {
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, addresses);
-  enqueue(*single_, layout.batches * layout.rows * layout.columns, false, arguments);
+  enqueue(kernel_("single"), layout.batches * layout.rows * layout.columns, false, arguments);
 }
 
 void ProductProgram::multiply_slices(const ProductLayout& layout,
@@ -268,11 +257,11 @@ void ProductProgram::multiply_slices(const ProductLayout& layout,
   first.address(addresses.left).address(addresses.right).address(partials.mutable_data_ptr());
   add_layout(first, layout);
   add_index(first, kSlice);
-  enqueue(*slices_kernel_, count, true, first);
+  enqueue(kernel_("slices"), count, true, first);
   LaunchArguments second;
   second.address(partials.const_data_ptr()).address(addresses.out);
   add_index(second, count);
-  enqueue(*sum_slices_, 1, true, second);
+  enqueue(kernel_("sum_slices"), 1, true, second);
 }
 
 bool needs_wide_index(const ProductLayout& layout) {

@@ -10,10 +10,12 @@
 #include <optional>
 #include <string>
 
+#include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 
@@ -87,10 +89,6 @@ class OUTBOARD_API ProductProgram {
   static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                                     const std::string& source);
 
-  // The dtype of sums and of packed operands: at least 32 bits wide.
-  at::ScalarType value_dtype() const noexcept { return value_; }
-  c10::DeviceIndex device() const noexcept { return device_; }
-  int tile_rows() const noexcept { return rows_; }
   int tile_columns() const noexcept { return columns_; }
   // Columns packed at a time, so that they stay in a cache.
   int64_t columns_at_a_time(const ProductLayout& layout) const;
@@ -114,9 +112,9 @@ class OUTBOARD_API ProductProgram {
   void multiply_slices(const ProductLayout& layout, const ProductAddresses& addresses) const;
 
   // For generators with further kernels in the program.
-  Kernel& kernel(const char* name) const;
-  at::Tensor workspace(int64_t elements) const;
-  int64_t slices(int64_t depth) const { return divide_up(depth, slice_); }
+  Kernel& kernel(const char* name) const { return kernel_(name); }
+  at::Tensor workspace(int64_t elements) const { return empty_on(device_, {elements}, value_); }
+  int64_t slices(int64_t depth) const { return divide_up(depth, portions_.slice); }
   void add_index(LaunchArguments& arguments, int64_t value) const { add_layout(arguments, value); }
   template <class Layout>
   void add_layout(LaunchArguments& arguments, const Layout& layout) const {
@@ -125,40 +123,41 @@ class OUTBOARD_API ProductProgram {
   // Launches work-items with much work each (`coarse`) or little; adds their number, the last
   // argument of every kernel.
   void enqueue(Kernel& kernel, int64_t items, bool coarse, LaunchArguments& arguments) const;
+
+ private:
   // Packs `lines` rows of the left operand or columns of the right one, in panels of `panel`.
   at::Tensor pack(Kernel& kernel, const ProductLayout& layout, int64_t lines, int64_t panel,
                   const void* operand) const;
-
- private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                  const ProductBlocks& blocks, const std::string& source);
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const ProductAddresses& addresses) const;
 
-  c10::DeviceIndex device_;
-  at::ScalarType value_;
-  bool in_place_;  // tiles may read operands that are not packed
-  bool wide_;
-  int width_;
-  int rows_;
-  int columns_;
-  int panels_;
-  int slice_;
-  int coarse_local_;
-  int fine_local_;
-  int64_t packed_bytes_;
-  std::string source_;
-  Kernel* pack_left_;
-  Kernel* pack_right_;
-  Kernel* tiles_;
-  Kernel* row_vectors_;
-  Kernel* single_;
-  Kernel* slices_kernel_;
-  Kernel* sum_slices_;
+  // Work per launch.
+  struct Portions {
+    int slice;             // K packed by a work-item
+    int local;             // work-group size of coarse work
+    int64_t packed_bytes;  // of the right operand at a time
+  };
+  static Portions portions(c10::DeviceIndex device);
+
+  const c10::DeviceIndex device_;
+  const at::ScalarType value_;  // of sums and of packed operands: at least 32 bits wide
+  const bool in_place_;         // tiles may read operands that are not packed
+  const bool wide_;
+  const Portions portions_;
+  const ProductBlocks blocks_;
+  const int width_;
+  const int columns_;  // of a tile
+  ProgramKernels kernel_;
 };
 
 // A #define line.
 std::string define(const char* name, int64_t number);
+
+// The source of `kernels`, which use the macros of matrix_product.cl, and `macros`.
+std::string product_source(at::ScalarType dtype, at::ScalarType compute, int width, bool wide,
+                           const std::string& macros, const std::string& kernels);
 
 // The dtype of sums of products.
 at::ScalarType product_value_dtype(at::ScalarType dtype);

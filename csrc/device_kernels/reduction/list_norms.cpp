@@ -2,7 +2,6 @@
 // tensors as fit into the arguments of a kernel.
 //
 // Properties of a definition:
-//   kernels  source of the kernels (list_norms.cl)
 //   dtypes   bits of the supported dtypes
 //
 // The first argument of the overload is the list, the second the order: 1, 2 or infinity. Tensors
@@ -53,8 +52,7 @@ struct Key {
 };
 
 struct Kernels {
-  Kernel* partial;
-  Kernel* whole;
+  ProgramKernels kernel;
   uint64_t elements;  // per work-group
 };
 
@@ -63,12 +61,16 @@ Kernels make_kernels(const Key& key) {
   const ScalarType value = value_dtype(key.dtype);
   const int width = shape.width(static_cast<int>(c10::elementSize(value)));
   const int chunk = shape.elements(width);
-  const std::string source =
-      source_writer().list_norms({kOrders[static_cast<int>(key.order)], key.dtype, key.calls, width,
-                                  chunk, kParts, shape.local, spacing(key.dtype)});
-  const char* options = literal_options(value);
-  return {&find_kernel(key.device, source, "partial_norms", options),
-          &find_kernel(key.device, source, "norms", options),
+  std::string source = write_source({"list_norms",
+                                     {{"order", kOrders[static_cast<int>(key.order)]},
+                                      {"dtype", key.dtype},
+                                      {"calls", key.calls},
+                                      {"width", width},
+                                      {"chunk", chunk},
+                                      {"parts", kParts},
+                                      {"local", shape.local},
+                                      {"spacing", spacing(key.dtype)}}});
+  return {{key.device, std::move(source), literal_options(value)},
           static_cast<uint64_t>(chunk) * static_cast<uint64_t>(shape.local * kParts)};
 }
 
@@ -127,14 +129,15 @@ class ListNorms final : public DefinedKernel {
     const auto local = static_cast<uint64_t>(work_shape(key.device).local);
     StreamState& stream = current_stream_state(key.device);
     if (table.groups() > 0) {
-      launch(stream, *kernels.partial, Grid::linear(table.groups() * local, local), arguments);
+      launch(stream, kernels.kernel("partial_norms"), Grid::linear(table.groups() * local, local),
+             arguments);
     }
     LaunchArguments whole;
     whole.address(partial.const_data_ptr());
     whole.address(static_cast<char*>(out.mutable_data_ptr()) +
                   begin * out.stride(0) * out.itemsize());
     table.add_to(whole);
-    launch(stream, *kernels.whole, Grid::linear(tensors.size() * local, local), whole);
+    launch(stream, kernels.kernel("norms"), Grid::linear(tensors.size() * local, local), whole);
   }
 
   const uint64_t dtypes_;

@@ -21,7 +21,6 @@
 //   widens       calls whose argument `dtype` cannot hold every value of the input are declined
 //   empty        the result of no elements; without it such calls are declined
 //   dtypes       bits of the dtypes of inputs that are served
-//   source       the kernels
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/SmallVector.h>
@@ -35,8 +34,8 @@
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
+#include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "runtime/programs/program.h"
 #include "tensors/dense.h"
 
 namespace outboard {
@@ -45,6 +44,10 @@ namespace {
 using at::ScalarType;
 
 constexpr size_t kMostDimensions = 64;
+// Limits of the reduced and of the other dimensions, each after collapsing.
+constexpr int kReductionDimensions = 8;
+// Vectors per work-item in the kernel `across`.
+constexpr int kReductionColumns = 8;
 
 // Compute dtypes: a few types, whose indices and masks are as wide as values.
 ScalarType compute_dtype(ScalarType dtype) {
@@ -131,26 +134,21 @@ class ReductionKernel final : public DefinedKernel {
     at::ScalarType input, compute, result;
     bool operator==(const Key& other) const = default;
   };
-  struct Variant {
-    Kernel* along;
-    Kernel* across;
-    Kernel* combine;
-    // Null on devices whose groups do not share work.
-    Kernel* along_group;
-    Kernel* across_group;
-    Kernel* combine_group;
-    Kernel* combine_across;
-    int width;
+  struct Kernels {
+    ProgramKernels kernel;
+    int width;  // elements of a vector; 1 for complex values
   };
 
   bool choose_dimensions(Call& call, const torch::jit::Stack& stack) const;
   bool choose_types(Call& call, const torch::jit::Stack& stack) const;
   bool read_scalars(Call& call, const torch::jit::Stack& stack) const;
   at::TensorIterator iterator_of(const Call& call, c10::ArrayRef<at::Tensor> results) const;
-  const Variant& variant(const Call& call, bool wide);
+  const Kernels& kernels(const Call& call, bool wide);
   bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
 
-  ReductionDescription description_;
+  decltype(SourceFields::values) description_;  // properties that kernels contain
+  size_t state_bytes_;                          // upper bound for a scalar state
+  std::vector<bool> indices_;                   // per result
   const Types types_;
   std::vector<int> scalars_;                   // arguments
   std::vector<std::optional<double>> absent_;  // per scalar
@@ -161,7 +159,7 @@ class ReductionKernel final : public DefinedKernel {
   bool widens_;
   std::optional<double> empty_;
   uint64_t dtypes_;
-  KernelTable<Key, Variant> variants_;
+  KernelTable<Key, Kernels> kernels_;
 };
 
 ReductionKernel::ReductionKernel(const Definition& definition, const c10::FunctionSchema& schema)
@@ -175,33 +173,36 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
       widens_(definition.flag("widens")),
       empty_(definition.real("empty")),
       dtypes_(definition.dtypes()) {
-  description_.fields = definition.strings("state");
-  description_.initial = definition.string("initial");
-  description_.step = definition.string("step");
-  description_.merge = definition.string("merge");
-  description_.results = definition.strings("results");
-  const size_t count = description_.results.size();
-  const auto& indices = definition.integers("indices");
-  for (size_t k = 0; k < count; ++k) {
-    description_.indices.push_back(k < indices.size() && indices[k] != 0);
+  for (const char* statements : {"initial", "step", "merge"}) {
+    description_.emplace_back(statements, definition.string(statements));
   }
-  TORCH_CHECK_VALUE(
-      definition.strings("results").size() == overload_.result_count() && count >= 1 && count <= 2,
-      "there are ", count, "; one or two are possible, as many as the overload returns");
-  description_.parameters = definition.strings("scalars");
-  for (const std::string& name : description_.parameters) scalars_.push_back(overload_.index(name));
-  definition.check_names("absent", description_.parameters);
+  const std::vector<std::string>& state = definition.strings("state");
+  state_bytes_ = 16 * state.size();
+  const auto& indices = definition.integers("indices");
+  const std::vector<std::string>& results = definition.strings("results");
+  const size_t count = results.size();
+  for (size_t k = 0; k < count; ++k) {
+    indices_.push_back(k < indices.size() && indices[k] != 0);
+  }
+  TORCH_CHECK_VALUE(count == overload_.result_count() && count >= 1 && count <= 2, "there are ",
+                    count, "; one or two are possible, as many as the overload returns");
+  const std::vector<std::string>& names = definition.strings("scalars");
+  for (const std::string& name : names) scalars_.push_back(overload_.index(name));
+  definition.check_names("absent", names);
   const auto& absent = definition.named_reals("absent");
-  for (const std::string& name : description_.parameters) {
+  for (const std::string& name : names) {
     const auto value = absent.find(name);
     absent_.push_back(value != absent.end() ? std::optional(value->second) : std::nullopt);
   }
   if (const std::string& name = definition.string("exceeds"); !name.empty()) {
-    const auto& names = description_.parameters;
     const auto found = std::find(names.begin(), names.end(), name);
     TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the scalars");
     exceeds_ = static_cast<int>(found - names.begin());
   }
+  description_.emplace_back("state", state);
+  description_.emplace_back("results", results);
+  description_.emplace_back("indices", indices_);
+  description_.emplace_back("parameters", names);
 }
 
 bool ReductionKernel::choose_dimensions(Call& call, const torch::jit::Stack& stack) const {
@@ -260,9 +261,9 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
     return false;
   }
   call.compute = compute_dtype(computed);
-  for (size_t k = 0; k < description_.results.size(); ++k) {
+  for (size_t k = 0; k < indices_.size(); ++k) {
     ScalarType result = computed;
-    if (description_.indices[k]) {
+    if (indices_[k]) {
       result = ScalarType::Long;
     } else if (types_ == Types::kTest) {
       result = input == ScalarType::Byte ? input : ScalarType::Bool;
@@ -328,8 +329,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     return false;
   }
   // Indices are int in kernels.
-  const bool counts = std::find(description_.indices.begin(), description_.indices.end(), true) !=
-                      description_.indices.end();
+  const bool counts = std::find(indices_.begin(), indices_.end(), true) != indices_.end();
   if ((ordered_ || counts) && call.input.numel() > INT32_MAX) return false;
 
   at::DimVector sizes;
@@ -365,29 +365,25 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool wide) {
+const ReductionKernel::Kernels& ReductionKernel::kernels(const Call& call, bool wide) {
   const Key key{call.device, wide, call.input.scalar_type(), call.compute, call.results[0]};
-  return variants_.find(key, [&] {
-    const ReductionSource source{description_,
-                                 key.input,
-                                 call.compute,
-                                 {call.results.begin(), call.results.end()},
-                                 work_shape(call.device),
-                                 group_lanes(call.device),
-                                 wide};
-    const std::string program = source_writer().reduction(source);
-    const auto kernel = [&](const char* name) {
-      return &find_kernel(call.device, program, name, literal_options(call.compute));
-    };
-    const bool shares = source.group_lanes > 1;
-    return Variant{kernel("along"),
-                   kernel("across"),
-                   kernel("combine"),
-                   shares ? kernel("along_group") : nullptr,
-                   shares ? kernel("across_group") : nullptr,
-                   shares ? kernel("combine_group") : nullptr,
-                   shares ? kernel("combine_across") : nullptr,
-                   source.width()};
+  return kernels_.find(key, [&] {
+    const size_t largest = std::max(
+        {c10::elementSize(call.compute), c10::elementSize(value_dtype(key.input)), size_t{4}});
+    const bool is_complex = at::isComplexType(call.compute) || at::isComplexType(key.input);
+    const int width = is_complex ? 1 : work_shape(call.device).width(static_cast<int>(largest));
+    SourceFields source{"reduction", description_};
+    source.values.insert(
+        source.values.end(),
+        {{"input", key.input},
+         {"compute", call.compute},
+         {"outputs", std::vector<ScalarType>(call.results.begin(), call.results.end())},
+         {"group_lanes", group_lanes(call.device)},
+         {"wide_index", wide},
+         {"width", width},
+         {"dimensions", kReductionDimensions},
+         {"columns", kReductionColumns}});
+    return Kernels{{call.device, write_source(source), literal_options(call.compute)}, width};
   });
 }
 
@@ -396,14 +392,14 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   const bool wide = !iterator.can_use_32bit_indexing();
   Layout layout;
   if (!describe(layout, iterator)) return false;
-  const Variant& kernels = variant(call, wide);
+  const auto& [kernel, vector_width] = kernels(call, wide);
 
   const WorkShape shape = work_shape(call.device);
-  const auto width = static_cast<uint64_t>(kernels.width);
+  const auto width = static_cast<uint64_t>(vector_width);
   const bool across =
       layout.reduced_stride[0] != 1 && layout.kept_stride[0] == 1 && layout.kept_size[0] >= width;
   const auto local = static_cast<uint64_t>(shape.local);
-  const bool share = kernels.along_group != nullptr;
+  const bool share = group_lanes(call.device) > 1;
   // A group per result needs work for all its work-items.
   const bool groups = share && (across || layout.n >= 2 * local);
   uint64_t items = layout.results;
@@ -430,7 +426,7 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
 
   at::Tensor partial;
   if (layout.parts > 1) {
-    const auto bytes = layout.parts * layout.results * description_.state_bytes();
+    const auto bytes = layout.parts * layout.results * state_bytes_;
     partial = empty_on(call.device, {static_cast<int64_t>(bytes)}, ScalarType::Byte);
   }
   LaunchArguments arguments;
@@ -444,18 +440,18 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   StreamState& stream = current_stream_state(call.device);
   const uint64_t work = items * layout.parts;
   if (groups) {
-    launch(stream, across ? *kernels.across_group : *kernels.along_group,
+    launch(stream, kernel(across ? "across_group" : "along_group"),
            Grid::linear(work * local, local), arguments);
   } else {
-    launch(stream, across ? *kernels.across : *kernels.along, Grid::linear(work, local), arguments);
+    launch(stream, kernel(across ? "across" : "along"), Grid::linear(work, local), arguments);
   }
   if (layout.parts > 1 && across && share) {
     const uint64_t lanes = std::min(kTileLanes, local);
-    launch(stream, *kernels.combine_across,
+    launch(stream, kernel("combine_across"),
            Grid::linear(divide_up(layout.results, lanes) * local, local), arguments);
   } else if (layout.parts > 1) {
     const bool combine = share && layout.parts >= local / 2;
-    launch(stream, combine ? *kernels.combine_group : *kernels.combine,
+    launch(stream, kernel(combine ? "combine_group" : "combine"),
            Grid::linear(layout.results * (combine ? local : 1), local), arguments);
   }
   return true;

@@ -15,11 +15,14 @@
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/kernel_table.h"
-#include "device_kernels/source_writer.h"
 #include "runtime/generator.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
+
+// Limits: dimensions of a tensor with sizes and strides, numbers of a list.
+constexpr int kTemplateDimensions = 8;
+constexpr int kTemplateList = 16;
 
 class TemplateKernel final : public DefinedKernel {
  public:
@@ -70,7 +73,6 @@ class TemplateKernel final : public DefinedKernel {
     c10::SmallVector<int64_t, 16> values;  // dtypes, constants, lanes
     bool operator==(const Key& other) const = default;
   };
-  using Kernels = std::vector<Kernel*>;  // per launch
   struct Call {
     struct Planned {
       size_t launch;
@@ -117,7 +119,7 @@ class TemplateKernel final : public DefinedKernel {
   bool make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;
   at::ScalarType compute_dtype(const Call& call) const;
-  const Kernels& kernels(const Call& call);
+  const ProgramKernels& kernels(const Call& call);
   // Evaluates the launches [first, last) and their parameters. False if values do not fit.
   bool plan(Call& call, size_t first, size_t last) const;
   bool reserve_random(Call& call, const torch::jit::Stack& stack) const;
@@ -156,7 +158,7 @@ class TemplateKernel final : public DefinedKernel {
   int matrix_units_;
   int generator_ = -1;
   std::unique_ptr<const MetaCall> meta_;
-  KernelTable<Key, Kernels> table_;
+  KernelTable<Key, ProgramKernels> table_;
   const DefinedAssert assert_;
 };
 

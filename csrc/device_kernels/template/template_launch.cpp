@@ -56,53 +56,61 @@ ScalarType TemplateKernel::compute_dtype(const Call& call) const {
   return compute_ != ScalarType::Undefined ? compute_ : call.dtypes[compute_of_];
 }
 
-const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
+const ProgramKernels& TemplateKernel::kernels(const Call& call) {
   Key key{call.device, call.wide, {}};
   for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
   key.values.append(call.constants.begin(), call.constants.end());
   key.values.push_back(call.lanes);
-  return table_.find(key, [&] {
-    const WorkShape shape = work_shape(call.device);
-    const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
-    TemplateSource source;
+  return table_.find(key, [&]() -> ProgramKernels {
+    const ScalarType compute = compute_dtype(call);
+    const bool moves = tensors_[0].items;
+    std::vector<SourceFields> tensors;
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      source.tensors.push_back(
-          {tensors_[i].name, call.dtypes[i], tensors_[i].items, tensors_[i].strided});
+      tensors.push_back({"TemplateTensor",
+                         {{"name", tensors_[i].name},
+                          {"dtype", call.dtypes[i]},
+                          {"items", tensors_[i].items},
+                          {"strided", tensors_[i].strided}}});
     }
-    source.scalars = scalar_names_;
-    for (const Named& named : numbers_) source.numbers.push_back(named.name);
-    for (const Named& named : reals_) source.reals.push_back(named.name);
-    for (const Named& named : lists_) source.lists.push_back(named.name);
-    std::string options;
+    const auto names = [](const std::vector<Named>& values) {
+      std::vector<std::string> result;
+      for (const Named& named : values) result.push_back(named.name);
+      return result;
+    };
+    std::string options = literal_options(moves ? ScalarType::Float : value_dtype(compute));
+    std::vector<std::pair<std::string, int64_t>> constants;
     for (size_t i = 0; i < constants_.size(); ++i) {
-      const int64_t number = key.values[tensors_.size() + i];
       if (constants_[i].name == kRegisters) {  // drivers look for it there
-        options = c10::str(" -D", kRegisters, "=", number);
+        options += c10::str(" -D", kRegisters, "=", call.constants[i]);
       } else {
-        source.constants.emplace_back(constants_[i].name, number);
+        constants.emplace_back(constants_[i].name, call.constants[i]);
       }
     }
-    source.kernels = source_;
-    source.moves_items = tensors_[0].items;
-    source.compute = compute_dtype(call);
-    source.random = random_ >= 0;
-    source.reports = assert_.reports();
-    source.wide = call.wide;
-    source.gpu = gpu;
-    source.width = 1;
-    if (vectors_ && !source.moves_items && !at::isComplexType(source.compute)) {
-      source.width = shape.width(
-          static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
+    int width = 1;
+    if (vectors_ && !moves && !at::isComplexType(compute)) {
+      const size_t bytes = std::max<size_t>(c10::elementSize(value_dtype(compute)), 4);
+      width = work_shape(call.device).width(static_cast<int>(bytes));
     }
-    source.local = call.lanes;
-    const std::string program = source_writer().kernel_template(source);
-    const ScalarType values = source.moves_items ? ScalarType::Float : value_dtype(source.compute);
-    options = literal_options(values) + options;
-    Kernels made;
-    for (const Launch& launch : launches_) {
-      made.push_back(&find_kernel(call.device, program, launch.kernel, options));
-    }
-    return made;
+    std::string source =
+        write_source({"template",
+                      {{"tensors", tensors},
+                       {"scalars", scalar_names_},
+                       {"numbers", names(numbers_)},
+                       {"reals", names(reals_)},
+                       {"lists", names(lists_)},
+                       {"constants", constants},
+                       {"kernels", source_},
+                       {"compute", compute},
+                       {"moves_items", moves},
+                       {"random", random_ >= 0},
+                       {"reports", assert_.reports()},
+                       {"wide", call.wide},
+                       {"gpu", device_properties(call.device).kind != OB_DEVICE_CPU},
+                       {"width", width},
+                       {"local", call.lanes},
+                       {"dimensions", kTemplateDimensions},
+                       {"list_length", kTemplateList}}});
+    return {call.device, std::move(source), std::move(options)};
   });
 }
 
@@ -214,7 +222,7 @@ void TemplateKernel::enqueue(Call& call) {
   if (call.launches.empty()) return;
   const WorkShape shape = work_shape(call.device);
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
-  const Kernels& known = kernels(call);
+  const ProgramKernels& kernel = kernels(call);
   for (const Call::Planned& planned : call.launches) {
     Grid grid;
     if (launches_[planned.launch].groups) {
@@ -223,12 +231,13 @@ void TemplateKernel::enqueue(Call& call) {
     } else {
       grid = Grid::linear(planned.items, shape.local);
     }
+    Kernel& launched = kernel(launches_[planned.launch].kernel);
     for (uint64_t step = 0; step < planned.repeat; ++step) {
       LaunchArguments arguments;
       add_arguments(call, arguments);
       add_index(call, arguments, static_cast<int64_t>(planned.items));
       add_index(call, arguments, static_cast<int64_t>(step));
-      launch(current_stream_state(call.device), *known[planned.launch], grid, arguments);
+      launch(current_stream_state(call.device), launched, grid, arguments);
     }
   }
 }

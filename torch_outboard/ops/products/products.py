@@ -135,10 +135,9 @@ def _matrix_products() -> list[Product]:
 # ---- Convolutions
 
 
-def convolution(overloads: str, *, backward: bool) -> Definition:
+def convolution(overloads: str) -> Definition:
     """An operator definition; overloads have the arguments of `convolution` or its backward."""
     properties: dict[str, Any] = {
-        "backward": backward,
         "dtypes": dtype_bits(REALS),
         # As on CPU, only int64 is served with transposition or dilation.
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
@@ -151,8 +150,8 @@ def convolution(overloads: str, *, backward: bool) -> Definition:
 
 def _convolutions() -> list[Definition]:
     return [
-        convolution("convolution convolution_overrideable", backward=False),
-        convolution("convolution_backward convolution_backward_overrideable", backward=True),
+        convolution("convolution convolution_overrideable"),
+        convolution("convolution_backward convolution_backward_overrideable"),
     ]
 
 

@@ -6,8 +6,9 @@ on the number of operands and their dtypes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from string import Template
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
@@ -25,9 +26,6 @@ from torch_outboard.ops.sources.value_types import (
     value_type,
     with_functions,
 )
-
-if TYPE_CHECKING:
-    from torch_outboard._C import PointwiseInput, PointwiseOutput, PointwiseSource
 
 _RESULT_TYPES = {"value": "T", "mask": "M", "real": "S"}
 # Loops over `count` lanes. On GPUs arrays indexed by variables would be in memory: unrolled loops.
@@ -94,9 +92,66 @@ static inline $operand ob_taken$i(const __local $element *tile) {
 """)
 
 
-def pointwise(source: PointwiseSource) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PointwiseOutput:
+    """An output, and the expression of its values."""
+
+    dtype: torch.dtype
+    result: str  # "value", "mask" or "real"
+    expression: str
+    in_place: int | None  # many calls: the input with its memory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PointwiseInput:
+    """An input of expressions."""
+
+    name: str
+    dtype: torch.dtype
+    mask: bool  # a mask instead of a value
+    by_value: bool  # a kernel argument of the compute dtype, not memory
+    uniform: bool  # one element, read once per work-item
+    common: bool  # many calls: shared by all
+    single: bool  # many calls: one element where outputs have more
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PointwiseSource:
+    """A program: one expression per output over operands of given dtypes.
+
+    Its kernels are for contiguous operands and for any strides; or for crossed inputs, contiguous
+    along another dimension than the outputs; or for contiguous operands of many calls, such as
+    operators over lists.
+    """
+
+    outputs: list[PointwiseOutput]
+    inputs: list[PointwiseInput]
+    scalars: list[str]  # arguments of the compute dtype
+    listed_scalars: list[bool]  # many calls: one value per call
+    # The divisor of integers: if one of its elements is 0, the kernel sets the assert flag, its
+    # last argument. Not for crossed inputs.
+    divisor: int | None
+    # If it holds for an element, the kernel sets its last argument, of float32, to 1. Not together
+    # with a divisor, nor for crossed inputs.
+    condition: str
+    # Names and scalar expressions that a work-group computes once from uniform inputs and scalars;
+    # expressions of outputs use them as scalars.
+    once: list[tuple[str, str]]
+    compute: torch.dtype
+    wide_index: bool  # 64-bit
+    crossed: bool  # only the kernel for crossed inputs; needs vectors
+    calls: int  # if not 0, only the kernel for so many calls
+    width: int  # elements of a vector
+    elements: int  # per work-item; for many calls those of each of `parts` consecutive groups
+    parts: int
+    adjacent: bool  # adjacent work-items read adjacent vectors
+    dimensions: int  # most dimensions of the kernel for any strides
+    tile: int  # elements of a tile along each dimension
+
+
+def pointwise(**fields: Any) -> str:
     """The program source of the kernels `contiguous` and `strided`, of `crossed`, or of `many`."""
-    return with_functions(_Program(source).text())
+    return with_functions(_Program(PointwiseSource(**fields)).text())
 
 
 class _Program:

@@ -3,7 +3,8 @@ lists: macros, then reductions/list_norms.cl."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -20,15 +21,34 @@ from torch_outboard.ops.sources.value_types import (
     with_functions,
 )
 
-if TYPE_CHECKING:
-    from torch_outboard._C import ListNormsSource, ReductionSource
-
 # Least and greatest values, by dtype.
 _LIMITS = {torch.int32: ("INT_MIN", "INT_MAX"), torch.int64: ("LONG_MIN", "LONG_MAX")}
 
 
-def reduction(source: ReductionSource) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReductionSource:
+    """A program of a reduction; the first seven fields are those of its definition."""
+
+    state: list[str]
+    initial: str
+    step: str
+    merge: str
+    results: list[str]
+    indices: list[bool]
+    parameters: list[str]
+    input: torch.dtype
+    compute: torch.dtype
+    outputs: list[torch.dtype]
+    group_lanes: int  # 1: no kernels with shared work
+    wide_index: bool  # 64-bit
+    width: int  # elements of a vector, also of indices, which are int
+    dimensions: int  # most reduced, and most other dimensions
+    columns: int  # vectors per work-item in the kernel `across`
+
+
+def reduction(**fields: Any) -> str:
     """The program source of all kernels of a reduction over one dtype."""
+    source = ReductionSource(**fields)
     compute = value_type(source.compute)
     lowest, highest = _LIMITS.get(source.compute, ("(-INFINITY)", "INFINITY"))
     outputs = range(len(source.outputs))
@@ -82,7 +102,7 @@ def _state(source: ReductionSource, lanes: int, name: str) -> str:
         f"#undef {macro}\n" for macro in ("T", "M", "I", "OB_INDEX_MASK", "OB_VALUE_MASK")
     )
     read = value_dtype(source.input)
-    fields = "".join(f" {field};" for field in source.fields)
+    fields = "".join(f" {field};" for field in source.state)
     return f"""\
 {undefined}{types}\
 typedef struct {{{fields} }} state_{name};
@@ -103,7 +123,7 @@ static inline T load_{name}(__global const OB_INPUT *p, OB_INDEX at) {{
 def _lane(source: ReductionSource) -> str:
     """One lane of a state for vectors; a field is `T name` or `I name`."""
     lines = ""
-    for field in source.fields:
+    for field in source.state:
         kind, _, name = field.partition(" ")
         element = "int" if kind == "I" else value_type(source.compute)
         lines += f"  one.{name} = ((const {element} *)&s->{name})[k];\n"
@@ -142,31 +162,41 @@ _STEPS = {
 }
 
 
-def list_norms(source: ListNormsSource) -> str:
-    """The program source for one dtype."""
-    dtype, calls = source.dtype, range(source.calls)
+def list_norms(
+    order: str, dtype: torch.dtype, calls: int, width: int, chunk: int, parts: int, local: int,
+    spacing: int,
+) -> str:  # fmt: skip
+    """The program source for one dtype.
+
+    Args:
+        order: "1", "2" or "inf".
+        calls: tensors per launch.
+        width: elements of a vector.
+        chunk: elements per work-item and part.
+        parts: per work-group.
+        local: work-items per work-group.
+        spacing: elements between norms.
+    """
     value, storage = value_dtype(dtype), STORAGE_TYPES[dtype]
-    step, both, norm = _STEPS[source.order]
-    head = selected_call(
-        source.calls, lambda call: f"OB_BIND({storage}, in_{call}) in = in_{call};"
-    )
+    step, both, norm = _STEPS[order]
+    head = selected_call(calls, lambda call: f"OB_BIND({storage}, in_{call}) in = in_{call};")
     head += defines(
         {
             "X": storage,
             "S": value_type(value),
-            "V": value_type(value, source.width),
-            "OB_WIDTH": source.width,
-            "OB_CHUNK": source.chunk,
-            "OB_PARTS": source.parts,
-            "OB_LOCAL": source.local,
-            "OB_INPUTS": "".join(f"OB_POINTER({storage}, in_{call}), " for call in calls),
+            "V": value_type(value, width),
+            "OB_WIDTH": width,
+            "OB_CHUNK": chunk,
+            "OB_PARTS": parts,
+            "OB_LOCAL": local,
+            "OB_INPUTS": "".join(f"OB_POINTER({storage}, in_{call}), " for call in range(calls)),
             "OB_STEP(a, x)": f"({step})",
             "OB_BOTH(a, b)": f"({both})",
             "OB_NORM": norm,
-            "OB_LOADV(i)": load(dtype, source.width, "in", "i"),
+            "OB_LOADV(i)": load(dtype, width, "in", "i"),
             "OB_LOAD(i)": load(dtype, 1, "in", "i"),
-            "OB_STORE(value)": store(dtype, 1, "out", f"call * {source.spacing}", "value"),
-            "OB_VSTORE": f"vstore{source.width}",
+            "OB_STORE(value)": store(dtype, 1, "out", f"call * {spacing}", "value"),
+            "OB_VSTORE": f"vstore{width}",
         }
     )
     return with_functions(head + kernel_source("list_norms"))

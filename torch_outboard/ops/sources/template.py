@@ -5,7 +5,8 @@ kernels/template.cl lists the macros.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -20,15 +21,46 @@ from torch_outboard.ops.sources.value_types import (
     with_functions,
 )
 
-if TYPE_CHECKING:
-    from torch_outboard._C import TemplateSource, TemplateTensor
-
 # Types of elements that kernels only move, by size in bytes.
 _ITEM_TYPES = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
 
 
-def template(source: TemplateSource) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateTensor:
+    """An operand, a result or a temporary tensor."""
+
+    name: str
+    dtype: torch.dtype | None  # None: absent
+    items: bool  # moved whole
+    strided: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateSource:
+    """A program of a kernel template."""
+
+    tensors: list[TemplateTensor]
+    scalars: list[str]
+    numbers: list[str]
+    reals: list[str]
+    lists: list[str]
+    constants: list[tuple[str, int]]
+    kernels: str
+    compute: torch.dtype  # of values
+    moves_items: bool  # scalars are items
+    random: bool
+    reports: bool
+    wide: bool  # 64-bit indices
+    gpu: bool
+    width: int  # of vectors; 1 without
+    local: int  # size of work-groups
+    dimensions: int  # most dimensions of a tensor with sizes and strides
+    list_length: int  # most numbers of a list
+
+
+def template(**fields: Any) -> str:
     """The program source of a kernel template for the dtypes of one kind of call."""
+    source = TemplateSource(**fields)
     index = "long" if source.wide else "int"
     head = (
         f"typedef {index} ob_index;\n"
