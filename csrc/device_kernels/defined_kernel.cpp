@@ -96,8 +96,9 @@ void DefinedKernel::alert() const {
 
 std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
                                                  const std::string& overload) {
-  const std::string& first = definition.overloads.empty() ? overload : definition.overloads[0];
-  const std::string location = definition.location.empty() ? "" : definition.location + ": ";
+  const std::string& first = definition.strings("overloads").at(0);
+  std::string location = definition.string("location");
+  if (!location.empty()) location += ": ";
   const auto found = factories().find(definition.kind);
   TORCH_CHECK_VALUE(found != factories().end(), location, "the definition of ", first,
                     " has the kind '", definition.kind, "', which does not exist");
@@ -109,7 +110,7 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
         false, location, "property '", definition.last_asked(), "' of the definition of ", first,
         first == overload ? "" : ", for " + overload, ": ", error.what_without_backtrace());
   }
-  const std::vector<std::string> unknown = definition.unknown();
+  const Definition::Strings unknown = definition.unknown();
   TORCH_CHECK_VALUE(unknown.empty(), location, "the definition of ", first, " has the property '",
                     unknown[0], "', which definitions of the kind '", definition.kind,
                     "' do not have");
@@ -118,7 +119,7 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
 
 void add_definitions(const std::vector<Definition>& definitions) {
   for (const Definition& definition : definitions) {
-    for (const std::string& overload : definition.overloads) {
+    for (const std::string& overload : definition.strings("overloads")) {
       RoutedKernel kernel;
       kernel.device_kernel = make_device_kernel(definition, overload);
       kernel.source = kernel.device_kernel->calls_library() ? Source::kLibrary : Source::kKit;

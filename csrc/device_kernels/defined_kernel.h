@@ -23,8 +23,8 @@
 
 namespace outboard {
 
-// The property `conditions` of a definition: nodes that must be true for calls it serves. Lists of
-// flags must also have the length of the schema.
+// The conditions of a definition: nodes that must be true for calls it serves. Lists of flags must
+// also have the length of the schema.
 class OUTBOARD_API CallConditions {
  public:
   CallConditions(const Definition& definition, const Overload& overload);
@@ -62,9 +62,9 @@ bool evaluates(const Function& function) {
 // index out of range.
 class DefinedAssert {
  public:
-  // Properties of a definition: `reports`, "IndexError" or "RuntimeError", without which kernels
-  // assert nothing; `report`, the message, by default that of an index. Raises ValueError for
-  // another error.
+  // Fields of a definition: `reports`, "IndexError" or "RuntimeError", without which kernels assert
+  // nothing; `report`, the message, by default that of an index. Raises ValueError for another
+  // error.
   DefinedAssert(const Definition& definition, const std::string& overload);
 
   bool reports() const noexcept { return !message_.empty(); }
@@ -92,14 +92,8 @@ class AssertScope {
   const DefinedAssert* const outer_;
 };
 
-// Base of all kinds, with the properties of every definition:
-//
-//   conditions  nodes over the arguments; if one is false, the call is declined
-//   alert       name of a nondeterministic operator in PyTorch's error or warning for
-//               torch.use_deterministic_algorithms
-//
-// Derived classes have the constructor `(const Definition&, const c10::FunctionSchema&)`, which
-// raises ValueError for an invalid definition.
+// Base of all kinds. Derived classes have the constructor `(const Definition&, const
+// c10::FunctionSchema&)`, which raises ValueError for an invalid definition.
 class OUTBOARD_API DefinedKernel : public DeviceKernel {
  public:
   // `evaluates_conditions`: the derived class evaluates the conditions, with further names.
@@ -107,7 +101,8 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
                 bool evaluates_conditions = false)
       : overload_(schema),
         conditions_(definition, overload_),
-        family_(definition.family.empty() ? definition.kind : definition.family),
+        family_(definition.string("family").empty() ? definition.kind
+                                                    : definition.string("family")),
         alert_(definition.string("alert")),
         evaluates_conditions_(evaluates_conditions) {}
   const char* family() const noexcept override { return family_.c_str(); }
@@ -123,7 +118,7 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
  protected:
   // Runs a call that meets the conditions. Leaves the arguments on the stack below the results.
   virtual bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) = 0;
-  // Raises or warns of the property `alert`; call it before the first launch.
+  // Raises or warns of a nondeterministic operator; call it before the first launch.
   void alert() const;
 
   const Overload overload_;

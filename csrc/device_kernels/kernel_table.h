@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/programs/program.h"
+#include "runtime/programs/launch.h"
 
 namespace outboard {
 
@@ -62,6 +62,12 @@ class ProgramKernels {
 
   Kernel& operator()(const std::string& name) const {
     return *kernels_.find(name, [&] { return &find_kernel(device_, source_, name, options_); });
+  }
+  // Launches work-items in groups of `local` on the current stream.
+  void launch(const std::string& name, uint64_t items, uint64_t local,
+              const LaunchArguments& arguments) const {
+    outboard::launch(current_stream_state(device_), (*this)(name), Grid::linear(items, local),
+                     arguments);
   }
 
  private:

@@ -61,6 +61,7 @@ bool has(const py::list& values) {
 
 Definition::Value to_value(const std::string& key, const py::handle& value) {
   try {
+    if (value.is_none()) return {};
     if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
     if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
     if (py::isinstance<py::float_>(value)) return value.cast<double>();
@@ -69,7 +70,7 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
       const auto dictionary = py::reinterpret_borrow<py::dict>(value);
       const py::list values(dictionary.attr("values")());
       if (has<py::float_>(values)) return dictionary.cast<Definition::NamedReals>();
-      if (!has<py::int_>(values)) return dictionary.cast<std::map<std::string, std::string>>();
+      if (!has<py::int_>(values)) return dictionary.cast<Definition::Dictionary>();
       Definition::NamedIntegers named;  // in the order of the definition
       for (const auto& [name, number] : dictionary) {
         named.emplace_back(name.cast<std::string>(), number.cast<int64_t>());
@@ -80,7 +81,7 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
       if (has<py::int_>(py::reinterpret_borrow<py::list>(value))) {
         return value.cast<Definition::Integers>();
       }
-      return value.cast<std::vector<std::string>>();
+      return value.cast<Definition::Strings>();
     }
     if (py::isinstance<py::function>(value)) {
       return make_decomposition(py::reinterpret_borrow<py::function>(value));
@@ -92,17 +93,17 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
                         "of numbers, or function");
 }
 
-// `described`: a definition of torch_outboard.ops.definition.
+// `described`: a dataclass derived from torch_outboard.ops.definition.Definition.
 Definition to_definition(const py::object& described) {
   Definition definition;
   definition.kind = described.attr("kind").cast<std::string>();
-  definition.family = described.attr("family").cast<std::string>();
-  definition.location = described.attr("location").cast<std::string>();
-  definition.overloads = described.attr("overloads").cast<std::vector<std::string>>();
-  definition.graph = expression_graph(described.attr("graph").cast<py::list>());
-  for (const auto& [key, value] : described.attr("properties").cast<py::dict>()) {
+  for (const auto& [key, value] : described.attr("__dict__").cast<py::dict>()) {
     const auto name = key.cast<std::string>();
-    definition.properties[name] = to_value(name, value);
+    if (name == "graph") {
+      definition.graph = expression_graph(py::reinterpret_borrow<py::list>(value));
+    } else {
+      definition.fields[name] = to_value(name, value);
+    }
   }
   return definition;
 }

@@ -17,7 +17,7 @@ from torch_outboard.device.devices import DeviceLike, device_index
 from torch_outboard.dispatch import dispatcher
 
 if TYPE_CHECKING:
-    from torch_outboard.ops.definition import Definition
+    from torch_outboard.ops.expression import Pointwise
     from torch_outboard.ops.template import Body
 
 __all__ = ["Expression", "Registration", "kernel", "registrations"]
@@ -229,8 +229,8 @@ def kernel(
         token = _C.add_definition(name, row, wanted, index)
         described = Expression(
             expression,
-            tuple(row.properties["operands"]),
-            tuple(row.properties["scalars"]),
+            tuple(row.operands),
+            tuple(row.scalars),
             types,
             result,
             tuple((requires or {}).items()),
@@ -279,9 +279,10 @@ def _definition_of_expression(
     types: str,
     result: str,
     requires: dict[str, Any],
-) -> Definition:
+) -> Pointwise:
     """A definition of the kind `pointwise` for an expression over the arguments of a schema."""
     from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, dtype_bits
+    from torch_outboard.ops.expression import Pointwise
     from torch_outboard.ops.requirements import definition_of
 
     mentioned = set(re.findall(r"[A-Za-z_]\w*", expression))
@@ -299,14 +300,17 @@ def _definition_of_expression(
             f"{name} has no argument {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
     scalars = [n for n in numbers if n in mentioned]
-    properties: dict[str, Any] = {
-        "operands": tensors,
-        "names": letters,
-        "scalars": scalars,
-        "scalar_names": scalars,
-        "expressions": [expression],
-        "types": types,
-        "result": result,
-        "dtypes": dtype_bits((*FLOATS, *INTEGERS, *BOOL)),
-    }
-    return definition_of("pointwise", [name], properties, location="", requires=requires)
+    return definition_of(
+        Pointwise,
+        [name],
+        location="",
+        requires=requires,
+        operands=tensors,
+        names=letters,
+        scalars=scalars,
+        scalar_names=scalars,
+        expressions=[expression],
+        types=types,
+        result=result,
+        dtypes=dtype_bits((*FLOATS, *INTEGERS, *BOOL)),
+    )

@@ -170,7 +170,7 @@ def definitions() -> Mapping[str, tuple[tuple[str, int], ...]]:
     for name in tables.TABLES:
         module = f"torch_outboard.ops.{name}"
         for definition in import_module(module).definitions():
-            made = module.replace(".", "/") + ".py", definition.properties.get("dtypes", 0)
+            made = module.replace(".", "/") + ".py", getattr(definition, "dtypes", 0)
             for overload in definition.overloads:
                 found[overload] = (*found.get(overload, ()), made)
     return found

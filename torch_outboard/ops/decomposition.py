@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -19,6 +20,21 @@ from torch_outboard.ops.definition import (
 )
 from torch_outboard.ops.requirements import Requirement, definition_of
 from torch_outboard.ops.symbolic import SymBool
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Decomposition(Definition):
+    """A function that calls other operators; `decomposition` describes the fields."""
+
+    kind: ClassVar[str] = "decomposition"
+    body: Callable[..., Any] | str
+    dtypes: int
+    results: list[str]
+    meta: str
+    casts: Literal["", "TypeError", "RuntimeError"]
+    cpu_arguments: bool
+    reports: str = ""
+    report: str = ""
 
 
 def decomposition(
@@ -41,35 +57,37 @@ def decomposition(
     Args:
         overloads: names without namespace, separated by blanks.
         body: a function that calls operators of PyTorch; its parameters are any arguments of the
-            overloads (`from_` is the argument `from`), and `results`. Or the name of such a
-            function in C++, for operators that programs call very often. It runs below autograd
-            and autocast, on any thread.
+            overloads (`from_` is the argument `from`) but those of out=, and `results`. Or the name
+            of such a function in C++ (OUTBOARD_DECOMPOSITION), for operators that programs call
+            very often. It returns the results of the functional form, and runs below autograd and
+            autocast, on any thread. Operators that it calls may run on the host.
         dtypes: served dtypes of the first tensor.
         requires: requirements on arguments; see requirements.py.
         condition: a function of arguments, by their names and as symbols, that says which calls are
             served; a body in Python may decline further calls by `require`.
         results: parameter names, with `meta`: the body gets the allocated results and writes them.
-        casts, cpu_arguments: see csrc/device_kernels/decompositions/decomposition.cpp.
-        meta, reports, alert, family: as in `template`.
+        casts: given results of another dtype get converted values; this is the error where PyTorch
+            does not cast.
+        cpu_arguments: tensors but the first may be on the CPU; else only 0-d tensors may.
+        reports: the error of wrong values in kernels that the body launches; default: the errors of
+            the called operators.
+        meta, alert, family: as in `template`.
     """
-    known: dict[str, Any] = {
-        "body": body,
-        "dtypes": dtype_bits(dtypes),
-        "results": results.split(),
-        "meta": meta,
-        "casts": casts,
-        "cpu_arguments": cpu_arguments,
-        "alert": alert,
-        **reported(reports),
-    }
     return definition_of(
-        "decomposition",
+        Decomposition,
         overloads,
-        known,
         location=caller_location(),
         requires=requires,
         condition=condition,
+        body=body,
+        dtypes=dtype_bits(dtypes),
+        results=results.split(),
+        meta=meta,
+        casts=casts,
+        cpu_arguments=cpu_arguments,
+        alert=alert,
         family=family,
+        **reported(reports),
     )
 
 

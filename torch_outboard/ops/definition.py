@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FunctionType, MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -36,26 +36,32 @@ from torch_outboard.state import PACKAGE
 Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph of symbolic.py
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(kw_only=True, eq=False)
 class Definition:
-    """An operator definition.
+    """An operator definition; each kind is a subclass with further fields.
+
+    Kernels read the fields of their kind by name. A field that only Python or only C++ has raises
+    ValueError, which names it, when a kernel is made.
 
     Attributes:
         kind: the kernel generator.
         overloads: full names, `"aten::add.Tensor"`.
-        properties: by name; each kind describes its own in C++.
         location: "file:line", for messages.
-        graph: nodes that properties name by index.
+        graph: nodes that fields name by index.
         family: the kind of work, for listings and `prebuild --family`; default: that of the module
             in tables.py, or else the kind.
+        conditions: nodes over the arguments; calls for which one is false are declined.
+        alert: the name of a nondeterministic operator in PyTorch's error or warning for
+            `torch.use_deterministic_algorithms`.
     """
 
-    kind: str
+    kind: ClassVar[str]
     overloads: list[str]
-    properties: Mapping[str, Any] = field(repr=False)
     location: str = ""
     graph: Nodes = field(default_factory=list, repr=False)
     family: str = ""
+    conditions: list[int] = field(default_factory=list, repr=False)
+    alert: str = ""
 
 
 # Groups of dtypes.
@@ -79,7 +85,7 @@ Report = type[Exception] | Exception
 
 
 def reported(error: Report | None) -> dict[str, Any]:
-    """The properties of a definition that reports an error."""
+    """The fields of a definition that reports an error."""
     if error is None:
         return {}
     kind = error if isinstance(error, type) else type(error)
@@ -142,10 +148,10 @@ def _calls_of(names: frozenset[str]) -> re.Pattern[str]:
 class Graph:
     """Nodes in topological order, operands first, as C++ expects them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Nodes | None = None) -> None:
         self._index: dict[Any, int] = {}  # by operation, operands and constant
         self._known: dict[Node, int] = {}  # by the node itself
-        self.nodes: list[tuple[str, list[int], float | str | None]] = []
+        self.nodes: Nodes = [] if nodes is None else nodes
 
     def add(self, value: Value) -> int:
         """The index of a value's node. Equal operations on equal nodes share a node."""

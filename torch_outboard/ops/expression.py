@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict, Unpack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -27,28 +28,44 @@ OUT, FORMS = "{} {}.out", "{} {}_ {}.out"
 Names = str | Mapping[str, str]
 
 
-class PointwiseProperties(TypedDict, total=False):
-    """Properties described in csrc/device_kernels/pointwise/pointwise.cpp.
+@dataclass(kw_only=True, eq=False, repr=False)
+class Pointwise(Definition):
+    """An expression of scalar functions over broadcast operands."""
 
-    Attributes:
-        types: the dtype of the computation.
-        result: the kind of results.
-    """
-
-    types: Literal["promote", "float", "complex", "self", "same"]
-    result: Literal["value", "mask", "real"]
-    absent: dict[str, float]
-    promoting: list[str]
-    masks: list[str]
-    divisor: str
-    meta: str
-    any_output: bool
-    same_output: bool
-    scalar: bool
-    may_overlap: bool
-    resizes_silently: bool
-    rounded: bool
-    strict: bool
+    kind: ClassVar[str] = "pointwise"
+    # Arguments: tensors, or numbers that promote like 0-dim tensors, or lists of either: then the
+    # expression is computed for each element. And what the expressions call them.
+    operands: list[str]
+    names: list[str]
+    masks: list[str] = field(default_factory=list)  # of `names`: bool conditions, not promoted
+    # Further arguments that are numbers or flags, and what the expressions call them.
+    scalars: list[str]
+    scalar_names: list[str]
+    # By scalar name: the number where the argument is None or the overload does not have it;
+    # without an entry the call is declined.
+    absent: dict[str, float] = field(default_factory=dict)
+    promoting: list[str] = field(default_factory=list)  # of `scalar_names`, in the promotion
+    expressions: list[str]  # one per result, in OpenCL C; functions are ob_<name>(...)
+    result: Literal["value", "mask", "real"] = "value"  # mask: of a comparison; real: of complex
+    # The dtype of the computation: the common dtype; the same, but the default dtype for integers;
+    # the complex dtype of the common one; that of the first operand, else of the given output; that
+    # of all operands, calls with different ones are declined.
+    types: Literal["promote", "float", "complex", "self", "same"] = "promote"
+    dtypes: int = -1  # bits of the served common dtypes
+    # A functional overload whose meta function checks the call with PyTorch's messages, for checks
+    # of more than sizes and dtypes.
+    meta: str = ""
+    any_output: bool = False  # results may be cast to any dtype of a given output
+    same_output: bool = False  # given outputs of another dtype than the result are declined
+    # Of `names`, the divisor of integers: if an element of it is 0, the device-side assert is set,
+    # and the next wait raises RuntimeError.
+    divisor: str = ""
+    scalar: bool = False  # the expressions are valid for scalars only, not for vectors
+    may_overlap: bool = False  # the output may overlap itself, as in fills
+    # Outputs get the size of the first operand without PyTorch's warning.
+    resizes_silently: bool = False
+    rounded: bool = False  # numbers are rounded to the common dtype, also where values are wider
+    strict: bool = False  # scalars must be of a kind that the dtype can hold, as for alpha
 
 
 def pointwise(
@@ -59,8 +76,7 @@ def pointwise(
     *,
     scalars: Names = "",
     requires: Mapping[str, Requirement] | None = None,
-    family: str = "",
-    **properties: Unpack[PointwiseProperties],
+    **fields: Any,
 ) -> Definition:
     """Defines a pointwise operator.
 
@@ -71,21 +87,23 @@ def pointwise(
         dtypes: served common dtypes.
         scalars: numbers and flags; see `Names`.
         requires: requirements on arguments; see requirements.py.
+        fields: of Pointwise.
     """
     texts = [expressions] if isinstance(expressions, str) else expressions
-    known: dict[str, Any] = {
-        "expressions": [call_scalar_functions(text, functions()) for text in texts],
-        "dtypes": dtype_bits(dtypes),
-    }
-    known["operands"], known["names"] = _renamed(operands)
-    known["scalars"], known["scalar_names"] = _renamed(scalars)
+    arguments, names = _renamed(operands)
+    numbers, scalar_names = _renamed(scalars)
     return definition_of(
-        "pointwise",
+        Pointwise,
         overloads,
-        {**known, **properties},
         location=caller_location(),
         requires=requires,
-        family=family,
+        operands=arguments,
+        names=names,
+        scalars=numbers,
+        scalar_names=scalar_names,
+        expressions=[call_scalar_functions(text, functions()) for text in texts],
+        dtypes=dtype_bits(dtypes),
+        **fields,
     )
 
 
@@ -125,7 +143,7 @@ def calls(
     dtypes: Iterable[torch.dtype],
     *,
     requires: Mapping[str, Requirement] | None = None,
-    **properties: Unpack[PointwiseProperties],
+    **fields: Any,
 ) -> list[Definition]:
     """Scalar functions of all operands as operators: their overloads are `forms` with names for {}.
 
@@ -139,24 +157,22 @@ def calls(
             f"{function}({arguments})",
             dtypes,
             requires=requires,
-            **properties,
+            **fields,
         )
         for operator, function in zip(*_renamed(names), strict=True)
     ]
 
 
-def unary(
-    names: Names, dtypes: Iterable[torch.dtype], **properties: Unpack[PointwiseProperties]
-) -> list[Definition]:
+def unary(names: Names, dtypes: Iterable[torch.dtype], **fields: Any) -> list[Definition]:
     """Scalar functions as operators `name`, `name_` and `name.out`."""
-    return calls(FORMS, names, "self", dtypes, **properties)
+    return calls(FORMS, names, "self", dtypes, **fields)
 
 
 def binary(
     names: Names,
     dtypes: Iterable[torch.dtype],
     out: str = "out",
-    **properties: Unpack[PointwiseProperties],
+    **fields: Any,
 ) -> list[Definition]:
     """Scalar functions as operators `name.Tensor`, `name_.Tensor` and `name.out` (or `out`)."""
-    return calls("{}.Tensor {}_.Tensor {}." + out, names, "self other", dtypes, **properties)
+    return calls("{}.Tensor {}_.Tensor {}." + out, names, "self other", dtypes, **fields)

@@ -7,7 +7,7 @@ a string, an empty list) or to a predicate below.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 
@@ -36,6 +36,7 @@ from torch_outboard.ops.symbolic import (
 
 # Parameters: the argument's symbol, and the symbols of all arguments by name.
 Predicate: TypeAlias = Callable[[Symbol, Mapping[str, Symbol]], SymBool]
+Kind = TypeVar("Kind", bound=Definition)
 Requirement: TypeAlias = Predicate | bool | float | str | Sequence[int] | None
 
 
@@ -90,22 +91,22 @@ def _condition(value: Symbol, wanted: Requirement, arguments: Mapping[str, Symbo
 
 
 def definition_of(
-    kind: str,
+    kind: type[Kind],
     overloads: str | Iterable[str],
-    properties: Mapping[str, Any],
     *,
     location: str,
     requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     derived: Callable[..., Mapping[str, Float]] | None = None,
-    family: str = "",
-) -> Definition:
+    **fields: Any,
+) -> Kind:
     """An operator definition that serves the calls which fulfil requirements and a condition.
 
     Args:
         requires: requirements on arguments.
         condition: a function of arguments, by their names; served calls fulfil it.
         derived: a function of arguments that returns further values of a call by name.
+        fields: of the kind.
 
     Raises:
         ValueError: if one of these names an argument that the operator does not have.
@@ -116,8 +117,8 @@ def definition_of(
     if condition is not None:
         conditions.append(call_with_arguments(condition, names[0]))
         location = location_of(condition)
-    known: dict[str, Any] = {"conditions": [graph.add(each) for each in conditions]}
     if derived is not None:
         values = call_with_arguments(derived, names[0])
-        known["derived"] = {name: graph.add(value) for name, value in values.items()}
-    return Definition(kind, names, {**properties, **known}, location, graph.nodes, family)
+        fields["derived"] = {name: graph.add(value) for name, value in values.items()}
+    known = [graph.add(each) for each in conditions]
+    return kind(overloads=names, location=location, graph=graph.nodes, conditions=known, **fields)

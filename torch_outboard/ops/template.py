@@ -3,9 +3,9 @@ results and launches of a call (csrc/device_kernels/template/template.h runs the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 
@@ -53,6 +53,62 @@ Dtype: TypeAlias = torch.dtype | SymTensor | SymInt | Literal["value"]
 ANY: tuple[torch.dtype, ...] = ()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class Template(Definition):
+    """Kernels in OpenCL C; docs/definitions.md describes what the fields state.
+
+    Dictionaries have names of tensors or of parameters as keys. Numbers are nodes of the graph, but
+    those of dtypes and of `groups`.
+    """
+
+    kind: ClassVar[str] = "template"
+    source: str
+    dtypes: int
+    operands: dict[str, int] = field(default_factory=dict)
+    optional: list[str] = field(default_factory=list)
+    accepts: dict[str, int]
+    strided: list[str]
+    moves: list[str]
+    compute: int  # the number of a dtype; -1: that of the tensor `compute_of`, "" for the first one
+    compute_of: str
+    vectors: bool
+    meta: str
+    resizes_silently: bool
+    reports: str = ""
+    report: str = ""
+    # Tensors that are made: a result has a list of sizes, a temporary a number.
+    results: list[str] = field(default_factory=list)
+    temporaries: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    strides: dict[str, int] = field(default_factory=dict)
+    wanted: dict[str, int] = field(default_factory=dict)
+    initial: dict[str, int] = field(default_factory=dict)
+    like: dict[str, str] = field(default_factory=dict)
+    memory_formats: dict[str, str] = field(default_factory=dict)
+    starts_as: dict[str, str] = field(default_factory=dict)
+    # Their dtypes: numbers, other tensors, the argument `dtype`, that of values.
+    made_dtypes: dict[str, int] = field(default_factory=dict)
+    dtypes_of: dict[str, str] = field(default_factory=dict)
+    argument_dtypes: list[str] = field(default_factory=list)
+    value_dtypes: list[str] = field(default_factory=list)
+    # Parameters: arguments, nodes, constants; draws of random numbers.
+    scalars: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+    reals: dict[str, int] = field(default_factory=dict)
+    lists: dict[str, int] = field(default_factory=dict)
+    constants: dict[str, int] = field(default_factory=dict)
+    random: int = -1
+    # Launches; -1: always, and once. `reads` is read after the first `read_after` of them.
+    kernels: list[str] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
+    when: list[int] = field(default_factory=list)
+    repeat: list[int] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)  # 1: `items` are work-groups
+    lanes: int = -1  # of a work-group
+    reads: dict[str, str] = field(default_factory=dict)
+    read_after: int = 0
+
+
 def template(
     overloads: str | Sequence[str],
     kernels: str = "",
@@ -71,7 +127,7 @@ def template(
     resizes_silently: bool = False,
     alert: str = "",
     family: str = "",
-) -> Callable[[Body], Definition]:
+) -> Callable[[Body], Template]:
     """Decorator that makes a function the definition of an operator.
 
     The function gets a `Plan` and arguments of the operator by their names in the schema, as
@@ -109,32 +165,33 @@ def template(
         TypeError: if the function computes with values of the wrong kind.
     """
 
-    def define(body: Body) -> Definition:
-        names = qualified(overloads)
-        plan = Plan(names[0], body, shapes_only)
-        conditions = requirements(requires or {}, plan.known)
-        plan.require(*conditions)
-        plan.trace()
-        text = kernel_source("template") + source + "".join(map(kernel_source, kernels.split()))
-        known: dict[str, Any] = {
-            "source": text,
-            "dtypes": dtype_bits(dtypes),
-            "accepts": {
+    def define(body: Body) -> Template:
+        row = Template(
+            overloads=qualified(overloads),
+            location=location_of(body),
+            family=family,
+            source=kernel_source("template")
+            + source
+            + "".join(map(kernel_source, kernels.split())),
+            dtypes=dtype_bits(dtypes),
+            accepts={
                 name: dtype_bits(accepted) if accepted != ANY else -1
                 for name, accepted in (accepts or {}).items()
             },
-            "strided": list(strided),
-            "moves": list(moves),
-            **({"compute": dtype_number(compute)} if isinstance(compute, torch.dtype) else {}),
-            **({"compute_of": compute} if isinstance(compute, str) else {}),
-            "vectors": vectors,
-            "meta": meta,
-            "resizes_silently": resizes_silently,
-            "alert": alert,
+            strided=list(strided),
+            moves=list(moves),
+            compute=dtype_number(compute) if isinstance(compute, torch.dtype) else -1,
+            compute_of=compute if isinstance(compute, str) else "",
+            vectors=vectors,
+            meta=meta,
+            resizes_silently=resizes_silently,
+            alert=alert,
             **reported(reports),
-            **plan.properties,
-        }
-        return Definition("template", names, known, plan.location, plan.graph.nodes, family)
+        )
+        plan = Plan(row, shapes_only, parameters_of(body))
+        plan.require(*requirements(requires or {}, plan.known))
+        call_with_arguments(body, row.overloads[0], plan)
+        return row
 
     return define
 
@@ -151,26 +208,24 @@ class Plan:
         deterministic: whether `torch.use_deterministic_algorithms` is on.
     """
 
-    def __init__(self, overload: str, body: Body, shapes_only: Sequence[str]) -> None:
-        self.graph = Graph()
+    def __init__(
+        self, row: Template, shapes_only: Sequence[str], parameters: Sequence[str]
+    ) -> None:
         self.processors = SymInt(fact("processors"))
         self.matrix_units = SymBool(fact("matrix_units"))
         self.deterministic = SymBool(fact("deterministic"))
-        self.location = location_of(body)
-        self.known = arguments_of(overload)
+        self.known = arguments_of(row.overloads[0])
+        self._row = row
+        self._graph = Graph(row.graph)
         self._lanes = SymInt(fact("group_lanes"))
-        self._body = body
-        self._overload = overload
         self._tensors: set[str] = set()
         self._operand_names: dict[Node, str] = {}
-        # Properties of the definition, by name; those by tensor or parameter are dictionaries.
-        self._lists: defaultdict[str, list[str]] = defaultdict(list)
-        self._nodes: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        self._names: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        self._launches: defaultdict[str, list[int]] = defaultdict(list)
-        self._conditions: list[int] = []
-        self._single: dict[str, int] = {}
-        self._add_operands(shapes_only)
+        if unknown := [name for name in shapes_only if name not in self.known]:
+            raise ValueError(f"{row.location}: there is no argument '{unknown[0]}'")
+        for name in parameters[1:]:
+            tensor = self.known.get(name)
+            if isinstance(tensor, SymTensor) and name not in shapes_only:
+                self.operand(name, tensor)
 
     # ---- The device
 
@@ -186,21 +241,21 @@ class Plan:
 
     def limit_lanes(self, most: Int) -> None:
         """Limits the work-items of a work-group; call it before results and launches."""
-        if self._tensors - set(self._nodes["operands"]) or self._lists["kernels"]:
+        if self._tensors - set(self._row.operands) or self._row.kernels:
             raise ValueError("work-groups are limited before results are made; state it first")
         self._lanes = maximum(minimum(most, self._lanes), 1)
-        self._single["lanes"] = self.graph.add(self._lanes)
+        self._row.lanes = self._graph.add(self._lanes)
 
     # ---- Served calls
 
     def require(self, *conditions: Bool) -> None:
         """Declines calls for which one of the conditions does not hold."""
-        if self._lists["results"] or self._lists["temporaries"]:
+        if self._row.results or self._row.temporaries:
             raise ValueError("conditions are asked for before results are made; state them first")
         for condition in conditions:
             node = self._flag(condition)
             if node >= 0:
-                self._conditions.append(node)
+                self._row.conditions.append(node)
 
     # ---- Tensors
 
@@ -214,10 +269,10 @@ class Plan:
         if optional is None:
             optional = tensor.optional
         self._add_tensor(name)
-        self._nodes["operands"][name] = self.graph.add(tensor)
+        self._row.operands[name] = self._graph.add(tensor)
         self._operand_names.setdefault(tensor.node, name)
         if optional:
-            self._lists["optional"].append(name)
+            self._row.optional.append(name)
         return tensor
 
     def result(
@@ -246,16 +301,16 @@ class Plan:
             initial: the content before the first launch: a number, or an operand.
         """
         self._add_tensor(name)
-        self._lists["results"].append(name)
+        self._row.results.append(name)
         if shape is not None:
-            self._nodes["sizes"][name] = self._list(shape)
+            self._row.sizes[name] = self._list(shape)
         if strides is not None:
-            self._nodes["strides"][name] = self._list(strides)
+            self._row.strides[name] = self._list(strides)
         if (node := self._flag(wanted)) >= 0:
-            self._nodes["wanted"][name] = node
+            self._row.wanted[name] = node
         for key, model in (("like", like), ("memory_formats", memory_format)):
             if model is not None:
-                self._names[key][name] = self._tensor_name(model)
+                getattr(self._row, key)[name] = self._tensor_name(model)
         self._set_contents(name, dtype, initial)
         return SymTensor(fact(f"results.{name}"))
 
@@ -264,8 +319,8 @@ class Plan:
     ) -> SymTensor:
         """Makes a temporary tensor of `numel` elements, which kernels may write and read."""
         self._add_tensor(name)
-        self._lists["temporaries"].append(name)
-        self._nodes["sizes"][name] = self._integer(numel)
+        self._row.temporaries.append(name)
+        self._row.sizes[name] = self._integer(numel)
         self._set_contents(name, dtype, initial)
         return SymTensor(fact(f"temporaries.{name}"))
 
@@ -276,7 +331,7 @@ class Plan:
         for argument in arguments:
             if not isinstance(argument, Symbol) or argument.node.operation != "name":
                 raise TypeError(f"{argument!r} is no argument; plan.parameters passes values")
-            self._lists["scalars"].append(str(argument.node.constant))
+            self._row.scalars.append(str(argument.node.constant))
 
     def parameters(self, /, **values: Float | SymBool | Ints) -> None:
         """Passes values to all kernels.
@@ -308,7 +363,7 @@ class Plan:
 
     def random(self, draws: Int) -> None:
         """Reserves `draws` random draws, and passes `ob_seed` and `ob_offset` to kernels."""
-        self._single["random"] = self._integer(draws)
+        self._row.random = self._integer(draws)
 
     # ---- Launches
 
@@ -334,53 +389,29 @@ class Plan:
         count = items if groups is None else groups
         if count is None or (items is not None and groups is not None):
             raise TypeError(f"the launch of '{kernel}' takes one of items= and groups=")
-        self._lists["kernels"].append(kernel)
-        self._launches["items"].append(self._integer(count))
-        self._launches["when"].append(self._flag(when))
+        self._row.kernels.append(kernel)
+        self._row.items.append(self._integer(count))
+        self._row.when.append(self._flag(when))
         once = isinstance(repeat, int) and repeat == 1
-        self._launches["repeat"].append(-1 if once else self._integer(repeat))
-        self._launches["groups"].append(int(groups is not None))
+        self._row.repeat.append(-1 if once else self._integer(repeat))
+        self._row.groups.append(int(groups is not None))
 
     def read(self, temporary: SymTensor) -> SymInt:
         """Waits for the launches so far and reads the first element of a temporary.
 
         Results are made only afterwards; one copy reads all values.
         """
-        launched = len(self._lists["kernels"])
-        if self._single.setdefault("read_after", launched) != launched:
+        launched = len(self._row.kernels)
+        if self._row.reads and self._row.read_after != launched:
             raise ValueError("values are read once, after the same launches")
         name = self._tensor_name(temporary)
-        if name not in self._lists["temporaries"]:
+        if name not in self._row.temporaries:
             raise ValueError(f"'{name}' is no temporary")
-        self._names["reads"][f"{name}[0]"] = name
+        self._row.read_after = launched
+        self._row.reads[f"{name}[0]"] = name
         return SymInt(fact(f"{name}[0]"))
 
     # ---- Recording
-
-    def trace(self) -> None:
-        """Calls the function, which records the plan."""
-        call_with_arguments(self._body, self._overload, self)
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        """The recorded properties of a definition."""
-        return {
-            **self._lists,
-            **self._nodes,
-            **self._names,
-            **self._launches,
-            **self._single,
-            "conditions": self._conditions,
-        }
-
-    def _add_operands(self, shapes_only: Sequence[str]) -> None:
-        parameters = parameters_of(self._body)
-        if unknown := [name for name in shapes_only if name not in self.known]:
-            raise ValueError(f"{self.location}: there is no argument '{unknown[0]}'")
-        for name in parameters[1:]:
-            tensor = self.known.get(name)
-            if isinstance(tensor, SymTensor) and name not in shapes_only:
-                self.operand(name, tensor)
 
     def _add_tensor(self, name: str) -> None:
         if name in self._tensors:
@@ -388,28 +419,29 @@ class Plan:
         self._tensors.add(name)
 
     def _set(self, kind: str, name: str, value: Symbol) -> None:
-        if any(name in self._nodes[key] for key in ("numbers", "reals", "lists", "constants")):
+        row = self._row
+        if any(name in known for known in (row.numbers, row.reals, row.lists, row.constants)):
             raise ValueError(f"there are two values of the name '{name}'")
-        self._nodes[kind][name] = self.graph.add(value)
+        getattr(row, kind)[name] = self._graph.add(value)
 
     def _set_contents(
         self, name: str, dtype: Dtype | None, initial: Float | SymTensor | None
     ) -> None:
         if isinstance(initial, SymTensor):
-            self._names["starts_as"][name] = self._tensor_name(initial)
+            self._row.starts_as[name] = self._tensor_name(initial)
         elif initial is not None:
             known = symbol(initial)
             if not isinstance(known, (SymInt, SymFloat, SymBool)):
                 raise TypeError(f"'{name}' is filled with {known!r}, which is no number")
-            self._nodes["initial"][name] = self.graph.add(known)
+            self._row.initial[name] = self._graph.add(known)
         if isinstance(dtype, torch.dtype):
-            self._nodes["made_dtypes"][name] = dtype_number(dtype)
+            self._row.made_dtypes[name] = dtype_number(dtype)
         elif isinstance(dtype, SymTensor):
-            self._names["dtypes_of"][name] = self._tensor_name(dtype)
+            self._row.dtypes_of[name] = self._tensor_name(dtype)
         elif isinstance(dtype, SymInt):
-            self._lists["argument_dtypes"].append(name)
+            self._row.argument_dtypes.append(name)
         elif dtype == "value":
-            self._lists["value_dtypes"].append(name)
+            self._row.value_dtypes.append(name)
         elif dtype is not None:
             raise TypeError(f"the dtype {dtype!r} of '{name}' is none")
 
@@ -417,19 +449,19 @@ class Plan:
         known = symbol(value)
         if not isinstance(known, (SymInt, SymBool)):
             raise TypeError(f"{value!r} is no integer")
-        return self.graph.add(known)
+        return self._graph.add(known)
 
     def _list(self, value: Ints) -> int:
         known = symbol(value)
         if not isinstance(known, SymList) or known._element is SymFloat:
             raise TypeError(f"{value!r} is no list of integers")
-        return self.graph.add(known)
+        return self._graph.add(known)
 
     def _flag(self, value: Bool) -> int:
         """The node of a condition; -1 if it always holds."""
         if not isinstance(value, (bool, SymBool)):
             raise TypeError(f"a condition is a flag, and no {type(value).__name__}")
-        return -1 if _is_true(value) else self.graph.add(value)
+        return -1 if _is_true(value) else self._graph.add(value)
 
     def _tensor_name(self, tensor: SymTensor) -> str:
         if not isinstance(tensor, SymTensor):

@@ -1,10 +1,5 @@
 // The kernel generator of convolutions in 1 to 3 dimensions, transposed and backward ones included:
 // matrix products (product_program.h) with one operand packed from patches of an image (im2col).
-//
-// Properties of a definition: those of convolution_call.h and
-//   source    source of kernels that begins with that of matrix products
-//   padded    source of padded_program.h and winograd.cpp, for CPUs with large maps
-//   groups    source of group_tiles.h, for GPUs
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
@@ -111,7 +106,6 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
   const TileOperand rows = program.left_operand(layout, left.const_data_ptr());
   const int64_t step = program.columns_at_a_time(layout);
   const int64_t width = program.tile_columns();
-  Kernel& pack = program.kernel("pack_patches");
   const int64_t most = divide_up(std::min(step, layout.columns), width);
   const at::Tensor packed = program.workspace(layout.batches * most * width * layout.depth);
   for (int64_t begin = 0; begin < layout.columns; begin += step) {
@@ -122,7 +116,8 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
     arguments.address(image.const_data_ptr()).address(packed.mutable_data_ptr());
     program.add_layout(arguments, patches);
     const int64_t panels = divide_up(patches.count, width);
-    program.enqueue(pack, layout.batches * panels * program.slices(layout.depth), true, arguments);
+    program.enqueue("pack_patches", layout.batches * panels * program.slices(layout.depth), true,
+                    arguments);
     const TileOperand columns = program.packed_right(packed, layout.depth, patches.count);
     program.multiply(layout, scalars, rows, columns, out.mutable_data_ptr(),
                      bias.defined() ? bias.const_data_ptr() : nullptr, begin, patches.count);
@@ -192,7 +187,7 @@ void write_input_with_steps(const ConvolutionPass& pass, const std::string& sour
     program.add_index(arguments, bias.defined() ? bias.stride(0) : 0);
     arguments.value(static_cast<int32_t>(bias.defined()));
     const int64_t rows = patches.size[0] * patches.size[1];
-    program.enqueue(program.kernel("gather_columns"), images * channels * rows, true, arguments);
+    program.enqueue("gather_columns", images * channels * rows, true, arguments);
   }
 }
 

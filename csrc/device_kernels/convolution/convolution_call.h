@@ -1,9 +1,4 @@
 // The operands, parameters and geometry of a call of `convolution` or of its backward.
-//
-// Properties of their definitions:
-//   dtypes    bits of the supported dtypes
-//   plain_dtypes
-//             the subset that is supported only without transposition and dilation
 #pragma once
 
 #include <ATen/core/Tensor.h>

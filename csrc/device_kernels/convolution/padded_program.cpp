@@ -98,14 +98,14 @@ PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const st
       width_(work_shape(device).width(static_cast<int>(c10::elementSize(value_)))),
       columns_(tiles_.vectors * width_),
       processors_(std::max<int64_t>(device_properties(device).compute_units, 1)),
-      kernel_(device,
-              product_source(dtype, value_, width_, /*wide=*/false,
-                             define("ROWS", tiles_.rows) + define("COLUMNS", columns_) +
-                                 define("FILTERS", tiles_.filters) +
-                                 define("ELEMENTS", tiles_.elements) + define("PANELS", kPanels) +
-                                 define("TAPS", kTaps) + define("SLICE", kSlice),
-                             source),
-              literal_options(value_)) {}
+      kernels_(device,
+               product_source(dtype, value_, width_, /*wide=*/false,
+                              define("ROWS", tiles_.rows) + define("COLUMNS", columns_) +
+                                  define("FILTERS", tiles_.filters) +
+                                  define("ELEMENTS", tiles_.elements) + define("PANELS", kPanels) +
+                                  define("TAPS", kTaps) + define("SLICE", kSlice),
+                              source),
+               literal_options(value_)) {}
 
 const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dtype,
                                          const std::string& source) {
@@ -119,10 +119,9 @@ PaddedSizes PaddedProgram::sizes(const PaddedLayout& layout, int64_t images) con
   return {layout.phases, layout.grid, layout.lead, layout.plane(images, columns_)};
 }
 
-void PaddedProgram::enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const {
+void PaddedProgram::enqueue(const char* kernel, int64_t items, LaunchArguments& arguments) const {
   add_narrow(arguments, items);
-  launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), 1),
-         arguments);
+  kernels_.launch(kernel, items, 1, arguments);
 }
 
 at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, int64_t count,
@@ -136,7 +135,7 @@ at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, i
              PaddedSource{count, source.stride(0), source.stride(1), spatial(source.strides(), 1),
                           spatial(source.sizes(), 1), pattern.scale, pattern.offset, pattern.step},
              sizes(layout, count));
-  enqueue(kernel_("pack_padded"), planes * count, arguments);
+  enqueue("pack_padded", planes * count, arguments);
   return packed;
 }
 
@@ -154,8 +153,7 @@ at::Tensor PaddedProgram::pack_weights(const at::Tensor& weight, const WeightLay
              PaddedWeights{layout.rows, layout.channels, layout.group, layout.row, layout.channel,
                            layout.size, pattern.count, pattern.first, pattern.each},
              slice);
-  enqueue(kernel_("pack_weights"), layout.groups * panels * divide_up(layout.channels, slice),
-          arguments);
+  enqueue("pack_weights", layout.groups * panels * divide_up(layout.channels, slice), arguments);
   return packed;
 }
 
@@ -182,8 +180,8 @@ void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& pack
     LaunchArguments arguments;
     arguments.address(planes.const_data_ptr()).address(right.mutable_data_ptr());
     add_narrow(arguments, planes_of, pattern.of_kernels(), columns, slice);
-    enqueue(kernel_("gather_patches"),
-            weights.groups * column_panels * divide_up(weights.channels, slice), arguments);
+    enqueue("gather_patches", weights.groups * column_panels * divide_up(weights.channels, slice),
+            arguments);
   }
   const int64_t row_panels = divide_up(weights.rows, tiles_.rows);
   const int64_t panels = panels_of_item(weights.groups * column_panels * row_panels);
@@ -192,7 +190,7 @@ void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& pack
   arguments.address(bias.defined() ? bias.const_data_ptr() : out);
   add_narrow(arguments, planes_of, pattern.of_kernels(), columns,
              bias.defined() ? bias.stride(0) : 0, bias.defined(), gathers, panels);
-  enqueue(kernel_("padded_tiles"), weights.groups * column_panels * divide_up(row_panels, panels),
+  enqueue("padded_tiles", weights.groups * column_panels * divide_up(row_panels, panels),
           arguments);
 }
 
@@ -209,7 +207,7 @@ at::Tensor PaddedProgram::gather_taps(const WeightLayout& weights, const PaddedL
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
   add_narrow(arguments, sizes(layout, images), pattern.of_kernels(), columns, plane);
-  enqueue(kernel_("gather_taps"), channels, arguments);
+  enqueue("gather_taps", channels, arguments);
   return packed;
 }
 
@@ -248,7 +246,7 @@ void PaddedProgram::sum_gradients(const WeightLayout& weights, const TapPattern&
                       gradient_layout.plane(images, columns_), gradients.group, planes.group,
                       positions, part, kBlock, elements},
              adds);
-  enqueue(kernel_("padded_gradients"),
+  enqueue("padded_gradients",
           weights.groups * divide_up(positions, part) * divide_up(all, elements) * blocks,
           arguments);
 }
@@ -257,7 +255,7 @@ void PaddedProgram::sum_parts(const at::Tensor& sums, int64_t parts, const at::T
   LaunchArguments arguments;
   arguments.address(sums.const_data_ptr()).address(out.mutable_data_ptr());
   add_narrow(arguments, parts, out.numel());
-  enqueue(kernel_("sum_parts"), divide_up(out.numel(), kSlice), arguments);
+  enqueue("sum_parts", divide_up(out.numel(), kSlice), arguments);
 }
 
 }  // namespace outboard

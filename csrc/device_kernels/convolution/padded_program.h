@@ -154,13 +154,12 @@ class PaddedProgram {
   void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
 
   // For algorithms with further kernels in the program.
-  Kernel& kernel(const char* name) const { return kernel_(name); }
   at::Tensor workspace(int64_t elements) const { return empty_on(device_, {elements}, value_); }
   PaddedSizes sizes(const PaddedLayout& layout, int64_t images) const;
   // Panels of rows per work-item for this number of tiles.
   int64_t panels_of_item(int64_t tiles) const;
   // Adds the number of work-items, the last argument of every kernel.
-  void enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const;
+  void enqueue(const char* kernel, int64_t items, LaunchArguments& arguments) const;
 
  private:
   PaddedProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
@@ -179,7 +178,7 @@ class PaddedProgram {
   const int width_;
   const int64_t columns_;  // of a tile
   const int64_t processors_;
-  const ProgramKernels kernel_;
+  const ProgramKernels kernels_;
 };
 
 }  // namespace outboard

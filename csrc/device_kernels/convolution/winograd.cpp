@@ -62,7 +62,7 @@ at::Tensor transform_planes(const PaddedProgram& program, const at::Tensor& plan
   LaunchArguments arguments;
   arguments.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
   add_narrow(arguments, program.sizes(layout, grid.images), pattern.of_kernels(), grid);
-  program.enqueue(program.kernel("winograd_inputs"), channels, arguments);
+  program.enqueue("winograd_inputs", channels, arguments);
   return points;
 }
 
@@ -83,7 +83,7 @@ at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& g
                           {},
                           {}},
              grid);
-  program.enqueue(program.kernel("winograd_gradients"), gradient.size(1), arguments);
+  program.enqueue("winograd_gradients", gradient.size(1), arguments);
   return points;
 }
 
@@ -104,7 +104,7 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
                            {},
                            {}},
              grid, flipped, panels, kTransformed);
-  program.enqueue(program.kernel("winograd_weights"),
+  program.enqueue("winograd_weights",
                   layout.groups * panels * divide_up(layout.channels, kTransformed), arguments);
   return packed;
 }
@@ -167,7 +167,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
                             0,
                             spatial(result.strides(), 1)},
                grid, bias.defined() ? bias.stride(0) : 0, bias.defined(), panels);
-    program.enqueue(program.kernel("winograd_tiles"),
+    program.enqueue("winograd_tiles",
                     weights.groups * column_panels * divide_up(row_panels, panels), multiply);
   }
   return true;
@@ -241,7 +241,7 @@ bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& so
   LaunchArguments arguments;
   arguments.address(sums.const_data_ptr()).address(weight.mutable_data_ptr());
   add_narrow(arguments, parts, kernels, kKernels);
-  program.enqueue(program.kernel("winograd_kernels"), divide_up(kernels, kKernels), arguments);
+  program.enqueue("winograd_kernels", divide_up(kernels, kKernels), arguments);
   return true;
 }
 

@@ -1,22 +1,5 @@
 // Decompositions: operators made of other operators of the device.
 //
-// Properties of a definition, besides those of every definition (defined_kernel.h):
-//
-//   body        a function of some of the overload's arguments (without those of out=) by name: in
-//               Python, or the name of one in C++ (OUTBOARD_DECOMPOSITION in definition.h). It
-//               returns the results of the functional form, or a tuple of them. It may decline the
-//               call before it writes to an argument. Declining afterwards raises RuntimeError,
-//               since another kernel would write a second time
-//   dtypes      bits of the served dtypes of the first tensor
-//   meta        a functional overload whose meta function checks the call, as of kernel templates
-//   results     names, with `meta`: the body gets the results, with sizes and strides, under these
-//               names and writes them instead of returning them
-//   casts       given results of another dtype get converted values; "TypeError" or "RuntimeError":
-//               the error where PyTorch does not cast
-//   cpu_arguments  tensors but the first may be on the CPU; without it only 0-d tensors may
-//   reports, report  the error of wrong values in kernels that the body launches (DefinedAssert);
-//               without it, the errors of the called operators
-//
 // Operators called by the body are dispatched like any other call, and may run on the host.
 // Autograd and autocast do not see them. Given results that overlap an argument are written after
 // everything has been computed.

@@ -1,5 +1,4 @@
-// An operator definition from Python (torch_outboard/ops/definition.py): overloads, kind, and
-// properties.
+// An operator definition from Python (torch_outboard/ops/definition.py).
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -34,57 +33,64 @@ struct DecompositionFunction {
       call;
 };
 
+// The fields of a definition by name. The dataclass in Python is their only list: kernels read all
+// fields of their kind, and no others.
 class OUTBOARD_API Definition {
  public:
   using Function = std::shared_ptr<const DecompositionFunction>;
+  using Strings = std::vector<std::string>;
   using Integers = std::vector<int64_t>;
+  using Dictionary = std::map<std::string, std::string>;
   using NamedIntegers = std::vector<std::pair<std::string, int64_t>>;
   using NamedReals = std::map<std::string, double>;
-  using Value =
-      std::variant<bool, int64_t, double, std::string, std::vector<std::string>, Integers,
-                   std::map<std::string, std::string>, NamedIntegers, NamedReals, Function>;
+  using Value = std::variant<std::monostate, bool, int64_t, double, std::string, Strings, Integers,
+                             Dictionary, NamedIntegers, NamedReals, Function>;
 
-  std::string kind;                    // "pointwise"
-  std::string family;                  // for listings; "": the kind
-  std::string location;                // "file:line" in Python, or empty
-  std::vector<std::string> overloads;  // "aten::add.Tensor"
-  // Nodes, which properties name by index.
+  std::string kind;  // "pointwise"
+  // Nodes, which fields name by index.
   std::shared_ptr<const ExpressionGraph> graph = std::make_shared<const ExpressionGraph>();
-  std::map<std::string, Value> properties;
+  std::map<std::string, Value> fields;
 
-  // The value of a property, or the default without it. Another type raises ValueError.
-  bool flag(const std::string& key) const;
-  int64_t integer(const std::string& key, int64_t otherwise = 0) const;
-  // Bits of dtypes (kernel_types.h), by default of all.
-  uint64_t dtypes() const { return static_cast<uint64_t>(integer("dtypes", -1)); }
+  // The value of a field. A missing field and another type raise ValueError.
+  template <class T>
+  const T& get(const std::string& key) const {
+    const Value& value = find(key);
+    if (const T* known = std::get_if<T>(&value)) return *known;
+    check_empty(value);
+    static const T* empty = new T{};
+    return *empty;
+  }
+  bool flag(const std::string& key) const { return get<bool>(key); }
+  int64_t integer(const std::string& key) const { return get<int64_t>(key); }
+  // Bits of dtypes (kernel_types.h).
+  uint64_t dtypes() const { return static_cast<uint64_t>(integer("dtypes")); }
   std::optional<double> real(const std::string& key) const;  // also of an integer
-  const std::string& string(const std::string& key) const;   // default: ""
-  // The index of a string in `known`, by default 0. Another string raises ValueError.
-  size_t one_of(const std::string& key, const std::vector<std::string>& known) const;
-  const std::vector<std::string>& strings(const std::string& key) const;
-  const Integers& integers(const std::string& key) const;
-  const std::map<std::string, std::string>& dictionary(const std::string& key) const;
-  const NamedIntegers& named_integers(const std::string& key) const;
-  const NamedReals& named_reals(const std::string& key) const;
+  const std::string& string(const std::string& key) const { return get<std::string>(key); }
+  // The index of a string in `known`. Another string raises ValueError.
+  size_t one_of(const std::string& key, const Strings& known) const;
+  const Strings& strings(const std::string& key) const { return get<Strings>(key); }
+  const NamedIntegers& named_integers(const std::string& key) const {
+    return get<NamedIntegers>(key);
+  }
   // Nodes of the graph; -1: none.
-  int node(const std::string& key) const;
+  int node(int64_t index) const { return index < 0 ? -1 : graph->checked(index); }
+  int node(const std::string& key) const { return node(integer(key)); }
   std::vector<int> nodes(const std::string& key) const;
   // A function in Python, or in C++ by its name (OUTBOARD_DECOMPOSITION).
   Function function(const std::string& key) const;
 
-  // Raises ValueError if a property, a list or a dictionary, has a name that is not in `known`.
-  void check_names(const std::string& key, const std::vector<std::string>& known) const;
+  // Raises ValueError if a field, a list or a dictionary, has a name that is not in `known`.
+  void check_names(const std::string& key, const Strings& known) const;
 
-  // The properties that were not read. A kernel reads all properties of its kind.
-  std::vector<std::string> unknown() const;
-  // The property that was read last: errors of a kernel that reads a definition name it.
+  // The fields that were not read.
+  Strings unknown() const;
+  // The field that was read last: errors of a kernel that reads a definition name it.
   const std::string& last_asked() const { return last_asked_; }
 
  private:
-  void ask(const std::string& key) const;
-  // nullptr without the property, or for an empty list or dictionary of another type.
-  template <class T>
-  const T* find(const std::string& key) const;
+  const Value& find(const std::string& key) const;
+  // Raises ValueError for a value that is no empty list or dictionary, which fit all of their kind.
+  void check_empty(const Value& value) const;
 
   mutable std::set<std::string> asked_;  // definitions are read by one thread
   mutable std::string last_asked_;

@@ -227,15 +227,6 @@ std::unique_ptr<const MetaCall> MetaCall::of(const Definition& definition,
   return name.empty() ? nullptr : std::make_unique<const MetaCall>(name, overload);
 }
 
-size_t MetaCall::FactsHash::operator()(const Facts& facts) const noexcept {
-  uint64_t hash = facts.size();
-  for (const int64_t fact : facts) {
-    hash = (hash ^ static_cast<uint64_t>(fact)) * 0x9e3779b97f4a7c15;  // Fibonacci hashing
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
 bool MetaCall::add_call(Facts& facts, const Overload& overload,
                         const torch::jit::Stack& stack) const {
   // The dtype of tensors that the meta function makes from numbers.
@@ -246,21 +237,25 @@ bool MetaCall::add_call(Facts& facts, const Overload& overload,
   return true;
 }
 
+void MetaCall::cache(Facts facts, Results results) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (known_.size() >= kCachedCalls) known_.clear();
+  known_.emplace(std::move(facts), std::move(results));
+}
+
 std::optional<std::vector<at::Tensor>> MetaCall::try_results(const Overload& overload,
                                                              const torch::jit::Stack& stack) const {
   Facts facts;
   const bool complete = add_call(facts, overload, stack);
   if (complete) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (refused_.count(facts) != 0) return std::nullopt;
+    const auto found = known_.find(facts);
+    if (found != known_.end()) return found->second;
   }
   try {
     return results(overload, stack);
   } catch (const std::exception&) {
-    if (!complete) return std::nullopt;
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (refused_.size() >= kCachedCalls) refused_.clear();
-    refused_.insert(std::move(facts));
+    if (complete) cache(std::move(facts), std::nullopt);
     return std::nullopt;
   }
 }
@@ -272,7 +267,7 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
   if (complete) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = known_.find(facts);
-    if (found != known_.end()) return found->second;
+    if (found != known_.end() && found->second.has_value()) return *found->second;
   }
   torch::jit::Stack given;
   for (const int argument : arguments_) {
@@ -285,11 +280,7 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
   }
   std::vector<at::Tensor> results;
   for (c10::IValue& value : given) results.push_back(std::move(value).toTensor());
-  if (complete) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (known_.size() >= kCachedCalls) known_.clear();
-    known_.emplace(std::move(facts), results);
-  }
+  if (complete) cache(std::move(facts), results);
   return results;
 }
 

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "device_kernels/definitions/definition.h"
@@ -43,18 +43,22 @@ class OUTBOARD_API MetaCall {
   // The cache key: default dtype, dtypes, sizes, strides and numbers of a call.
   using Facts = c10::SmallVector<int64_t, 48>;
   struct FactsHash {
-    size_t operator()(const Facts& facts) const noexcept;
+    size_t operator()(const Facts& facts) const noexcept {
+      const auto* bytes = reinterpret_cast<const char*>(facts.data());
+      return std::hash<std::string_view>()({bytes, facts.size() * sizeof(facts[0])});
+    }
   };
+  using Results = std::optional<std::vector<at::Tensor>>;
 
   // False for an argument of an unknown kind.
   bool add_call(Facts& facts, const Overload& overload, const torch::jit::Stack& stack) const;
+  void cache(Facts facts, Results results) const;
 
   c10::OperatorHandle meta_function_;
   const c10::KernelFunction* kernel_ = nullptr;  // nullptr: called through the dispatcher
   std::vector<int> arguments_;                   // of the meta function, by index in the overload
   mutable std::mutex mutex_;
-  mutable std::unordered_map<Facts, std::vector<at::Tensor>, FactsHash> known_;
-  mutable std::unordered_set<Facts, FactsHash> refused_;
+  mutable std::unordered_map<Facts, Results, FactsHash> known_;  // nullopt: it raised
 };
 
 }  // namespace outboard

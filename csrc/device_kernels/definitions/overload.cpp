@@ -152,11 +152,7 @@ bool overflows(const at::Scalar& scalar, ScalarType dtype) {
 #define OUTBOARD_CASE(type, name) \
   case ScalarType::name:          \
     return exceeds(type{});
-    OUTBOARD_CASE(uint8_t, Byte)
-    OUTBOARD_CASE(int8_t, Char)
-    OUTBOARD_CASE(int16_t, Short)
-    OUTBOARD_CASE(int32_t, Int)
-    OUTBOARD_CASE(int64_t, Long)
+    AT_FORALL_INT_TYPES(OUTBOARD_CASE)
     OUTBOARD_CASE(c10::Half, Half)
     OUTBOARD_CASE(c10::BFloat16, BFloat16)
     OUTBOARD_CASE(float, Float)

@@ -1,11 +1,7 @@
 // The kernel generator `fourier`: discrete Fourier transforms along any dimensions, of any length.
 //
-// Properties of a definition:
-//   direction  "complex", "from_real" or "to_real". Arguments are `self`, `dim`, `normalization`
-//   (0:
-//              none, 1: by the root of the number of elements of a transform, 2: by that number)
-//              and, by direction, `forward`, `onesided` or `last_dim_size`
-//   source     source of the kernels
+// Arguments are `self`, `dim`, `normalization` (0: none, 1: by the root of the number of elements
+// of a transform, 2: by that number) and, by direction, `forward`, `onesided` or `last_dim_size`.
 //
 // Results have the memory order of PyTorch's CPU kernels: transformed dimensions are last.
 #include <ATen/ops/as_strided.h>

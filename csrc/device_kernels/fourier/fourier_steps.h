@@ -80,8 +80,7 @@ struct FourierCall {
   void launch_kernel(const std::string& name, int64_t items, const Values&... values) const {
     LaunchArguments arguments;
     (add(arguments, values), ...);
-    launch(current_stream_state(device), (*kernels)(name),
-           Grid::linear(static_cast<uint64_t>(items), work_shape(device).local), arguments);
+    kernels->launch(name, items, work_shape(device).local, arguments);
   }
   // Memory, an index, a flag or a sign, a factor, a layout.
   static void add(LaunchArguments& arguments, const at::Tensor& tensor) {

@@ -1,5 +1,5 @@
 // Convolutions by the driver's library, in 1 to 3 dimensions, transposed and backward ones
-// included. Properties of a definition: those of convolution_call.h.
+// included.
 #include <ATen/ops/add.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/sum.h>

@@ -1,11 +1,6 @@
 // Matrix products by the driver's library: alpha * left @ right + beta * added, of matrices,
 // vectors and batches of matrices in any strides.
 //
-// Properties of a definition: those of product_call.h and
-//   gelu_flag         name of an argument: true for GELU of the result, false for ReLU; "": no
-//                     activation
-//   resizes_silently  an output of another size is resized without a warning
-//
 // `added` is described to the library in up to three forms, until one is accepted: a bias, if it is
 // a vector; an operand; the output itself.
 #include <algorithm>

@@ -1,35 +1,5 @@
 // The kernel generator `pointwise`: an expression of scalar functions over broadcast operands, with
 // a kernel per combination of dtypes and class of layouts.
-//
-// A definition's properties:
-//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
-//                of either: then the expression is computed for each element
-//   names        what the expressions call them
-//   masks        those of `names` that hold conditions, of bool; they take no part in promotion
-//   scalars      names of further arguments that are numbers or flags
-//   scalar_names what the expressions call these
-//   absent       per scalar name: the number where the argument is None or the overload does not
-//                have it; without an entry the call is declined
-//   promoting    those of `scalar_names` that take part in promotion
-//   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
-//   result       "value" (default), "mask" (of a comparison) or "real" (of complex values)
-//   types        "promote" (default): the common dtype; "float": the same, integers become the
-//                default dtype; "complex": the complex dtype of the common one; "self": the dtype
-//                of the first operand, else of the given output; "same": the dtype of all operands,
-//                calls with different ones are declined
-//   dtypes       bits of the supported common dtypes
-//   meta         a functional overload whose meta function checks the call with PyTorch's messages,
-//                such as "aten::heaviside"; for checks of more than sizes and dtypes
-//   any_output   results may be cast to any dtype of a given output
-//   same_output  calls are declined if a given output has another dtype than the result
-//   divisor      one of `names`, the divisor of integers: if an element of it is 0, the device-side
-//                assert is set and the next wait raises RuntimeError
-//   scalar       the expressions are valid for scalars only, not for vectors
-//   may_overlap  the output may overlap itself, as in fills
-//   resizes_silently
-//                outputs get the size of the first operand without PyTorch's warning
-//   rounded      numbers are rounded to the common dtype first, also where values are wider
-//   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/TensorIterator.h>
@@ -120,7 +90,7 @@ PointwiseExpression expression_of(const Definition& definition, const Overload& 
     const auto found = std::find(names.begin(), names.end(), divisor);
     TORCH_CHECK_VALUE(found != names.end(), "'", divisor, "' is none of the operands");
     expression.divisor = static_cast<size_t>(found - names.begin());
-    expression.operation = definition.overloads.empty() ? "an operator" : definition.overloads[0];
+    expression.operation = definition.strings("overloads").at(0);
   }
   return expression;
 }
@@ -229,7 +199,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
                     expressions, " expressions, and the operator has ", overload_.result_count(),
                     " results");
-  const auto& absent = definition.named_reals("absent");
+  const auto& absent = definition.get<Definition::NamedReals>("absent");
   for (size_t i = 0; i < scalars.size(); ++i) {
     const auto value = absent.find(expression.scalars[i]);
     const bool required = value == absent.end();

@@ -245,14 +245,13 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
       const auto size = static_cast<uint64_t>(iterator.shape()[d]);
       groups *= d == 0 || d == across ? divide_up(size, kCrossedTile) : size;
     }
-    launch(current_stream_state(device), crossed.kernel("crossed"),
-           Grid::linear(groups * local, local), arguments);
+    crossed.kernel.launch("crossed", groups * local, local, arguments);
     return;
   }
   const Kernels& kernels =
       kernels_.find(key, [&] { return make_kernels({key}, iterator, compute); });
-  launch(current_stream_state(device), kernels.kernel(contiguous ? "contiguous" : "strided"),
-         Grid::linear(divide_up(total, kernels.elements), local), arguments);
+  kernels.kernel.launch(contiguous ? "contiguous" : "strided", divide_up(total, kernels.elements),
+                        local, arguments);
   if (checks) expect_assert(current_stream_state(device), division_assert(device));
 }
 

@@ -1,20 +1,5 @@
 // The kernel generator `pointwise_lists`: expressions over lists of tensors, updated in place, as
 // in fused optimizers.
-//
-// Properties of a definition:
-//   lists        names of arguments that are lists of tensors, of one length
-//   common       names of arguments that are tensors of one element, the same for all
-//   names        what the expressions call elements of `lists` and `common`
-//   outputs      those of `names` that are written, one per expression
-//   scalars      names of arguments that are numbers, flags or 0-dim tensors
-//   derived      further numbers: names, and nodes over the arguments of the call
-//   uniform      those of `names` whose tensors have one element each
-//   once         name and expression for scalars, in plain OpenCL C: computed from uniform elements
-//                and numbers, once for many elements
-//   expressions  OpenCL C with functions of the table as ob_<name>(...)
-//   flag, flag_if  an argument that is a float32 tensor of one element, and a condition: if it
-//                  holds for an element, the tensor becomes 1
-//   dtypes       bits of the supported dtypes of the first list
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <c10/util/SmallVector.h>
@@ -44,7 +29,7 @@ PointwiseExpression list_expression(const Definition& definition) {
         expression.operands.size() > definition.strings("lists").size();
   }
   expression.condition = definition.string("flag_if");
-  for (const auto& [name, source] : definition.dictionary("once")) {
+  for (const auto& [name, source] : definition.get<Definition::Dictionary>("once")) {
     expression.once.emplace_back(name, source);
   }
   expression.scalars = definition.strings("scalars");

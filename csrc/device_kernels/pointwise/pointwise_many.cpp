@@ -216,8 +216,7 @@ void PointwiseLauncher::enqueue_many(c10::ArrayRef<Member*> members, const void*
   }
   table.add_to(arguments);
   if (!expression_.condition.empty()) arguments.address(flag);
-  launch(current_stream_state(device), many.kernel("many"),
-         Grid::linear(table.groups() * local, local), arguments);
+  many.kernel.launch("many", table.groups() * local, local, arguments);
 }
 
 void PointwiseLauncher::enqueue_all(c10::DeviceIndex device, const std::deque<PointwiseCall>& calls,

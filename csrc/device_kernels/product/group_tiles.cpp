@@ -338,8 +338,7 @@ void GroupTiles::enqueue(const Work& work, const char* kernel, const Plan& plan,
   arguments.value(static_cast<int32_t>(scalars.adds));
   if (work.image != nullptr) add_layout(arguments, *work.image, /*wide=*/false);
   add_layout(arguments, count, wide_);
-  launch(current_stream_state(device_), kernels(plan.tile, work)(kernel),
-         Grid::linear(static_cast<uint64_t>(items), static_cast<uint64_t>(local)), arguments);
+  kernels(plan.tile, work).launch(kernel, items, local, arguments);
 }
 
 bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype, const std::string& source) {

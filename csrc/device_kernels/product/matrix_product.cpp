@@ -1,11 +1,5 @@
 // The kernel generator of matrix products: alpha * left @ right + beta * added, of matrices,
 // vectors and batches of matrices in any strides.
-//
-// Properties of a definition: those of product_call.h and
-//   conjugates_left   the left operand of a complex product is conjugated
-//   resizes_silently  an output of another size is resized without a warning
-//   source            source of the kernels
-//   groups            source of the kernels of group_tiles.h
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/view_as_real.h>

@@ -1,16 +1,5 @@
 // A call of a matrix product: operands, sizes and factors of alpha * left @ right + beta * added,
 // read from the stack and checked.
-//
-// Properties of their definitions:
-//   left, right            names of the operands
-//   left_rank, right_rank  dimensions of the operands: of vectors, matrices, batches of matrices
-//   is_outer               vectors are not summed over, but give the rows and columns of the result
-//   sums_batches           the products of a batch are added up, one after the other
-//   added                  name of what is added, broadcast to the result; "" if nothing is
-//   dtypes                 bits of the dtypes that are served
-//   integral_scalars       factors of integer products must be integers; otherwise they are
-//                          truncated
-// Factors are the arguments `alpha` and `beta`, if the overload has them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

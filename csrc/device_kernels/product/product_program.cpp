@@ -132,7 +132,7 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
       blocks_(blocks),
       width_(work_shape(device).width(static_cast<int>(c10::elementSize(value_)))),
       columns_(blocks.vectors * width_),
-      kernel_(
+      kernels_(
           device,
           product_source(dtype, value_, width_, wide,
                          define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
@@ -158,13 +158,11 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
                          [&] { return new ProductProgram(device, dtype, wide, blocks, source); });
 }
 
-void ProductProgram::enqueue(Kernel& kernel, int64_t items, bool coarse,
+void ProductProgram::enqueue(const char* kernel, int64_t items, bool coarse,
                              LaunchArguments& arguments) const {
   add_index(arguments, items);
   if (items == 0) return;
-  const auto local = static_cast<uint64_t>(coarse ? portions_.local : work_shape(device_).local);
-  launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), local),
-         arguments);
+  kernels_.launch(kernel, items, coarse ? portions_.local : work_shape(device_).local, arguments);
 }
 
 int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
@@ -175,7 +173,7 @@ int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
   return std::clamp<int64_t>(fitting, columns_ * 16, round_up(layout.columns, columns_));
 }
 
-at::Tensor ProductProgram::pack(Kernel& kernel, const ProductLayout& layout, int64_t lines,
+at::Tensor ProductProgram::pack(const char* kernel, const ProductLayout& layout, int64_t lines,
                                 int64_t panel, const void* operand) const {
   const int64_t panels = divide_up(lines, panel);
   at::Tensor packed = workspace(layout.batches * panels * panel * layout.depth);
@@ -190,7 +188,7 @@ TileOperand ProductProgram::left_operand(const ProductLayout& layout, const void
   const TileSize tile = {blocks_.rows, columns_};
   const auto strides = in_place_ ? left_in_place(layout, tile) : std::nullopt;
   if (strides) return {left, *strides, {}};
-  const at::Tensor packed = pack(kernel_("pack_left"), layout, layout.rows, blocks_.rows, left);
+  const at::Tensor packed = pack("pack_left", layout, layout.rows, blocks_.rows, left);
   return {packed.const_data_ptr(), packed_strides(layout.depth, layout.rows, blocks_.rows), packed};
 }
 
@@ -199,8 +197,8 @@ TileOperand ProductProgram::right_operand(const ProductLayout& layout, const voi
   const auto bytes = static_cast<int64_t>(c10::elementSize(value_));
   const auto strides = in_place_ ? right_in_place(layout, tile, bytes) : std::nullopt;
   if (strides) return {right, *strides, {}};
-  return packed_right(pack(kernel_("pack_right"), layout, layout.columns, columns_, right),
-                      layout.depth, layout.columns);
+  return packed_right(pack("pack_right", layout, layout.columns, columns_, right), layout.depth,
+                      layout.columns);
 }
 
 TileOperand ProductProgram::packed_right(const at::Tensor& packed, int64_t depth,
@@ -231,22 +229,22 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
   add_layout(arguments, left.strides);
   add_layout(arguments, right.strides);
   const int64_t groups = divide_up(row_panels, blocks_.panels);
-  enqueue(kernel_("tiles"), layout.batches * column_panels * groups, true, arguments);
+  enqueue("tiles", layout.batches * column_panels * groups, true, arguments);
 }
 
 void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,
                                    const ProductAddresses& addresses) const {
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, addresses);
-  enqueue(kernel_("row_vectors"), layout.batches * layout.rows * divide_up(layout.columns, width_),
-          false, arguments);
+  enqueue("row_vectors", layout.batches * layout.rows * divide_up(layout.columns, width_), false,
+          arguments);
 }
 
 void ProductProgram::multiply_single(const ProductLayout& layout, const ProductScalars& scalars,
                                      const ProductAddresses& addresses) const {
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, addresses);
-  enqueue(kernel_("single"), layout.batches * layout.rows * layout.columns, false, arguments);
+  enqueue("single", layout.batches * layout.rows * layout.columns, false, arguments);
 }
 
 void ProductProgram::multiply_slices(const ProductLayout& layout,
@@ -257,11 +255,11 @@ void ProductProgram::multiply_slices(const ProductLayout& layout,
   first.address(addresses.left).address(addresses.right).address(partials.mutable_data_ptr());
   add_layout(first, layout);
   add_index(first, kSlice);
-  enqueue(kernel_("slices"), count, true, first);
+  enqueue("slices", count, true, first);
   LaunchArguments second;
   second.address(partials.const_data_ptr()).address(addresses.out);
   add_index(second, count);
-  enqueue(kernel_("sum_slices"), 1, true, second);
+  enqueue("sum_slices", 1, true, second);
 }
 
 bool needs_wide_index(const ProductLayout& layout) {

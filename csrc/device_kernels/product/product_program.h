@@ -111,8 +111,6 @@ class OUTBOARD_API ProductProgram {
                        const ProductAddresses& addresses) const;
   void multiply_slices(const ProductLayout& layout, const ProductAddresses& addresses) const;
 
-  // For generators with further kernels in the program.
-  Kernel& kernel(const char* name) const { return kernel_(name); }
   at::Tensor workspace(int64_t elements) const { return empty_on(device_, {elements}, value_); }
   int64_t slices(int64_t depth) const { return divide_up(depth, portions_.slice); }
   void add_index(LaunchArguments& arguments, int64_t value) const { add_layout(arguments, value); }
@@ -122,11 +120,11 @@ class OUTBOARD_API ProductProgram {
   }
   // Launches work-items with much work each (`coarse`) or little; adds their number, the last
   // argument of every kernel.
-  void enqueue(Kernel& kernel, int64_t items, bool coarse, LaunchArguments& arguments) const;
+  void enqueue(const char* kernel, int64_t items, bool coarse, LaunchArguments& arguments) const;
 
  private:
   // Packs `lines` rows of the left operand or columns of the right one, in panels of `panel`.
-  at::Tensor pack(Kernel& kernel, const ProductLayout& layout, int64_t lines, int64_t panel,
+  at::Tensor pack(const char* kernel, const ProductLayout& layout, int64_t lines, int64_t panel,
                   const void* operand) const;
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                  const ProductBlocks& blocks, const std::string& source);
@@ -149,7 +147,7 @@ class OUTBOARD_API ProductProgram {
   const ProductBlocks blocks_;
   const int width_;
   const int columns_;  // of a tile
-  ProgramKernels kernel_;
+  ProgramKernels kernels_;
 };
 
 // A #define line.

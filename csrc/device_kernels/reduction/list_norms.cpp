@@ -1,9 +1,6 @@
 // The kernel generator `list_norms`: norms of the tensors of a list, in two launches for as many
 // tensors as fit into the arguments of a kernel.
 //
-// Properties of a definition:
-//   dtypes   bits of the supported dtypes
-//
 // The first argument of the overload is the list, the second the order: 1, 2 or infinity. Tensors
 // have one dtype.
 #include <ATen/core/Tensor.h>
@@ -127,17 +124,15 @@ class ListNorms final : public DefinedKernel {
     arguments.address(partial.mutable_data_ptr());
     table.add_to(arguments);
     const auto local = static_cast<uint64_t>(work_shape(key.device).local);
-    StreamState& stream = current_stream_state(key.device);
     if (table.groups() > 0) {
-      launch(stream, kernels.kernel("partial_norms"), Grid::linear(table.groups() * local, local),
-             arguments);
+      kernels.kernel.launch("partial_norms", table.groups() * local, local, arguments);
     }
     LaunchArguments whole;
     whole.address(partial.const_data_ptr());
     whole.address(static_cast<char*>(out.mutable_data_ptr()) +
                   begin * out.stride(0) * out.itemsize());
     table.add_to(whole);
-    launch(stream, kernels.kernel("norms"), Grid::linear(tensors.size() * local, local), whole);
+    kernels.kernel.launch("norms", tensors.size() * local, local, whole);
   }
 
   const uint64_t dtypes_;

@@ -1,26 +1,5 @@
 // The kernel generator `reduction`: a state per result starts as an identity, accumulates elements,
 // merges with other states and is converted to results.
-//
-// Properties of a definition:
-//   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
-//   initial, step, merge
-//                statements in OpenCL C that hold for scalars and vectors alike: on `s`, on `s`
-//                with the element `x` and its index `i`, on `s` with a later state `t`. T, M, C(x)
-//                are as in scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute
-//                dtype; OB_INDEX_MASK(m) makes a mask of values one of indices, OB_VALUE_MASK(m)
-//                the other way round
-//   results      an expression of the scalar `s` and of `n`, the number of elements, per result
-//   indices      a flag per result: it is an index
-//   types        "same" (default): results have the dtype of the input; "promote": integers become
-//                int64; "float": floating-point dtypes only; "test": bool, but uint8 for uint8
-//   scalars      names of arguments that are numbers, and of parameters in the statements
-//   absent       their values for None
-//   ordered      indices count in the logical order of the input (default: no indices are used)
-//   exceeds      one of the scalars; a warning unless the number of elements exceeds it
-//   all_if_empty an empty list of dimensions means all of them; otherwise none
-//   widens       calls whose argument `dtype` cannot hold every value of the input are declined
-//   empty        the result of no elements; without it such calls are declined
-//   dtypes       bits of the dtypes of inputs that are served
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/SmallVector.h>
@@ -178,7 +157,7 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
   }
   const std::vector<std::string>& state = definition.strings("state");
   state_bytes_ = 16 * state.size();
-  const auto& indices = definition.integers("indices");
+  const auto& indices = definition.get<Definition::Integers>("indices");
   const std::vector<std::string>& results = definition.strings("results");
   const size_t count = results.size();
   for (size_t k = 0; k < count; ++k) {
@@ -189,7 +168,7 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
   const std::vector<std::string>& names = definition.strings("scalars");
   for (const std::string& name : names) scalars_.push_back(overload_.index(name));
   definition.check_names("absent", names);
-  const auto& absent = definition.named_reals("absent");
+  const auto& absent = definition.get<Definition::NamedReals>("absent");
   for (const std::string& name : names) {
     const auto value = absent.find(name);
     absent_.push_back(value != absent.end() ? std::optional(value->second) : std::nullopt);
@@ -437,22 +416,19 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   add_layout(arguments, layout, wide);
   for (const at::Scalar& scalar : call.scalars) add_scalar(arguments, scalar, call.compute);
 
-  StreamState& stream = current_stream_state(call.device);
   const uint64_t work = items * layout.parts;
   if (groups) {
-    launch(stream, kernel(across ? "across_group" : "along_group"),
-           Grid::linear(work * local, local), arguments);
+    kernel.launch(across ? "across_group" : "along_group", work * local, local, arguments);
   } else {
-    launch(stream, kernel(across ? "across" : "along"), Grid::linear(work, local), arguments);
+    kernel.launch(across ? "across" : "along", work, local, arguments);
   }
   if (layout.parts > 1 && across && share) {
     const uint64_t lanes = std::min(kTileLanes, local);
-    launch(stream, kernel("combine_across"),
-           Grid::linear(divide_up(layout.results, lanes) * local, local), arguments);
+    kernel.launch("combine_across", divide_up(layout.results, lanes) * local, local, arguments);
   } else if (layout.parts > 1) {
     const bool combine = share && layout.parts >= local / 2;
-    launch(stream, kernel(combine ? "combine_group" : "combine"),
-           Grid::linear(layout.results * (combine ? local : 1), local), arguments);
+    kernel.launch(combine ? "combine_group" : "combine", layout.results * (combine ? local : 1),
+                  local, arguments);
   }
   return true;
 }

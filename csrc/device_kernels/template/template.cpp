@@ -47,13 +47,13 @@ std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Definition&
 
 TemplateKernel::TemplateKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema, /*evaluates_conditions=*/true),
-      location_(definition.location),
+      location_(definition.string("location")),
       source_(definition.string("source")),
       dtypes_(definition.dtypes()),
       vectors_(definition.flag("vectors")),
       resizes_silently_(definition.flag("resizes_silently")),
       number_arguments_(number_arguments(overload_)),
-      compute_(dtype_numbered(definition.integer("compute", -1))),
+      compute_(dtype_numbered(definition.integer("compute"))),
       lanes_(definition.node("lanes")),
       random_(definition.node("random")),
       group_lanes_(node_of_name("group_lanes")),
@@ -143,7 +143,7 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
   set_nodes("wanted", &Tensor::wanted);
   set_nodes("initial", &Tensor::initial);
   const auto set_operands = [&](const char* property, int Tensor::* member) {
-    for (const auto& [name, operand] : definition.dictionary(property)) {
+    for (const auto& [name, operand] : definition.get<Definition::Dictionary>(property)) {
       tensors_[tensor_index(name)].*member = tensor_index(operand);
     }
   };
@@ -151,7 +151,7 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
   set_operands("like", &Tensor::like);
   set_operands("memory_formats", &Tensor::memory_format);
   set_operands("starts_as", &Tensor::starts_as);
-  for (const auto& [name, tensor] : definition.dictionary("reads")) {
+  for (const auto& [name, tensor] : definition.get<Definition::Dictionary>("reads")) {
     reads_.push_back({tensor_index(tensor), node_of_name(name)});
   }
 }
@@ -161,7 +161,7 @@ void TemplateKernel::read_launches(const Definition& definition) {
   const std::vector<int> items = definition.nodes("items");
   const std::vector<int> when = definition.nodes("when");
   const std::vector<int> repeat = definition.nodes("repeat");
-  const Definition::Integers& groups = definition.integers("groups");
+  const Definition::Integers& groups = definition.get<Definition::Integers>("groups");
   for (size_t i = 0; i < kernels.size(); ++i) {
     launches_.push_back({kernels[i], items.at(i), when.at(i), repeat.at(i), groups.at(i) != 0});
   }

@@ -16,6 +16,7 @@ from torch_outboard import _C, Plan
 from torch_outboard.ops import symbolic
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, Definition
+from torch_outboard.ops.expression import Pointwise
 from torch_outboard.ops.requirements import distinct_in, of_dtype_of
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
 from torch_outboard.ops.template import ANY, Body, template
@@ -47,8 +48,8 @@ def defined(body: Body = right, **properties: Any) -> Definition:
     return template([NAME], source=KERNEL, dtypes=FLOATS, **properties)(body)
 
 
-def changed(definition: Definition, **properties: Any) -> Definition:
-    return replace(definition, properties={**definition.properties, **properties})
+def changed(definition: Definition, **fields: Any) -> Definition:
+    return replace(definition, **fields)
 
 
 def make(definition: Definition, name: str = NAME) -> None:
@@ -337,11 +338,10 @@ def test_a_later_overload_is_named_beside_the_definition() -> None:
 
 
 def pointwise_definition() -> Definition:
-    properties = {
-        "operands": ["x"], "names": ["x"], "scalars": ["by"], "scalar_names": ["by"],
-        "expressions": ["x + by"],
-    }  # fmt: skip
-    return Definition("pointwise", [NAME], properties)
+    return Pointwise(
+        overloads=[NAME], operands=["x"], names=["x"], scalars=["by"], scalar_names=["by"],
+        expressions=["x + by"],
+    )  # fmt: skip
 
 
 def test_properties_of_expressions_are_checked() -> None:
@@ -359,20 +359,32 @@ def test_properties_of_expressions_are_checked() -> None:
         assert words in said, said
 
 
-def test_unknown_properties_are_named() -> None:
-    for definition in (defined(), pointwise_definition()):
-        assert refusal(changed(definition, colour="red")).endswith(
-            f"the definition of {NAME} has the property 'colour', which definitions of the kind "
-            f"'{definition.kind}' do not have"
+@pytest.mark.parametrize("make_one", [defined, pointwise_definition])
+def test_a_field_of_one_side_alone_is_named(make_one: Callable[[], Definition]) -> None:
+    definition = make_one()
+    vars(definition)["colour"] = "red"
+    assert refusal(definition).endswith(
+        f"the definition of {NAME} has the property 'colour', which definitions of the kind "
+        f"'{definition.kind}' do not have"
+    )
+    for name in set(vars(make_one())) - {"graph", "overloads", "location"}:
+        definition = make_one()
+        del vars(definition)[name]
+        assert refusal(definition).endswith(
+            f"property '{name}' of the definition of {NAME}: definitions of the kind "
+            f"'{definition.kind}' do not have it in Python"
         )
 
 
 def test_values_of_types_that_no_property_has_are_refused() -> None:
-    for value in ([1.5], {"d": 1.5j}, {"d": 1, "e": 1.5}, [1, "a"], 1j, None):
+    for value in ([1.5], {"d": 1.5j}, {"d": 1, "e": 1.5}, [1, "a"], 1j):
         with pytest.raises(
             ValueError, match="an operator definition gives 'alert' a value that is no flag, number"
         ):
             make(changed(defined(), alert=value))
+    for value in (None, 1, [1]):
+        assert "property 'alert'" in (said := refusal(changed(defined(), alert=value)))
+        assert said.endswith("is of a type that definitions of the kind 'template' do not have")
 
 
 def test_dimensions_of_another_argument() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
-from torch_outboard.ops.expression import FORMS, Names, PointwiseProperties, pointwise
+from torch_outboard.ops.expression import FORMS, Names, pointwise
 from torch_outboard.ops.requirements import Requirement, at_least, of_dtype_of
 from torch_outboard.ops.symbolic import SymInt, SymInts, SymTensor, wrap
 from torch_outboard.ops.template import Plan, template
@@ -34,12 +34,12 @@ def _backward(
     scalars: Names = "",
     requires: Mapping[str, Requirement] | None = None,
     operands: Names = GRAD,
-    **properties: Unpack[PointwiseProperties],
+    **fields: Any,
 ) -> Definition:
     """The derivative of an activation of real numbers."""
     return pointwise(
         f"{name}_backward {name}_backward.grad_input", operands, expression, FLOATS,
-        scalars=scalars, requires=requires, **properties,
+        scalars=scalars, requires=requires, **fields,
     )  # fmt: skip
 
 

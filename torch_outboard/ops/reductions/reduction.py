@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -42,68 +42,78 @@ class Field:
     type: Literal["T", "I"] = "T"
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """A reduction; csrc/device_kernels/reduction/reduction.cpp describes further properties.
+@dataclass(kw_only=True, eq=False, repr=False)
+class Reduction(Definition):
+    """A state per result: an identity that takes elements, merges and is converted to results.
 
-    Attributes:
+    Statements in OpenCL C hold for scalars and vectors alike. T, M, C(x) are as in scalar
+    functions; OB_LOWEST and OB_HIGHEST are the limits of the compute dtype; OB_INDEX_MASK(m) makes
+    a mask of values one of indices, OB_VALUE_MASK(m) the other way round.
+    """
+
+    kind: ClassVar[str] = "reduction"
+    state: list[str]  # "T name" for values of the compute dtype, "I name" for indices (int)
+    # Statements on `s`; on `s` with the element `x` and its index `i`; on `s` with a later state
+    # `t`.
+    initial: str
+    step: str
+    merge: str
+    results: list[str]  # expressions of the fields and of `n`, the number of elements
+    indices: list[bool] = field(default_factory=list)  # per result: it is an index
+    # Results have the dtype of the input; integers become int64; floating-point dtypes only; bool,
+    # but uint8 for uint8.
+    types: Literal["same", "promote", "float", "test"] = "same"
+    scalars: list[str] = field(default_factory=list)  # arguments, and parameters of statements
+    absent: dict[str, float] = field(default_factory=dict)  # values of scalars for None
+    ordered: bool = False  # indices count in the logical order of the input
+    exceeds: str = ""  # of the scalars; a warning unless the number of elements exceeds it
+    all_if_empty: bool = False  # an empty list of dimensions means all of them, not none
+    widens: bool = False  # an argument `dtype` that cannot hold every value is declined
+    empty: float | None = None  # the result of no elements; None: such calls are declined
+    dtypes: int  # bits of the served dtypes of the input
+
+
+def reduction(
+    overloads: str,
+    dtypes: Iterable[torch.dtype],
+    state: Mapping[str, Field],
+    results: Sequence[str],
+    requires: Mapping[str, Requirement] | None = None,
+    **given: Any,
+) -> Reduction:
+    """Defines a reduction.
+
+    Args:
         overloads: names without namespace, separated by blanks.
         dtypes: served dtypes of the input.
         state: the fields of the state, by name.
         results: an expression of fields and of the number of elements `n` for each result.
         requires: requirements on arguments; see requirements.py.
+        given: further fields of Reduction.
     """
+    return definition_of(
+        Reduction,
+        overloads,
+        location=caller_location(),
+        requires=requires,
+        dtypes=dtype_bits(dtypes),
+        state=[f"{each.type} {name}" for name, each in state.items()],
+        initial=" ".join(f"s->{name} = {each.start};" for name, each in state.items()),
+        step=_join(state, {name: each.element for name, each in state.items()}),
+        merge=_join(state, {name: f"t->{name}" for name in state}),
+        results=list(results),
+        **given,
+    )
 
-    overloads: str
-    dtypes: Iterable[torch.dtype]
-    state: Mapping[str, Field]
-    results: Sequence[str]
-    requires: Mapping[str, Requirement] = field(default_factory=dict)
-    types: Literal["same", "promote", "float", "test"] = "same"
-    indices: Sequence[bool] = ()
-    scalars: Sequence[str] = ()
-    absent: Mapping[str, float] = field(default_factory=dict)
-    ordered: bool = False
-    exceeds: str = ""
-    all_if_empty: bool = False
-    widens: bool = False
-    empty: float | None = None
 
-    def definition(self) -> Definition:
-        fields = self.state.items()
-        properties: dict[str, Any] = {
-            "dtypes": dtype_bits(self.dtypes),
-            "state": [f"{each.type} {name}" for name, each in fields],
-            "initial": " ".join(f"s->{name} = {each.start};" for name, each in fields),
-            "step": self._join({name: each.element for name, each in fields}),
-            "merge": self._join({name: f"t->{name}" for name in self.state}),
-            "results": list(self.results),
-            "types": self.types,
-            "indices": list(self.indices),
-            "scalars": list(self.scalars),
-            "absent": dict(self.absent),
-            "ordered": self.ordered,
-            "exceeds": self.exceeds,
-            "all_if_empty": self.all_if_empty,
-            "widens": self.widens,
-            **({} if self.empty is None else {"empty": self.empty}),
-        }
-        return definition_of(
-            "reduction",
-            self.overloads,
-            properties,
-            location=caller_location(),
-            requires=self.requires,
-        )
-
-    def _join(self, later: Mapping[str, str]) -> str:
-        """Statements that join `*s` with a later state, whose fields are given as expressions."""
-        read, joined, stored = "", "", ""
-        for name, each in self.state.items():
-            read += f"const {each.type} a_{name} = s->{name}, b_{name} = {later[name]}; "
-            joined += f"const {each.type} {name} = {each.joined}; "
-            stored += f"s->{name} = {name}; "
-        return read + joined + stored
+def _join(state: Mapping[str, Field], later: Mapping[str, str]) -> str:
+    """Statements that join `*s` with a later state, whose fields are given as expressions."""
+    read, joined, stored = "", "", ""
+    for name, each in state.items():
+        read += f"const {each.type} a_{name} = s->{name}, b_{name} = {later[name]}; "
+        joined += f"const {each.type} {name} = {each.joined}; "
+        stored += f"s->{name} = {name}; "
+    return read + joined + stored
 
 
 SUMS, MEANS = "sum sum.dim_IntList sum.IntList_out sum.out", "mean mean.dim mean.out mean.dtype_out"
@@ -111,11 +121,15 @@ NORM = "linalg_vector_norm linalg_vector_norm.out"
 
 
 def total(
-    overloads: str, dtypes: Iterable[torch.dtype], element: str, result: str = "total"
+    overloads: str,
+    dtypes: Iterable[torch.dtype],
+    element: str,
+    result: str = "total",
+    **given: Any,
 ) -> Reduction:
     """A sum over the expression `element` of `x`; over all elements without dimensions."""
     state = {"total": Field("C(0)", element, "a_total + b_total")}
-    return Reduction(overloads, dtypes, state, [result], all_if_empty=True)
+    return reduction(overloads, dtypes, state, [result], all_if_empty=True, **given)
 
 
 def _best(name: str, sign: str, element: str = "x") -> dict[str, Field]:
@@ -126,10 +140,10 @@ def _best(name: str, sign: str, element: str = "x") -> dict[str, Field]:
 
 
 def extreme(
-    overloads: str, dtypes: Iterable[torch.dtype], sign: str, element: str = "x"
+    overloads: str, dtypes: Iterable[torch.dtype], sign: str, element: str = "x", **given: Any
 ) -> Reduction:
     """The largest or smallest element."""
-    return Reduction(overloads, dtypes, _best("best", sign, element), ["best"])
+    return reduction(overloads, dtypes, _best("best", sign, element), ["best"], **given)
 
 
 def location(
@@ -147,7 +161,7 @@ def location(
         "index": Field("(I)(INT_MAX)", "i", f"OB_INDEX_MASK({better}) ? b_index : a_index", "I"),
     }
     indices = [result == "index" for result in results]
-    return Reduction(overloads, dtypes, state, results, indices=indices, ordered=True)
+    return reduction(overloads, dtypes, state, results, indices=indices, ordered=True)
 
 
 def spread(overloads: str, results: Sequence[str]) -> Reduction:
@@ -162,7 +176,7 @@ def spread(overloads: str, results: Sequence[str]) -> Reduction:
             "C(0)", "C(0)", f"a_squares + b_squares + {distance} * {distance} * a_count * {share}"
         ),
     }
-    return Reduction(
+    return reduction(
         overloads,
         FLOATS,
         state,
@@ -183,26 +197,29 @@ def norms() -> list[Reduction]:
         (1.0, "fabs(x)", "total"),
         (2.0, "x * x", "sqrt(total)"),
     )
-    every = [
+    of_norms: dict[str, Any] = {"widens": True, "types": "float"}
+    return [
         *(
-            replace(total(NORM, FLOATS, element, result), requires={"ord": order}, empty=0)
+            total(NORM, FLOATS, element, result, requires={"ord": order}, empty=0, **of_norms)
             for order, element, result in sums
         ),
         *(
-            replace(extreme(NORM, FLOATS, sign, "fabs(x)"), requires={"ord": order})
+            extreme(
+                NORM, FLOATS, sign, "fabs(x)",
+                requires={"ord": order}, all_if_empty=True, **of_norms,
+            )
             for order, sign in ((math.inf, ">"), (-math.inf, "<"))
         ),
-        replace(
-            total(NORM, FLOATS, "pow(fabs(x), C(ord))", "pow(total, (T)(1) / ord)"),
-            scalars=["ord"],
+        total(
+            NORM, FLOATS, "pow(fabs(x), C(ord))", "pow(total, (T)(1) / ord)",
+            scalars=["ord"], **of_norms,
         ),
-    ]
-    return [replace(norm, widens=True, types="float", all_if_empty=True) for norm in every]
+    ]  # fmt: skip
 
 
 def products(dtypes: Iterable[torch.dtype], one: str, product: str) -> Reduction:
     """A product."""
-    return Reduction(
+    return reduction(
         "prod prod.dim_int prod.int_out prod.out",
         dtypes,
         {"product": Field(one, "x", product)},
@@ -221,7 +238,7 @@ def truth(name: str, dtypes: Iterable[torch.dtype], nonzero: str) -> Reduction:
         f"{nonzero.format('x')} ? C(1) : C(0)",
         f"{later} ? C(1) : a_found" if is_any else f"{later} ? a_found : C(0)",
     )
-    return Reduction(
+    return reduction(
         f"{name} {name}.dim {name}.dims {name}.out {name}.dims_out {name}.all_out",
         dtypes,
         {"found": found},
@@ -242,15 +259,15 @@ def _reductions() -> list[Reduction]:
         " a_product.x * b_product.y + a_product.y * b_product.x)"
     )
     return [
-        replace(total(SUMS, EVERY, "x"), types="promote", empty=0),
+        total(SUMS, EVERY, "x", types="promote", empty=0),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
-        replace(total("nansum nansum.out", FLOATS, "x == x ? x : C(0)"), types="float", empty=0),
-        replace(total(MEANS, FLOATS, "x", "total / n"), **mean_of),
-        replace(total(MEANS, COMPLEX, "x", "total / n.x"), **mean_of),
+        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", types="float", empty=0),
+        total(MEANS, FLOATS, "x", "total / n", **mean_of),
+        total(MEANS, COMPLEX, "x", "total / n.x", **mean_of),
         products(ORDERED, "C(1)", "a_product * b_product"),
         products(COMPLEX, "(T)(1, 0)", complex_product),
-        replace(extreme("amax amax.out", ORDERED, ">"), all_if_empty=True),
-        replace(extreme("amin amin.out", ORDERED, "<"), all_if_empty=True),
+        extreme("amax amax.out", ORDERED, ">", all_if_empty=True),
+        extreme("amin amin.out", ORDERED, "<", all_if_empty=True),
         extreme("max max.unary_out", ORDERED, ">"),
         extreme("min min.unary_out", ORDERED, "<"),
         location("argmax argmax.out", REALS, ">", ["index"]),
@@ -259,7 +276,7 @@ def _reductions() -> list[Reduction]:
         location("min.dim min.dim_min", ORDERED, "<", ["best", "index"]),
         *(truth(name, ORDERED, "({} != C(0))") for name in ("any", "all")),
         *(truth(name, COMPLEX, "({0}.x != 0 || {0}.y != 0)") for name in ("any", "all")),
-        Reduction(
+        reduction(
             "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
             ORDERED,
             {"count": counted},
@@ -268,7 +285,7 @@ def _reductions() -> list[Reduction]:
             all_if_empty=True,
             empty=0,
         ),
-        Reduction(
+        reduction(
             "aminmax aminmax.out",
             ORDERED,
             {**_best("low", "<"), **_best("high", ">")},
@@ -290,13 +307,21 @@ def _norms_one_by_one(
     return [torch.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class ListNorms(Definition):
+    """Norms of the tensors of a list (csrc/device_kernels/reduction/list_norms.cpp)."""
+
+    kind: ClassVar[str] = "list_norms"
+    dtypes: int
+
+
 def _list_norms() -> list[Definition]:
     number = not_of_dtype(torch.bool)
     return [
         definition_of(
-            "list_norms",
+            ListNorms,
             "_foreach_norm.Scalar",
-            {"dtypes": dtype_bits(FLOATS)},
+            dtypes=dtype_bits(FLOATS),
             location=caller_location(),
             requires={"dtype": None, "ord": number},
         ),
@@ -362,6 +387,6 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         *_list_norms(),
-        *(reduction.definition() for reduction in _reductions()),
+        *_reductions(),
         *_complex_spreads(),
     ]
