@@ -1,36 +1,25 @@
 // The kernel generator of convolutions in 1 to 3 dimensions, transposed and backward ones included:
 // matrix products (product_program.h) with one operand packed from patches of an image (im2col).
-#include <ATen/ops/sum.h>
-
 #include <algorithm>
-#include <tuple>
-#include <vector>
 
-#include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/convolution_passes.h"
-#include "device_kernels/defined_kernel.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
-#include "tensors/dense.h"
 
 namespace outboard {
 
-class ConvolutionKernel final : public DefinedKernel {
+// Each pass by the first algorithm that takes it, else by im2col.
+class ConvolutionKernel final : public ConvolutionOperator {
  public:
   ConvolutionKernel(const Definition& definition, const c10::FunctionSchema& schema);
-  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
+
+ protected:
+  bool takes(ConvolutionOperands& operands, c10::DeviceIndex device) const override;
+  bool write_output(const ConvolutionPass& pass) const override;
+  bool write_input(const ConvolutionPass& pass, PaddedGradient& cached) const override;
+  bool write_weight(const ConvolutionPass& pass, const PaddedGradient& cached) const override;
 
  private:
-  at::Tensor run_forward(const ConvolutionOperands& operands, at::MemoryFormat format) const;
-  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands,
-                                       at::MemoryFormat format) const;
-
-  // Each pass by the first algorithm that takes it, else by im2col.
-  void write_output(const ConvolutionPass& pass) const;
-  void write_input(const ConvolutionPass& pass, PaddedGradient& cached) const;
-  void write_weight(const ConvolutionPass& pass, const PaddedGradient& cached) const;
-
-  const ConvolutionCall call_;
   const std::string& source_;
   const std::string& padded_;
   const std::string& groups_;
@@ -203,78 +192,24 @@ bool has_small_extent(const at::Tensor& tensor) {
 
 ConvolutionKernel::ConvolutionKernel(const Definition& definition,
                                      const c10::FunctionSchema& schema)
-    : DefinedKernel(definition, schema),
-      call_(definition, overload_),
+    : ConvolutionOperator(definition, schema),
       source_(ProductProgram::intern(definition.string("source"))),
       padded_(ProductProgram::intern(definition.string("padded"))),
       groups_(ProductProgram::intern(definition.string("groups"))) {}
 
-bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
-  ConvolutionOperands operands;
-  if (!call_.read(*stack, device, operands) || !computes(device, operands.input.scalar_type()) ||
-      !has_small_extent(operands.input) || !has_small_extent(operands.weight) ||
-      !has_small_extent(operands.gradient)) {
+bool ConvolutionKernel::takes(ConvolutionOperands& operands, c10::DeviceIndex device) const {
+  if (!computes(device, operands.input.scalar_type()) || !has_small_extent(operands.input) ||
+      !has_small_extent(operands.weight) || !has_small_extent(operands.gradient)) {
     return false;
   }
-  const at::MemoryFormat format = convolution_format(operands.input, operands.weight);
   lay_out_for_groups(operands, groups_);
-  if (call_.backward()) {
-    overload_.finish(stack, run_backward(operands, format));
-  } else {
-    overload_.finish(stack, run_forward(operands, format));
-  }
   return true;
 }
 
-at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands,
-                                          at::MemoryFormat format) const {
-  const auto& [geometry, input, weight, bias] =
-      std::tie(operands.geometry, operands.input, operands.weight, operands.bias);
-  at::Tensor output =
-      empty_on(input.device().index(), operands.output_sizes, input.scalar_type(), format);
-  if (geometry.transposed) {
-    PaddedGradient unused;
-    write_input({geometry, output, weight, input, bias}, unused);
-  } else {
-    write_output({geometry, input, weight, output, bias});
-  }
-  return output;
-}
-
-std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperands& operands,
-                                                        at::MemoryFormat format) const {
-  const auto& [geometry, input, weight, gradient] =
-      std::tie(operands.geometry, operands.input, operands.weight, operands.gradient);
-  const c10::DeviceIndex device = input.device().index();
-  const at::ScalarType dtype = input.scalar_type();
-  std::vector<at::Tensor> results(3);
-  PaddedGradient cached;
-  if (operands.wanted[0]) {
-    results[0] = empty_on(device, input.sizes(), dtype, format);
-    if (geometry.transposed) {
-      write_output({geometry, gradient, weight, results[0]});
-    } else {
-      write_input({geometry, results[0], weight, gradient}, cached);
-    }
-  }
-  if (operands.wanted[1]) {
-    results[1] = empty_on(device, weight.sizes(), dtype);
-    write_weight({geometry, geometry.transposed ? gradient : input, results[1],
-                  geometry.transposed ? input : gradient},
-                 cached);
-    results[1] = results[1].contiguous(format);
-  }
-  if (operands.wanted[2]) {
-    results[2] = empty_on(device, {operands.output_sizes[1]}, dtype);
-    at::sum_out(results[2], gradient, all_but_channels(gradient));
-  }
-  return results;
-}
-
-void ConvolutionKernel::write_output(const ConvolutionPass& pass) const {
-  if (write_output_by_groups(pass, groups_)) return;
-  if (write_output_by_winograd(pass, padded_)) return;
-  if (write_output_from_padded(pass, padded_)) return;
+bool ConvolutionKernel::write_output(const ConvolutionPass& pass) const {
+  if (write_output_by_groups(pass, groups_)) return true;
+  if (write_output_by_winograd(pass, padded_)) return true;
+  if (write_output_from_padded(pass, padded_)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
@@ -290,19 +225,20 @@ void ConvolutionKernel::write_output(const ConvolutionPass& pass) const {
   const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, input, patches, bias, output);
+  return true;
 }
 
-void ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient& cached) const {
-  if (write_input_by_groups(pass, groups_)) return;
-  if (write_input_by_winograd(pass, padded_, cached)) return;
-  if (write_input_from_padded(pass, padded_, cached)) return;
+bool ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient& cached) const {
+  if (write_input_by_groups(pass, groups_)) return true;
+  if (write_input_by_winograd(pass, padded_, cached)) return true;
+  if (write_input_from_padded(pass, padded_, cached)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
   // Columns of 16-bit dtypes would be rounded before the sum.
   if (steps && input.element_size() >= 4) {
     write_input_with_steps(pass, source_);
-    return;
+    return true;
   }
   const at::Tensor left = weight.contiguous();
   const int64_t elements = volume(spatial(weight.sizes(), 1));
@@ -323,13 +259,14 @@ void ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient&
   const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, output, patches, bias, input);
+  return true;
 }
 
-void ConvolutionKernel::write_weight(const ConvolutionPass& pass,
+bool ConvolutionKernel::write_weight(const ConvolutionPass& pass,
                                      const PaddedGradient& cached) const {
-  if (write_weight_by_groups(pass, groups_)) return;
-  if (write_weight_by_winograd(pass, padded_)) return;
-  if (write_weight_from_padded(pass, padded_, cached)) return;
+  if (write_weight_by_groups(pass, groups_)) return true;
+  if (write_weight_by_winograd(pass, padded_)) return true;
+  if (write_weight_from_padded(pass, padded_, cached)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
@@ -351,6 +288,7 @@ void ConvolutionKernel::write_weight(const ConvolutionPass& pass,
   const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, input, patches, bias, weight);
+  return true;
 }
 
 OUTBOARD_DEFINITION_KIND("convolution", ConvolutionKernel);

@@ -1,9 +1,16 @@
 #include "device_kernels/convolution/convolution_call.h"
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/sum.h>
+
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
+#include "device_kernels/convolution/convolution_passes.h"
 #include "device_kernels/kernel_types.h"
+#include "tensors/dense.h"
 
 namespace outboard {
 namespace {
@@ -17,6 +24,15 @@ bool set_values(at::IntArrayRef given, size_t count, int64_t missing, int64_t le
   return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v >= least; });
 }
 
+// The dimensions that the gradient of the bias sums over.
+c10::DimVector all_but_channels(const at::Tensor& gradient) {
+  c10::DimVector dimensions;
+  for (int64_t d = 0; d < gradient.dim(); ++d) {
+    if (d != 1) dimensions.push_back(d);
+  }
+  return dimensions;
+}
+
 bool all_are_one(const SpatialValues& values) {
   return std::all_of(values.begin(), values.end(), [](int64_t value) { return value == 1; });
 }
@@ -27,19 +43,6 @@ SpatialValues spatial(at::IntArrayRef values, int64_t missing) {
   SpatialValues result = {missing, missing, missing};
   std::copy(values.begin() + 2, values.end(), result.end() - (values.size() - 2));
   return result;
-}
-
-at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
-  const at::MemoryFormat format = input.suggest_memory_format();
-  return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
-}
-
-c10::DimVector all_but_channels(const at::Tensor& gradient) {
-  c10::DimVector dimensions;
-  for (int64_t d = 0; d < gradient.dim(); ++d) {
-    if (d != 1) dimensions.push_back(d);
-  }
-  return dimensions;
 }
 
 bool ConvolutionGeometry::set(size_t count, at::IntArrayRef strides, at::IntArrayRef paddings,
@@ -116,16 +119,17 @@ TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValue
   return pattern;
 }
 
-ConvolutionCall::ConvolutionCall(const Definition& definition, const Overload& overload)
-    : overload_(overload),
-      backward_(overload.find("grad_output") >= 0),
+ConvolutionOperator::ConvolutionOperator(const Definition& definition,
+                                         const c10::FunctionSchema& schema)
+    : DefinedKernel(definition, schema),
+      backward_(overload_.find("grad_output") >= 0),
       dtypes_(definition.dtypes()),
       plain_dtypes_(static_cast<uint64_t>(definition.integer("plain_dtypes"))),
       input_(overload_.index("input")),
       stride_(overload_.index("stride")) {}
 
-bool ConvolutionCall::read_geometry(const torch::jit::Stack& stack, size_t dimensions,
-                                    ConvolutionGeometry& geometry) const {
+bool ConvolutionOperator::read_geometry(const torch::jit::Stack& stack, size_t dimensions,
+                                        ConvolutionGeometry& geometry) const {
   const auto argument = [&](int i) { return overload_.read(stack, stride_ + i); };
   geometry.transposed = argument(3).toBool();
   geometry.groups = argument(5).toInt();
@@ -134,8 +138,8 @@ bool ConvolutionCall::read_geometry(const torch::jit::Stack& stack, size_t dimen
                       argument(2).toIntVector(), argument(4).toIntVector());
 }
 
-bool ConvolutionCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
-                           ConvolutionOperands& operands) const {
+bool ConvolutionOperator::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
+                               ConvolutionOperands& operands) const {
   const at::Tensor& input = operands.input = overload_.read(stack, input_).toTensor();
   const at::Tensor& weight = operands.weight = overload_.read(stack, input_ + 1).toTensor();
   if (!input.defined() || !weight.defined()) return false;
@@ -165,6 +169,84 @@ bool ConvolutionCall::read(const torch::jit::Stack& stack, c10::DeviceIndex devi
   for (size_t i = 0; i < operands.wanted.size(); ++i) operands.wanted[i] = mask.get(i);
   return serves(operands.gradient) &&
          operands.gradient.sizes() == at::IntArrayRef(operands.output_sizes);
+}
+
+bool ConvolutionOperator::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
+  ConvolutionOperands operands;
+  if (!read(*stack, device, operands)) return false;
+  at::MemoryFormat format = operands.input.suggest_memory_format();
+  if (format == at::MemoryFormat::Contiguous) format = operands.weight.suggest_memory_format();
+  if (!takes(operands, device)) return false;
+  if (backward_) {
+    const std::vector<at::Tensor> gradients = run_backward(operands, format);
+    if (gradients.empty()) return false;
+    overload_.finish(stack, gradients);
+  } else {
+    at::Tensor output = run_forward(operands, format);
+    if (!output.defined()) return false;
+    overload_.finish(stack, std::move(output));
+  }
+  return true;
+}
+
+at::Tensor ConvolutionOperator::run_forward(const ConvolutionOperands& operands,
+                                            at::MemoryFormat format) const {
+  const ConvolutionGeometry& geometry = operands.geometry;
+  const auto& [input, weight, bias] = std::tie(operands.input, operands.weight, operands.bias);
+  at::Tensor output =
+      empty_on(input.device().index(), operands.output_sizes, input.scalar_type(), format);
+  const auto write = [&](const at::Tensor& added) {
+    PaddedGradient unused;
+    return geometry.transposed
+               ? write_input({geometry, output, operands.weight, operands.input, added}, unused)
+               : write_output({geometry, operands.input, operands.weight, output, added});
+  };
+  if (write(bias)) return output;
+  // A library may take the convolution without the bias.
+  if (!bias.defined() || !write(at::Tensor())) return at::Tensor();
+  c10::DimVector along_channels(output.dim(), 1);
+  along_channels[1] = output.size(1);
+  return at::add_out(output, output, bias.reshape(along_channels));
+}
+
+std::vector<at::Tensor> ConvolutionOperator::run_backward(const ConvolutionOperands& operands,
+                                                          at::MemoryFormat format) const {
+  const auto& [geometry, input, weight, gradient] =
+      std::tie(operands.geometry, operands.input, operands.weight, operands.gradient);
+  const c10::DeviceIndex device = input.device().index();
+  const at::ScalarType dtype = input.scalar_type();
+  const bool transposed = geometry.transposed;
+  std::vector<at::Tensor> results(3);
+  std::array<bool, 3> missing = operands.wanted;
+  PaddedGradient cached;
+  if (missing[0]) {
+    results[0] = empty_on(device, input.sizes(), dtype, format);
+    missing[0] = !(transposed ? write_output({geometry, gradient, weight, results[0]})
+                              : write_input({geometry, results[0], weight, gradient}, cached));
+  }
+  if (missing[1]) {
+    results[1] = empty_on(device, weight.sizes(), dtype);
+    missing[1] = !write_weight(
+        {geometry, transposed ? gradient : input, results[1], transposed ? input : gradient},
+        cached);
+    if (!missing[1]) results[1] = results[1].contiguous(format);
+  }
+  if (!missing[0] && !missing[1]) {
+    if (missing[2]) results[2] = at::sum(gradient, all_but_channels(gradient));
+    return results;
+  }
+  if (missing == operands.wanted) return {};
+  const size_t skipped = 3 - static_cast<size_t>(input.dim() - 2);
+  const auto values = [&](const SpatialValues& all) { return at::IntArrayRef(all).slice(skipped); };
+  const std::array<int64_t, 1> bias_sizes = {operands.output_sizes[1]};
+  const auto rest = at::convolution_backward(
+      gradient, input, weight, at::IntArrayRef(bias_sizes), values(geometry.stride),
+      values(geometry.padding), values(geometry.dilation), transposed,
+      values(geometry.output_padding), geometry.groups, missing);
+  if (missing[0]) results[0] = std::get<0>(rest);
+  if (missing[1]) results[1] = std::get<1>(rest);
+  if (missing[2]) results[2] = std::get<2>(rest);
+  return results;
 }
 
 }  // namespace outboard

@@ -1,4 +1,4 @@
-// The operands, parameters and geometry of a call of `convolution` or of its backward.
+// `convolution` and its backward: operands, parameters and geometry of a call, and its passes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
-#include "device_kernels/definitions/definition.h"
-#include "device_kernels/definitions/overload.h"
+#include "device_kernels/defined_kernel.h"
 
 namespace outboard {
 
@@ -84,22 +84,42 @@ struct ConvolutionOperands {
   std::array<bool, 3> wanted = {};
 };
 
-class ConvolutionCall {
+// Writes the output, the input or the weight of an ordinary convolution from the other two. A
+// transposed convolution is the data gradient of an ordinary one, so its input is the `output`
+// here.
+struct ConvolutionPass {
+  const ConvolutionGeometry& geometry;
+  at::Tensor input, weight, output;
+  at::Tensor bias = {};  // added to a written image; undefined for none
+};
+
+struct PaddedGradient;  // convolution_passes.h
+
+// `convolution` and its backward as passes. Derived classes may decline one; PyTorch's dispatcher
+// computes the gradients of declined passes.
+class ConvolutionOperator : public DefinedKernel {
  public:
-  // `overload` must outlive it. Raises ValueError for an invalid definition.
-  ConvolutionCall(const Definition& definition, const Overload& overload);
+  ConvolutionOperator(const Definition& definition, const c10::FunctionSchema& schema);
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) final;
 
-  bool backward() const noexcept { return backward_; }
-
-  // False for a call to be declined: unsupported dtype, empty operand, invalid argument.
-  bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
-            ConvolutionOperands& operands) const;
+ protected:
+  // False for a call to be declined. May change the layout of operands.
+  virtual bool takes(ConvolutionOperands& operands, c10::DeviceIndex device) const = 0;
+  virtual bool write_output(const ConvolutionPass& pass) const = 0;
+  virtual bool write_input(const ConvolutionPass& pass, PaddedGradient& cached) const = 0;
+  virtual bool write_weight(const ConvolutionPass& pass, const PaddedGradient& cached) const = 0;
 
  private:
   bool read_geometry(const torch::jit::Stack& stack, size_t dimensions,
                      ConvolutionGeometry& geometry) const;
+  // False for a call to be declined: unsupported dtype, empty operand, invalid argument.
+  bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
+            ConvolutionOperands& operands) const;
+  // Undefined, or empty, if the passes are declined.
+  at::Tensor run_forward(const ConvolutionOperands& operands, at::MemoryFormat format) const;
+  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands,
+                                       at::MemoryFormat format) const;
 
-  const Overload& overload_;
   const bool backward_;
   const uint64_t dtypes_;
   const uint64_t plain_dtypes_;
@@ -108,11 +128,5 @@ class ConvolutionCall {
   const int input_;
   const int stride_;
 };
-
-// The memory format of a resulting image.
-at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
-
-// The dimensions that the gradient of the bias sums over.
-c10::DimVector all_but_channels(const at::Tensor& gradient);
 
 }  // namespace outboard

@@ -1,6 +1,4 @@
-// The passes of a convolution: each writes the output, the input or the weight of an ordinary
-// convolution from the other two. A transposed convolution is the data gradient of an ordinary one,
-// so its input is the `output` here.
+// The algorithms of the passes of a convolution.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +9,6 @@
 #include "device_kernels/convolution/padded_program.h"
 
 namespace outboard {
-
-struct ConvolutionPass {
-  const ConvolutionGeometry& geometry;
-  at::Tensor input, weight, output;
-  at::Tensor bias = {};  // added to a written image; undefined for none
-};
 
 // `grad_output` in the padded layout, packed by the data gradient, reused by the weight gradient.
 struct PaddedGradient {
