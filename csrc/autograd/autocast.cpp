@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dispatch/registration.h"
+#include "dispatch/tensor_arguments.h"
 #include "torch_version.h"
 
 namespace outboard {
@@ -79,25 +80,6 @@ namespace {
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 enum class Policy { kLowerPrecision, kFloat32, kWidest };
 
-// Calls a function for each tensor argument, which may be replaced.
-template <class Function>
-void for_each_tensor(c10::IValue& value, const Function& function) {
-  if (value.isTensor()) {
-    const at::Tensor tensor = value.toTensor();
-    value = function(tensor);
-  } else if (value.isList()) {
-    const c10::List<c10::IValue> list = value.toList();
-    c10::List<c10::IValue> replaced(list.elementType());
-    replaced.reserve(list.size());
-    for (size_t i = 0; i < list.size(); ++i) {
-      c10::IValue element = list.get(i);
-      for_each_tensor(element, function);
-      replaced.push_back(std::move(element));
-    }
-    value = std::move(replaced);
-  }
-}
-
 bool holds_tensors(const c10::Argument& argument) {
   const std::string type = argument.type()->str();
   return type.find("Tensor") != std::string::npos;
@@ -111,7 +93,7 @@ at::ScalarType target(Policy policy, const c10::OperatorHandle& op, torch::jit::
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!holds_tensors(arguments[i])) continue;
     c10::IValue value = torch::jit::peek(stack, i, arguments.size());
-    for_each_tensor(value, [&](const at::Tensor& tensor) {
+    convert_tensors(value, [&](const at::Tensor& tensor) {
       if (tensor.defined()) dtype = at::autocast::prioritize(dtype, tensor, kType);
       return tensor;
     });
@@ -126,7 +108,7 @@ void call_cast(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!holds_tensors(arguments[i])) continue;
-    for_each_tensor(torch::jit::peek(*stack, i, arguments.size()), [&](const at::Tensor& tensor) {
+    convert_tensors(torch::jit::peek(*stack, i, arguments.size()), [&](const at::Tensor& tensor) {
       return at::autocast::cached_cast(dtype, tensor, kType);
     });
   }

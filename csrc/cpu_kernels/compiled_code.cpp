@@ -1,6 +1,5 @@
 #include "cpu_kernels/compiled_code.h"
 
-#include <ATen/core/List.h>
 #include <c10/core/DeviceType.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
 #include <torch/csrc/inductor/aoti_torch/tensor_converter.h>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "cpu_kernels/call/cpu_call.h"
+#include "dispatch/tensor_arguments.h"
 #include "runtime/driver/device.h"
 
 namespace outboard {
@@ -24,26 +24,12 @@ namespace {
 
 constexpr const char* kNamespace = "outboard_on_device";
 
-// A value with all tensors and devices in it moved to a device. Lists are replaced, since the
-// caller shares them.
-c10::IValue moved(const c10::IValue& value, c10::Device device) {
-  if (value.isTensor()) {
-    const at::Tensor& tensor = value.toTensor();
-    return tensor.defined() ? c10::IValue(tensor.to(device)) : value;
-  }
+// A value with all tensors and devices in it moved to a device.
+c10::IValue moved(c10::IValue value, c10::Device device) {
   if (value.isDevice()) return device;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> there;
-    for (const at::Tensor& tensor : value.toTensorVector()) there.push_back(tensor.to(device));
-    return there;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> there;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      there.push_back(tensor ? std::optional<at::Tensor>(tensor->to(device)) : std::nullopt);
-    }
-    return there;
-  }
+  convert_tensors(value, [device](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(device) : tensor;
+  });
   return value;
 }
 
@@ -62,7 +48,7 @@ class CallOnDevice final : public c10::OperatorKernel {
  private:
   static void move_last(torch::jit::Stack& stack, size_t count, c10::Device device) {
     for (auto value = stack.end() - static_cast<ptrdiff_t>(count); value != stack.end(); ++value) {
-      *value = moved(*value, device);
+      *value = moved(std::move(*value), device);
     }
   }
 

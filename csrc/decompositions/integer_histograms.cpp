@@ -41,9 +41,9 @@ at::Tensor count_integers(const at::Tensor& self, int64_t bins, const at::Scalar
       " are too many for 64-bit integers; pass floating point");
   const at::Tensor inside = at::logical_and(values.ge(low), values.le(high));
   const at::Tensor distances = at::where(inside, values, low).sub(low);
-  const at::Tensor places = distances.mul(bins).div(range, "trunc").clamp_max(bins - 1);
+  const at::Tensor bin = distances.mul(bins).div(range, "trunc").clamp_max(bins - 1);
   return at::zeros({bins}, values.options())
-      .scatter_add_(0, places, inside.to(at::kLong))
+      .scatter_add_(0, bin, inside.to(at::kLong))
       .to(self.scalar_type());
 }
 

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_thnn_fused_lstm_cell_backward_impl.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
@@ -134,29 +135,23 @@ StepGradients composed_backward(const Tensor& workspace, const Tensor& weight,
                                 const OptionalTensor& grad_cy, int64_t steps, int64_t batch,
                                 bool reverse) {
   const int64_t hidden = weight.size(1), states = batch * hidden;
-  const Tensor gates = states_in(workspace, 0, {steps, batch, 4, hidden});
+  const Tensor gates = states_in(workspace, 0, {steps, batch, 4 * hidden});
   const Tensor cells = states_in(workspace, 4 * steps * states, {steps + 1, batch, hidden});
   const auto or_zeros = [&](const OptionalTensor& tensor) {
     return tensor.has_value() && tensor->defined() ? *tensor : at::zeros_like(cells[0]);
   };
   Tensor to_hidden = or_zeros(grad_hy);
   Tensor to_cell = or_zeros(grad_cy);
-  Tensor grad_gates = at::empty({steps, batch, 4, hidden}, workspace.options());
+  Tensor grad_gates = at::empty({steps, batch, 4 * hidden}, workspace.options());
   for (int64_t s = steps - 1; s >= 0; --s) {
     const int64_t time = reverse ? steps - 1 - s : s;
     if (grad_output.has_value() && grad_output->defined())
       to_hidden = to_hidden + (*grad_output)[time];
-    const Tensor input = gates[time].select(1, 0), forget = gates[time].select(1, 1),
-                 cell = gates[time].select(1, 2), output = gates[time].select(1, 3);
-    const Tensor state = cells[s + 1].tanh();
-    to_cell = to_cell + to_hidden * output * (1 - state * state);
-    const Tensor all = grad_gates[time];
-    all.select(1, 0).copy_(to_cell * cell * input * (1 - input));
-    all.select(1, 1).copy_(to_cell * cells[s] * forget * (1 - forget));
-    all.select(1, 2).copy_(to_cell * input * (1 - cell * cell));
-    all.select(1, 3).copy_(to_hidden * state * output * (1 - output));
-    to_hidden = all.view({batch, 4 * hidden}).mm(weight);
-    to_cell = to_cell * forget;
+    auto [of_gates, before, bias] = at::_thnn_fused_lstm_cell_backward_impl(
+        to_hidden, to_cell, cells[s], cells[s + 1], gates[time], /*has_bias=*/false);
+    grad_gates[time].copy_(of_gates);
+    to_hidden = of_gates.mm(weight);
+    to_cell = std::move(before);
   }
   return {std::move(grad_gates), std::move(to_hidden), std::move(to_cell)};
 }

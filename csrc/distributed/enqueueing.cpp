@@ -6,6 +6,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/recording/recorded_call.h"
+#include "transfer/transfer.h"
 
 namespace outboard::distributed {
 namespace {
@@ -25,12 +26,6 @@ void enqueue(const c10::Stream& stream, const std::shared_ptr<HostPart>& part) {
   if (status != OB_OK) delete argument;
   check_status(status, "host_callback");
   state.mark_submitted();
-}
-
-void wait_for(const c10::Stream& awaited, const c10::Stream& waiting) {
-  Event event;
-  event.record(awaited);
-  event.block(waiting);
 }
 
 // The tensor itself if the driver can use it, else a dense tensor on `device`.
@@ -90,7 +85,7 @@ std::optional<ProcessGroup::Enqueued> ProcessGroup::enqueue_by_driver(
   const c10::DeviceIndex device = communicator_->device();
   const bool elsewhere = device != stream.device_index();
   const c10::Stream theirs = elsewhere ? stream_for(device_of(device), call) : stream;
-  if (elsewhere) wait_for(stream, theirs);
+  if (elsewhere) enqueue_wait(theirs, stream);
   const c10::StreamGuard guard(stream);
   const c10::StreamGuard on_device(theirs);
   Tensors inputs, outputs;
@@ -113,7 +108,7 @@ std::optional<ProcessGroup::Enqueued> ProcessGroup::enqueue_by_driver(
       call.outputs[i].copy_(outputs[i], /*non_blocking=*/true);
     }
   }
-  if (elsewhere) wait_for(theirs, stream);
+  if (elsewhere) enqueue_wait(stream, theirs);
   return Enqueued{{part}, {stream}};
 }
 
@@ -162,7 +157,7 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call, co
   const c10::Stream back = one ? stream : copy_stream(stream.device(), 1);
   if (!one) {
     // The input may be the output of an earlier collective.
-    wait_for(stream, out);
+    enqueue_wait(out, stream);
     for (const Tensors* tensors : {&call.inputs, &call.outputs}) {
       for (const at::Tensor& tensor : *tensors) {
         tensor.record_stream(out);
@@ -178,7 +173,7 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call, co
       inputs = on_host(piece.inputs, /*read=*/true);
       outputs = on_host(piece.outputs, call.in_place);
     }
-    if (!one) wait_for(out, stream);
+    if (!one) enqueue_wait(stream, out);
     const auto part =
         guarded_part([cpu_backend = cpu_backend_, body, inputs, outputs] { body(inputs, outputs); },
                      description);
@@ -190,11 +185,11 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call, co
       enqueue(stream, part);
       record.enqueued();
     }
-    if (!one) wait_for(stream, back);
+    if (!one) enqueue_wait(back, stream);
     const c10::StreamGuard guard(back);
     write_back(outputs);
   }
-  if (!one) wait_for(back, stream);
+  if (!one) enqueue_wait(stream, back);
   enqueued.streams = {stream};
   return enqueued;
 }

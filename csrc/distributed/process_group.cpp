@@ -14,6 +14,7 @@
 #include "runtime/driver/driver_failure.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/process.h"
+#include "transfer/transfer.h"
 
 namespace outboard::distributed {
 namespace {
@@ -158,15 +159,11 @@ ProcessGroup::WorkPointer ProcessGroup::run(const Call& call, const Body& body) 
   }
   const uint64_t number = ++number_;
   const c10::Stream stream = stream_for(device, call);
-  Event begin;
-  begin.record(current_stream(device.index()));
-  begin.block(stream);
+  enqueue_wait(stream, current_stream(device.index()));
   // All ranks need one order of collectives, which streams of several devices do not guarantee.
   if (!call.peer.has_value()) {
     if (last_collective_.has_value() && *last_collective_ != stream) {
-      Event earlier;
-      earlier.record(*last_collective_);
-      earlier.block(stream);
+      enqueue_wait(stream, *last_collective_);
     }
     last_collective_ = stream;
   }

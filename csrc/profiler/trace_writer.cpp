@@ -193,10 +193,10 @@ void TraceWriter::extend_ranges(const Activity& activity) {
   for (const UserRange* range = activity.correlation.ranges.get(); range != nullptr;
        range = range->outer.get()) {
     const Range key{range->id, activity.device, activity.stream};
-    const auto [place, added] = ranges_.try_emplace(key, Extent{begin, end});
+    const auto [entry, added] = ranges_.try_emplace(key, Extent{begin, end});
     if (added) continue;
-    place->second.begin = std::min(place->second.begin, begin);
-    place->second.end = std::max(place->second.end, end);
+    entry->second.begin = std::min(entry->second.begin, begin);
+    entry->second.end = std::max(entry->second.end, end);
   }
 }
 

@@ -13,6 +13,8 @@
 #include "python/bindings.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/streams/stream.h"
+#include "tensors/dense.h"
+#include "tensors/host_view.h"
 
 namespace py = pybind11;
 
@@ -33,21 +35,13 @@ const at::Tensor& tensor_at(const py::list& inputs, size_t index) {
 
 // A flat view from a tensor's first to its last element, gaps included.
 at::Tensor extent_of(const at::Tensor& tensor) {
-  int64_t length = tensor.numel() == 0 ? 0 : 1;
-  for (int64_t i = 0; length > 0 && i < tensor.dim(); ++i) {
-    length += (tensor.size(i) - 1) * tensor.stride(i);
-  }
-  return tensor.as_strided({length}, {1});
+  return tensor.as_strided({span_elements(tensor)}, {1});
 }
 
 // A storage over the memory of another one, which it keeps alive.
 at::Storage storage_over(const at::Storage& owner) {
-  auto* kept = new at::Storage(owner);
-  at::DataPtr pointer(
-      owner.mutable_data(), kept, [](void* context) { delete static_cast<at::Storage*>(context); },
-      owner.device());
   return at::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), owner.nbytes(), std::move(pointer),
+      c10::StorageImpl::use_byte_size_t(), owner.nbytes(), pointer_into(owner, owner.device()),
       /*allocator=*/nullptr, /*resizable=*/false));
 }
 

@@ -9,6 +9,7 @@
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/python_numbers.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -200,17 +202,11 @@ class GraphKernel {
   std::array<std::atomic<Kernel*>, kDevices> kernels_{};
 };
 
-int64_t checked_integer(PyObject* given) {
-  const int64_t value = PyLong_AsLongLong(given);
-  if (value == -1 && PyErr_Occurred() != nullptr) throw python_error();
-  return value;
-}
-
 c10::SmallVector<int64_t, 8> checked_integers(PyObject* given) {
   TORCH_CHECK_TYPE(PyTuple_Check(given), "sizes and strides are tuples of ints");
   c10::SmallVector<int64_t, 8> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) {
-    values.push_back(checked_integer(PyTuple_GET_ITEM(given, i)));
+    values.push_back(THPUtils_unpackLong(PyTuple_GET_ITEM(given, i)));
   }
   return values;
 }
@@ -222,7 +218,7 @@ PyObject* empty_strided(PyObject* /*module*/, PyObject* const* given, Py_ssize_t
   TORCH_CHECK_TYPE(count == 4 && PyLong_Check(given[0]) && THPDtype_Check(given[3]),
                    "empty_strided takes a device's index, sizes, strides and a dtype");
   const auto device = static_cast<c10::DeviceIndex>(
-      std::clamp<int64_t>(checked_integer(given[0]), -1, kMaxDevices));
+      std::clamp<int64_t>(THPUtils_unpackLong(given[0]), -1, kMaxDevices));
   const auto sizes = checked_integers(given[1]);
   const auto strides = checked_integers(given[2]);
   const at::ScalarType dtype = reinterpret_cast<THPDtype*>(given[3])->scalar_type;
@@ -248,27 +244,16 @@ PyMethodDef empty_strided_definition = {
 
 // ---- Graphs compiled for the CPU ----
 
-std::vector<bool> flags_of(const std::vector<size_t>& indices) {
-  std::vector<bool> flags;
-  for (const size_t index : indices) {
-    if (index >= flags.size()) flags.resize(index + 1);
-    flags[index] = true;
-  }
-  return flags;
-}
-
-bool is_set(const std::vector<bool>& flags, size_t index) {
-  return index < flags.size() && flags[index];
-}
-
 // Calls of one graph.
 class HostGraphCalls {
  public:
   // `written`: indices of inputs that the graph writes. `cpu_results`: indices of results that stay
   // CPU tensors.
-  HostGraphCalls(c10::DeviceIndex device, const std::vector<size_t>& written,
-                 const std::vector<size_t>& cpu_results)
-      : device_(device), written_(flags_of(written)), cpu_results_(flags_of(cpu_results)) {}
+  HostGraphCalls(c10::DeviceIndex device, const std::vector<Py_ssize_t>& written,
+                 const std::vector<Py_ssize_t>& cpu_results)
+      : device_(device),
+        written_(written.begin(), written.end()),
+        cpu_results_(cpu_results.begin(), cpu_results.end()) {}
 
   // Empties `inputs`. Returns the results, on the device except for `cpu_results`.
   py::list call(const py::object& compiled, const py::list& inputs) const;
@@ -278,8 +263,8 @@ class HostGraphCalls {
   py::object device_result(PyObject* result, CpuCall& call) const;
 
   const c10::DeviceIndex device_;
-  const std::vector<bool> written_;
-  const std::vector<bool> cpu_results_;
+  const std::unordered_set<Py_ssize_t> written_;
+  const std::unordered_set<Py_ssize_t> cpu_results_;
 };
 
 // Whether the memory of `tensor` can be viewed independently of other inputs. Writing to one input
@@ -325,7 +310,7 @@ py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs
     py::object given = py::reinterpret_borrow<py::object>(input);
     if (THPVariable_Check(input)) {
       const at::Tensor& tensor = THPVariable_Unpack(input);
-      const bool writes = is_set(written_, i);
+      const bool writes = written_.contains(i);
       given = host_input(tensor, writes ? Access::kWrite : Access::kRead, *call);
       if (writes) written.emplace_back(tensor, THPVariable_Unpack(given.ptr()));
     }
@@ -339,8 +324,8 @@ py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs
   py::list ours(results);
   for (Py_ssize_t i = 0; i < results; ++i) {
     PyObject* result = PySequence_Fast_GET_ITEM(given.ptr(), i);
-    py::object object = is_set(cpu_results_, i) ? py::reinterpret_borrow<py::object>(result)
-                                                : device_result(result, *call);
+    py::object object = cpu_results_.contains(i) ? py::reinterpret_borrow<py::object>(result)
+                                                 : device_result(result, *call);
     PyList_SET_ITEM(ours.ptr(), i, object.release().ptr());
   }
   for (const auto& [device, view] : written) call->written(device, view);
@@ -350,7 +335,8 @@ py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs
 
 void bind_host_graphs(py::module_& m) {
   py::class_<HostGraphCalls>(m, "HostGraphCalls")
-      .def(py::init<c10::DeviceIndex, const std::vector<size_t>&, const std::vector<size_t>&>(),
+      .def(py::init<c10::DeviceIndex, const std::vector<Py_ssize_t>&,
+                    const std::vector<Py_ssize_t>&>(),
            py::arg("device"), py::arg("written"), py::arg("cpu_results"))
       .def("__call__", &HostGraphCalls::call);
   random::register_graph_draws();

@@ -144,7 +144,7 @@ class Stacks {
  public:
   void add(const MemoryContext& context) {
     auto* traceback = dynamic_cast<CapturedTraceback*>(context.get());
-    if (traceback == nullptr || !places_.try_emplace(traceback, tracebacks_.size()).second) return;
+    if (traceback == nullptr || !indices_.try_emplace(traceback, tracebacks_.size()).second) return;
     tracebacks_.push_back(traceback);
   }
 
@@ -167,12 +167,12 @@ class Stacks {
   }
 
   py::list of(const MemoryContext& context) const {
-    const auto found = places_.find(dynamic_cast<CapturedTraceback*>(context.get()));
-    return found == places_.end() ? py::list() : stacks_[found->second];
+    const auto found = indices_.find(dynamic_cast<CapturedTraceback*>(context.get()));
+    return found == indices_.end() ? py::list() : stacks_[found->second];
   }
 
  private:
-  std::unordered_map<CapturedTraceback*, size_t> places_;
+  std::unordered_map<CapturedTraceback*, size_t> indices_;
   std::vector<CapturedTraceback*> tracebacks_;
   std::vector<py::list> stacks_;
 };

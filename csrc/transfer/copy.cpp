@@ -55,7 +55,7 @@ bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
 
 // ---- Devices whose memory the host cannot touch: read into and written from host memory
 
-Place device_place(const at::Tensor& tensor, bool write) {
+Location device_location(const at::Tensor& tensor, bool write) {
   const void* data = write ? tensor.mutable_data_ptr() : tensor.const_data_ptr();
   return {tensor.device().index(), reinterpret_cast<uint64_t>(data)};
 }
@@ -81,7 +81,7 @@ at::Tensor empty_host_span(const at::Tensor& tensor) {
 // and neg bits; strides may differ. Waits for `stream`, a stream of the tensor's device.
 at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
   const int64_t itemsize = source.itemsize();
-  const Place from = device_place(source, false);
+  const Location from = device_location(source, false);
   const int64_t span = span_bytes(source);
   const bool dense = source.is_non_overlapping_and_dense();
   if (!dense && span > 2 * source.numel() * itemsize) {
@@ -89,14 +89,14 @@ at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
     const CopyPlan plan = plan_copy(source.sizes(), packed.strides(), source.strides(), itemsize);
     if (plan.suits_driver()) {
       HostMemoryInUse in_use(stream, packed);
-      enqueue_copy(stream, Place::on_host(packed.data_ptr()), from, plan);
+      enqueue_copy(stream, Location::on_host(packed.data_ptr()), from, plan);
       in_use.wait();
       return with_bits_of(packed, source);
     }
   }
   const at::Tensor host = dense ? empty_host_like(source) : empty_host_span(source);
   HostMemoryInUse in_use(stream, host);
-  enqueue_copy(stream, Place::on_host(host.data_ptr()), from, span);
+  enqueue_copy(stream, Location::on_host(host.data_ptr()), from, span);
   in_use.wait();
   return with_bits_of(host, source);
 }
@@ -107,7 +107,7 @@ at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
 // for `stream`, a stream of the destination's device.
 void write_from_host(const at::Tensor& destination, const at::Tensor& source, StreamState& stream) {
   const int64_t itemsize = destination.itemsize();
-  const Place to = device_place(destination, true);
+  const Location to = device_location(destination, true);
   const bool dense = destination.is_non_overlapping_and_dense();
   at::Tensor host =
       dense ? empty_host_like(destination)
@@ -120,17 +120,17 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
     if (is_pinned(source.const_data_ptr())) synchronize_stream(stream);
     at::native::copy_(host, source);
     HostMemoryInUse in_use(stream, host);
-    enqueue_copy(stream, to, Place::on_host(host.data_ptr()), plan);
+    enqueue_copy(stream, to, Location::on_host(host.data_ptr()), plan);
     in_use.wait();
     return;
   }
   const int64_t span = span_bytes(destination);
   host = with_bits_of(empty_host_span(destination), destination);
   HostMemoryInUse in_use(stream, host);
-  enqueue_copy(stream, Place::on_host(host.data_ptr()), to, span);
+  enqueue_copy(stream, Location::on_host(host.data_ptr()), to, span);
   synchronize_stream(stream);
   at::native::copy_(host, source);
-  enqueue_copy(stream, to, Place::on_host(host.data_ptr()), span);
+  enqueue_copy(stream, to, Location::on_host(host.data_ptr()), span);
   in_use.wait();
 }
 
@@ -273,8 +273,8 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
   }
 
   if (suits_driver) {
-    const Place to{device_or_host(destination), address_to_write(destination)};
-    const Place from{device_or_host(source), address_to_read(source)};
+    const Location to{device_or_host(destination), address_to_write(destination)};
+    const Location from{device_or_host(source), address_to_read(source)};
     if (host == nullptr) {
       enqueue_copy(stream, to, from, *plan);
       return;
@@ -319,10 +319,13 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
   }
 
   if (on_bus) {
-    PeerOrder order(source_stream, destination_stream);
+    // On the source's stream, in the order of a copy that is enqueued on both.
+    const c10::Stream here = source_stream.stream();
+    const c10::Stream there = destination_stream.stream();
+    if (!destination_stream.idle()) enqueue_wait(here, there);
     enqueue_copy(source_stream, {to, address_to_write(destination)},
                  {from, address_to_read(source)}, *plan);
-    order.finish();
+    enqueue_wait(there, here);
     return;
   }
 
@@ -395,7 +398,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   }
   at::Tensor value = at::detail::empty_cpu({}, self.scalar_type());
   HostMemoryInUse in_use(stream, value);
-  enqueue_copy(stream, Place::on_host(value.data_ptr()),
+  enqueue_copy(stream, Location::on_host(value.data_ptr()),
                {device, reinterpret_cast<uint64_t>(self.const_data_ptr())},
                static_cast<int64_t>(self.itemsize()));
   in_use.wait();

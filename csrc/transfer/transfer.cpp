@@ -100,79 +100,62 @@ class SubmissionMark {
 
 void* host_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-void enqueue_rows(const ob_driver& table, ob_queue queue, Place destination, Place source,
-                  const CopyPlan& plan) {
+void enqueue_rows(ob_queue queue, Location destination, Location source, const CopyPlan& plan) {
   if (source.device == kHost) {
-    check_status(table.copy_host_to_device_2d(table.context, queue, destination.address,
-                                              plan.destination_pitch, host_pointer(source.address),
-                                              plan.source_pitch, plan.row_bytes, plan.rows),
-                 "copy_host_to_device_2d");
+    OB_CALL(copy_host_to_device_2d, queue, destination.address, plan.destination_pitch,
+            host_pointer(source.address), plan.source_pitch, plan.row_bytes, plan.rows);
   } else if (destination.device == kHost) {
-    check_status(
-        table.copy_device_to_host_2d(table.context, queue, host_pointer(destination.address),
-                                     plan.destination_pitch, source.address, plan.source_pitch,
-                                     plan.row_bytes, plan.rows),
-        "copy_device_to_host_2d");
+    OB_CALL(copy_device_to_host_2d, queue, host_pointer(destination.address),
+            plan.destination_pitch, source.address, plan.source_pitch, plan.row_bytes, plan.rows);
   } else {
-    check_status(table.copy_device_to_device_2d(table.context, queue, destination.address,
-                                                plan.destination_pitch, source.address,
-                                                plan.source_pitch, plan.row_bytes, plan.rows),
-                 "copy_device_to_device_2d");
+    OB_CALL(copy_device_to_device_2d, queue, destination.address, plan.destination_pitch,
+            source.address, plan.source_pitch, plan.row_bytes, plan.rows);
   }
 }
 
-void enqueue_run(const ob_driver& table, ob_queue queue, Place destination, Place source,
-                 uint64_t bytes) {
+void enqueue_run(ob_queue queue, Location destination, Location source, uint64_t bytes) {
   if (source.device == kHost) {
-    check_status(table.copy_host_to_device(table.context, queue, destination.address,
-                                           host_pointer(source.address), bytes),
-                 "copy_host_to_device");
+    OB_CALL(copy_host_to_device, queue, destination.address, host_pointer(source.address), bytes);
   } else if (destination.device == kHost) {
-    check_status(table.copy_device_to_host(table.context, queue, host_pointer(destination.address),
-                                           source.address, bytes),
-                 "copy_device_to_host");
+    OB_CALL(copy_device_to_host, queue, host_pointer(destination.address), source.address, bytes);
   } else if (source.device == destination.device) {
-    check_status(table.copy_device_to_device(table.context, queue, destination.address,
-                                             source.address, bytes),
-                 "copy_device_to_device");
+    OB_CALL(copy_device_to_device, queue, destination.address, source.address, bytes);
   } else {
-    check_status(table.copy_peer(table.context, queue, destination.device, destination.address,
-                                 source.device, source.address, bytes),
-                 "copy_peer");
+    OB_CALL(copy_peer, queue, destination.device, destination.address, source.device,
+            source.address, bytes);
   }
 }
 
 }  // namespace
 
-void enqueue_copy(StreamState& stream, Place destination, Place source, const CopyPlan& plan) {
-  const ob_driver& table = driver();
+void enqueue_copy(StreamState& stream, Location destination, Location source,
+                  const CopyPlan& plan) {
   const bool between_devices =
       source.device != kHost && destination.device != kHost && source.device != destination.device;
   RecordedCopy record(stream, destination.device, source.device, plan.bytes());
   plan.for_each([&](int64_t destination_offset, int64_t source_offset) {
-    const Place to{destination.device, destination.address + destination_offset};
-    const Place from{source.device, source.address + source_offset};
+    const Location to{destination.device, destination.address + destination_offset};
+    const Location from{source.device, source.address + source_offset};
     const SubmissionMark mark(stream);
     if (plan.rows == 1) {
-      enqueue_run(table, stream.queue, to, from, plan.row_bytes);
+      enqueue_run(stream.queue, to, from, plan.row_bytes);
     } else if (between_devices) {
       for (int64_t row = 0; row < plan.rows; ++row) {
-        enqueue_run(table, stream.queue, {to.device, to.address + row * plan.destination_pitch},
+        enqueue_run(stream.queue, {to.device, to.address + row * plan.destination_pitch},
                     {from.device, from.address + row * plan.source_pitch}, plan.row_bytes);
       }
     } else {
-      enqueue_rows(table, stream.queue, to, from, plan);
+      enqueue_rows(stream.queue, to, from, plan);
     }
   });
   record.enqueued();
 }
 
-void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t bytes) {
-  const ob_driver& table = driver();
+void enqueue_copy(StreamState& stream, Location destination, Location source, int64_t bytes) {
   RecordedCopy record(stream, destination.device, source.device, bytes);
   {
     const SubmissionMark mark(stream);
-    enqueue_run(table, stream.queue, destination, source, bytes);
+    enqueue_run(stream.queue, destination, source, bytes);
   }
   record.enqueued();
 }
@@ -199,18 +182,10 @@ void HostMemoryInUse::wait() {
   raise_deferred();
 }
 
-PeerOrder::PeerOrder(StreamState& source, StreamState& destination)
-    : source_(source), destination_(destination) {
-  if (destination_.idle()) return;
-  Event ready;
-  ready.record(destination_.stream());
-  ready.block(source_.stream());
-}
-
-void PeerOrder::finish() {
-  Event copied;
-  copied.record(source_.stream());
-  copied.block(destination_.stream());
+void enqueue_wait(const c10::Stream& waiting, const c10::Stream& awaited) {
+  Event event;
+  event.record(awaited);
+  event.block(waiting);
 }
 
 }  // namespace outboard

@@ -75,19 +75,21 @@ CopyPlan plan_copy(c10::IntArrayRef sizes, c10::IntArrayRef destination_strides,
 constexpr c10::DeviceIndex kHost = -1;
 
 // One end of a transfer: an address of a device, or a pointer of the host.
-struct Place {
+struct Location {
   c10::DeviceIndex device;
   uint64_t address;
 
-  static Place on_host(const void* pointer) { return {kHost, reinterpret_cast<uint64_t>(pointer)}; }
+  static Location on_host(const void* pointer) {
+    return {kHost, reinterpret_cast<uint64_t>(pointer)};
+  }
 };
 
 // Enqueues `plan` on `stream`, a stream of one of the devices. Host memory must stay valid until
 // the copy is complete: see HostMemoryInUse and keep_pinned_until_copied.
-void enqueue_copy(StreamState& stream, Place destination, Place source, const CopyPlan& plan);
+void enqueue_copy(StreamState& stream, Location destination, Location source, const CopyPlan& plan);
 
 // The same for one run of bytes.
-void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t bytes);
+void enqueue_copy(StreamState& stream, Location destination, Location source, int64_t bytes);
 
 // True if copies from and to this host storage may outlive the call that enqueued them: the memory
 // is pinned, and its block is not reused before the work enqueued on `stream` so far is complete.
@@ -118,17 +120,7 @@ class HostMemoryInUse {
   bool waited_ = false;
 };
 
-// Order of a copy between two devices, which runs on the source's current stream: after the earlier
-// work of the destination's current stream, and before its later work, as if enqueued on both.
-// Construct, enqueue on the source's stream, finish.
-class PeerOrder {
- public:
-  PeerOrder(StreamState& source, StreamState& destination);
-  void finish();
-
- private:
-  StreamState& source_;
-  StreamState& destination_;
-};
+// Enqueues on `waiting` a wait for the present work of `awaited`, of any device.
+void enqueue_wait(const c10::Stream& waiting, const c10::Stream& awaited);
 
 }  // namespace outboard

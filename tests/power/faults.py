@@ -308,9 +308,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="peer-copy-order",
         kind="missing wait",
-        file="csrc/transfer/transfer.cpp",
-        old="copied.block(destination_.stream());",
-        new="copied.block(source_.stream());",
+        file="csrc/transfer/copy.cpp",
+        old="enqueue_wait(there, here);",
+        new="",
         effect="Work on the destination's stream does not wait for a copy from another device.",
     ),
     Fault(

@@ -10,6 +10,7 @@
 #include "cpu_kernels/call/cpu_call.h"
 #include "dispatch/report.h"
 #include "dispatch/router.h"
+#include "dispatch/tensor_arguments.h"
 #include "runtime/generator.h"
 
 namespace outboard {
@@ -17,9 +18,7 @@ namespace outboard {
 // Arguments of an operator that need conversion, from its schema; made once.
 struct CpuPlan {
   enum class Kind : uint8_t {
-    kTensor,
-    kTensorList,
-    kOptionalTensorList,
+    kTensors,  // one, or a list of them
     kDevice,
     kGenerator,
     kPinMemory
@@ -105,15 +104,10 @@ const CpuPlan* make_plan(const c10::OperatorHandle& op) {
     if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
     const Access access = is_written(op.schema(), arguments[i]) ? Access::kWrite : Access::kRead;
     std::optional<Kind> kind;
-    if (type->kind() == c10::TypeKind::TensorType) {
-      kind = Kind::kTensor;
-    } else if (type->kind() == c10::TypeKind::ListType) {
-      const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
-      if (element->kind() == c10::TypeKind::TensorType) {
-        kind = Kind::kTensorList;
-      } else if (element->isSubtypeOf(*c10::OptionalType::ofTensor())) {
-        kind = Kind::kOptionalTensorList;
-      }
+    c10::TypePtr element = type;
+    if (const auto list = type->cast<c10::ListType>()) element = list->getElementType();
+    if (element->isSubtypeOf(*c10::OptionalType::ofTensor())) {
+      kind = Kind::kTensors;
     } else if (type->kind() == c10::TypeKind::DeviceObjType) {
       kind = Kind::kDevice;
     } else if (type->kind() == c10::TypeKind::GeneratorType) {
@@ -158,7 +152,7 @@ void check_indexing(const torch::jit::Stack& stack, const CpuPlan& plan, size_t 
   const c10::Device own = argument_at(0).toTensor().device();
   for (size_t i = 1; i < plan.arguments.size(); ++i) {
     const c10::IValue& value = argument_at(i);
-    if (plan.arguments[i].kind == CpuPlan::Kind::kOptionalTensorList) {
+    if (value.isList()) {
       for (const c10::IValue& index : value.toListRef()) {
         if (!index.isTensor() || !index.toTensor().defined()) continue;
         const c10::Device device = index.toTensor().device();
@@ -188,38 +182,11 @@ void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const C
                   c10::DeviceIndex device, CpuCall& call) {
   using Kind = CpuPlan::Kind;
   switch (argument.kind) {
-    case Kind::kTensor:
-      if (value.isTensor()) {
-        const at::Tensor& tensor = value.toTensor();
+    case Kind::kTensors:
+      convert_tensors(value, [&](const at::Tensor& tensor) {
         check_same_device(tensor, plan, argument, device);
-        value = call.map(tensor, argument.access);
-      }
-      break;
-    case Kind::kTensorList:
-      if (value.isTensorList()) {
-        // The list is replaced, since the caller shares it.
-        c10::List<at::Tensor> hosts;
-        hosts.reserve(value.toListRef().size());
-        for (const c10::IValue& element : value.toListRef()) {
-          check_same_device(element.toTensor(), plan, argument, device);
-          hosts.push_back(call.map(element.toTensor(), argument.access));
-        }
-        value = std::move(hosts);
-      }
-      break;
-    case Kind::kOptionalTensorList:
-      if (value.isList()) {
-        c10::List<std::optional<at::Tensor>> hosts;
-        for (const c10::IValue& element : value.toListRef()) {
-          if (element.isTensor()) {
-            check_same_device(element.toTensor(), plan, argument, device);
-            hosts.push_back(call.map(element.toTensor(), argument.access));
-          } else {
-            hosts.push_back(std::nullopt);
-          }
-        }
-        value = std::move(hosts);
-      }
+        return call.map(tensor, argument.access);
+      });
       break;
     case Kind::kDevice:
       if (value.isDevice() && value.toDevice().is_privateuseone()) value = c10::Device(c10::kCPU);
@@ -232,20 +199,6 @@ void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const C
                   "only CPU tensors can be pinned, and one on ", device_of(device),
                   " was asked for; leave pin_memory out");
       break;
-  }
-}
-
-void map_result(c10::IValue& value, CpuCall& call) {
-  if (value.isTensor()) {
-    at::Tensor host = std::move(value).toTensor();
-    value = call.result(std::move(host));
-  } else if (value.isTensorList()) {
-    c10::List<at::Tensor> results;
-    results.reserve(value.toListRef().size());
-    for (const c10::IValue& element : value.toListRef()) {
-      results.push_back(call.result(element.toTensor()));
-    }
-    value = std::move(results);
   }
 }
 
@@ -288,7 +241,9 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
       op.callBoxed(stack);
     }
   }
-  for (size_t i = base; i < stack->size(); ++i) map_result((*stack)[i], call);
+  for (size_t i = base; i < stack->size(); ++i) {
+    convert_tensors((*stack)[i], [&](at::Tensor host) { return call.result(std::move(host)); });
+  }
   call.finish();
   reported.add_copied_bytes(call.copied_bytes());
 }

@@ -11,9 +11,9 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/shared_memory.h"
-#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/wait.h"
 #include "tensors/dense.h"
+#include "transfer/transfer.h"
 
 namespace outboard {
 namespace {
@@ -211,11 +211,8 @@ void CpuCall::copy_to_host(StorageView& view, size_t begin, size_t end) {
   if (begin >= end) return;
   auto copy = [&](size_t from, size_t to) {
     if (from >= to) return;
-    RecordedCopy record(stream_, -1, stream_.device, to - from);
-    OB_CALL(copy_device_to_host, stream_.queue, static_cast<char*>(view.host.mutable_data()) + from,
-            address_of(view.device) + from, to - from);
-    stream_.mark_submitted();
-    record.enqueued();
+    enqueue_copy(stream_, Location::on_host(static_cast<char*>(view.host.mutable_data()) + from),
+                 {device_, address_of(view.device) + from}, static_cast<int64_t>(to - from));
     synchronize_stream(stream_);
     copied_bytes_ += to - from;
   };
@@ -242,11 +239,8 @@ c10::DataPtr CpuCall::copy_to_new_memory(const c10::Storage& host) {
     std::memcpy(pointer.get(), host.data(), bytes);
     return pointer;
   }
-  RecordedCopy record(stream_, stream_.device, -1, bytes);
-  OB_CALL(copy_host_to_device, stream_.queue, reinterpret_cast<ob_address>(pointer.get()),
-          host.data(), bytes);
-  stream_.mark_submitted();
-  record.enqueued();
+  enqueue_copy(stream_, {device_, reinterpret_cast<ob_address>(pointer.get())},
+               Location::on_host(host.data()), static_cast<int64_t>(bytes));
   copies_pending_ = true;
   copied_bytes_ += bytes;
   return pointer;
@@ -335,11 +329,9 @@ void CpuCall::copy_back() {
     if (storage.resized || begin >= end) continue;
     // Materializes a copy-on-write storage.
     const auto device = reinterpret_cast<ob_address>(storage.device.mutable_data());
-    RecordedCopy record(stream_, stream_.device, -1, end - begin);
-    OB_CALL(copy_host_to_device, stream_.queue, device + begin,
-            static_cast<const char*>(storage.host.data()) + begin, end - begin);
-    stream_.mark_submitted();
-    record.enqueued();
+    enqueue_copy(stream_, {device_, device + begin},
+                 Location::on_host(static_cast<const char*>(storage.host.data()) + begin),
+                 static_cast<int64_t>(end - begin));
     copies_pending_ = true;
     copied_bytes_ += end - begin;
   }

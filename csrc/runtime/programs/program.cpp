@@ -248,10 +248,10 @@ Program& make_program(const ProgramName& name) {
   Programs& all = programs();
   {
     std::lock_guard<std::mutex> lock(all.mutex);
-    const auto place = all.by_name.try_emplace(name).first;
-    std::unique_ptr<Program>& program = place->second;
+    const auto entry = all.by_name.try_emplace(name).first;
+    std::unique_ptr<Program>& program = entry->second;
     if (program == nullptr) {
-      program = std::make_unique<Program>(place->first, std::move(key), handle);
+      program = std::make_unique<Program>(entry->first, std::move(key), handle);
       return *program;
     }
   }

@@ -53,13 +53,12 @@ bool on_main_thread() noexcept {
 
 bool handles_signals() noexcept { return g_handle_signals.load() != nullptr && on_main_thread(); }
 
-// The current wait of one thread. Never destroyed; reused by later threads.
+// The current wait of one thread.
 struct Wait {
   std::atomic<const char*> call{nullptr};  // null: it does not wait
   std::atomic<Clock::rep> since{0};
   std::atomic<uint64_t> count{0};
   uint64_t reported = 0;  // used by the watchdog alone
-  bool taken = true;      // under the mutex
 };
 
 struct Waits {
@@ -120,39 +119,33 @@ void start_watchdog(Waits& all) noexcept {
   }
 }
 
-// A thread's slot in the waits.
-class WaitSlot {
+// A thread's entry in the waits.
+class WaitEntry {
  public:
-  WaitSlot() {
+  WaitEntry() {
     Waits& all = waits();
     std::lock_guard<std::mutex> lock(all.mutex);
     start_watchdog(all);
-    for (Wait& wait : all.all) {
-      if (wait.taken) continue;
-      wait.taken = true;
-      wait_ = &wait;
-      return;
-    }
-    wait_ = &all.all.emplace_back();
+    entry_ = all.all.emplace(all.all.end());
   }
-  ~WaitSlot() {
+  ~WaitEntry() {
     // In a forked child another thread's lock of the mutex is never released.
     if (in_bad_fork()) return;
     std::lock_guard<std::mutex> lock(waits().mutex);
-    wait_->taken = false;
+    waits().all.erase(entry_);
   }
-  WaitSlot(const WaitSlot&) = delete;
-  WaitSlot& operator=(const WaitSlot&) = delete;
+  WaitEntry(const WaitEntry&) = delete;
+  WaitEntry& operator=(const WaitEntry&) = delete;
 
-  Wait& wait() noexcept { return *wait_; }
+  Wait& wait() noexcept { return *entry_; }
 
  private:
-  Wait* wait_ = nullptr;
+  std::list<Wait>::iterator entry_;
 };
 
 Wait& wait_of_this_thread() {
-  thread_local WaitSlot slot;
-  return slot.wait();
+  thread_local WaitEntry entry;
+  return entry.wait();
 }
 
 // Waits for a few launches end before a sleeping thread would wake.

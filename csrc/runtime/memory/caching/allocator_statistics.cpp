@@ -134,18 +134,13 @@ void AllocatorStatistics::add_adopted(size_t bytes) {
   const bool small = bytes <= kSmallSize;
   increase(stats_.segment, small, 1);
   increase(stats_.reserved_bytes, small, bytes);
-  increase(stats_.allocation, small, 1);
-  increase(stats_.allocated_bytes, small, bytes);
-  increase(stats_.active, small, 1);
-  increase(stats_.active_bytes, small, bytes);
-  increase(stats_.requested_bytes, small, bytes);
+  add_allocation(small, bytes, bytes);
 }
 
 void AllocatorStatistics::remove_adopted(size_t bytes) {
   const bool small = bytes <= kSmallSize;
   remove_active(small, bytes, bytes);
-  decrease(stats_.allocated_bytes, small, bytes);
-  decrease(stats_.allocation, small, 1);
+  remove_allocation(small, bytes);
   decrease(stats_.reserved_bytes, small, bytes);
   decrease(stats_.segment, small, 1);
 }

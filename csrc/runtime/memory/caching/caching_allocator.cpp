@@ -40,9 +40,7 @@ void free_block(Block* block) noexcept {
   DeviceCache& cache = *block->segment->cache;
   void* pointer = as_pointer(block->address);
   const int64_t bytes = static_cast<int64_t>(block->size);
-  if (C10_UNLIKELY(records_memory_history())) cache.note_free(*block);
-  // The owner alone changes the context; snapshots read it under the lock.
-  if (C10_UNLIKELY(block->context != nullptr)) cache.set_context(*block, nullptr);
+  if (C10_UNLIKELY(records_memory_history() || block->context != nullptr)) cache.note_free(*block);
   cache.free(block);
   report_to_profiler(cache, pointer, -bytes);
 }
@@ -52,8 +50,7 @@ C10_NOINLINE Block* allocate_and_note(DeviceCache& cache, StreamState& state, si
                                       bool addressed) {
   MemoryContext context = gather_memory_context(MemoryAction::kAlloc);
   Block* block = cache.allocate(state, bytes, addressed);
-  cache.note_allocation(*block, context);
-  if (context != nullptr) cache.set_context(*block, std::move(context));
+  cache.note_allocation(*block, std::move(context));
   return block;
 }
 

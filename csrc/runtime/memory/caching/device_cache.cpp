@@ -96,20 +96,21 @@ void DeviceCache::note_memory(MemoryAction action, const BlockPool& pool, ob_add
                     std::move(context));
 }
 
-void DeviceCache::note_allocation(const Block& block, MemoryContext context) noexcept {
-  note_memory(MemoryAction::kAlloc, *block.segment->pool, block.address, block.size,
-              std::move(context));
-}
-
-void DeviceCache::note_free(const Block& block) noexcept {
-  note_memory(MemoryAction::kFreeRequested, *block.segment->pool, block.address, block.size,
-              gather_memory_context(MemoryAction::kFreeRequested));
-}
-
-// `context` destroys the earlier context after the lock.
-void DeviceCache::set_context(Block& block, MemoryContext context) noexcept {
+// The owner alone changes the context of a block; snapshots read it under the lock.
+void DeviceCache::note_allocation(Block& block, MemoryContext context) noexcept {
+  note_memory(MemoryAction::kAlloc, *block.segment->pool, block.address, block.size, context);
   Lock lock(mutex_);
-  block.context.swap(context);
+  block.context = std::move(context);
+}
+
+void DeviceCache::note_free(Block& block) noexcept {
+  if (records_memory_history()) {
+    note_memory(MemoryAction::kFreeRequested, *block.segment->pool, block.address, block.size,
+                gather_memory_context(MemoryAction::kFreeRequested));
+  }
+  MemoryContext dropped;  // destroyed after the lock
+  Lock lock(mutex_);
+  block.context.swap(dropped);
 }
 
 // ---- Blocks ----

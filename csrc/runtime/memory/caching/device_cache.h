@@ -60,10 +60,9 @@ class DeviceCache {
   // Never waits and never throws.
   void free(Block* block) noexcept;
   void record_stream(Block* block, StreamState& stream);
-  // For the history of memory. The caller owns the block.
-  void note_allocation(const Block& block, MemoryContext context) noexcept;
-  void note_free(const Block& block) noexcept;
-  void set_context(Block& block, MemoryContext context) noexcept;
+  // For the history of memory, after an allocation and before a free. The caller owns the block.
+  void note_allocation(Block& block, MemoryContext context) noexcept;
+  void note_free(Block& block) noexcept;
   // The allocated block that contains `address`, which lies in `segment`; nullptr if it is free.
   Block* find_block(const Segment& segment, ob_address address);
   // Lets find_addressed find an allocated block.
