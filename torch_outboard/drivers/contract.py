@@ -80,7 +80,7 @@ _TYPES: dict[str, Any] = {
     "unsigned char": ctypes.c_ubyte,
 }
 _POINTERS: dict[str, Any] = {"char": ctypes.c_char_p, "void": ctypes.c_void_p}
-# Names that Python cannot have, and what stands next to them.
+# Fields whose names are keywords of Python, and `local` like `global`.
 _RENAMED = {"global": "global_size", "local": "local_size", "pass": "pass_"}
 
 

@@ -1,7 +1,7 @@
 """The RISC-V driver: an emulator that runs kernels on another instruction set in its own memory.
 
 Its source is beside this file, C++ against `outboard/driver.h`; `riscv.h` lists the parts and
-`settings.cpp` the environment variables that configure it.
+`device.cpp` the environment variables that configure it.
 """
 
 from pathlib import Path
