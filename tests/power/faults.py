@@ -87,8 +87,8 @@ FAULTS: tuple[Fault, ...] = (
         name="lstm-cell-gradient",
         kind="autograd",
         file="torch_outboard/kernels/layers/recurrent_steps.cl",
-        old="to_cell[r] = LAST_CELL(type, load, row[r]);",
-        new="to_cell[r] = LAST_HIDDEN(type, load, row[r]);",
+        old="of_cell[r] = GRAD_CY(type, load, row[r]);",
+        new="of_cell[r] = GRAD_HY(type, load, row[r]);",
         effect=(
             "The gradient through the last cell state of an LSTM is that of the last hidden state."
         ),
