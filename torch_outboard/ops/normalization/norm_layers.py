@@ -39,9 +39,9 @@ from torch_outboard.ops.template import Body, Plan, template
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        row
+        definition
         for mixed in (False, True)
-        for row in (
+        for definition in (
             _layer_norm(mixed),
             _layer_norm_backward(mixed),
             *_batch_norm(mixed),

@@ -98,12 +98,12 @@ def _powers() -> list[Definition]:
         -1: ("reciprocal(self)", floats),
         -2: ("reciprocal(mul(self, self))", floats),
     }
-    rows = [
+    special_cases = [
         pointwise(names, "self exponent", expression, dtypes, requires={"exponent": value})
         for value, (expression, dtypes) in special.items()
     ]
     return [
-        *rows,
+        *special_cases,
         # CPU raises for integers to negative powers.
         *calls(names, "pow", "self exponent", floats),
         *calls(
@@ -203,9 +203,9 @@ def bitwise() -> list[Definition]:
         *unary("bitwise_not", whole, same_output=True),
         *binary("bitwise_left_shift bitwise_right_shift", INTEGERS, "Tensor_out"),
         *(
-            row
+            definition
             for side in ("left", "right")
-            for row in calls(
+            for definition in calls(
                 "__{}shift__.Tensor __{}shift__.Scalar __i{}shift__.Tensor __i{}shift__.Scalar",
                 {side[0]: f"bitwise_{side}_shift"},
                 TWO,
