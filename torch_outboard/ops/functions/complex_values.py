@@ -68,7 +68,7 @@ HELPERS: Functions = {
     ),
 }
 
-TEXTS: dict[str, str] = {
+SOURCES: dict[str, str] = {
     # Two factors, because the exponential alone may overflow.
     "exp": f"""
         #ifdef OB_DOUBLE

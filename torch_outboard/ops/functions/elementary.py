@@ -221,36 +221,26 @@ TRIGONOMETRIC: Functions = {
 
 _MASK = {"result": "M"}
 
+
+def _comparisons(**operators: str) -> Functions:
+    sources = {name: f"a {operator} b" for name, operator in operators.items()}
+    return {name: two(source, source, result="M") for name, source in sources.items()}
+
+
+def _logical(operator: str, name: str) -> Functions:
+    source = f"ob_nonzero(a) {operator} ob_nonzero(b)"
+    return _same(name, source, TWO, complex=source, **_MASK)
+
+
 COMPARISON: Functions = {
     **_same("eq", "a == b", TWO, complex="(a.x == b.x) & (a.y == b.y)", **_MASK),
     **_same("ne", "a != b", TWO, complex="(a.x != b.x) | (a.y != b.y)", **_MASK),
-    **_same("lt", "a < b", TWO, **_MASK),
-    **_same("le", "a <= b", TWO, **_MASK),
-    **_same("gt", "a > b", TWO, **_MASK),
-    **_same("ge", "a >= b", TWO, **_MASK),
+    **_comparisons(lt="<", le="<=", gt=">", ge=">="),
     **_same("nonzero", "a != C(0)", complex="(a.x != 0) | (a.y != 0)", **_MASK),
     **_same("logical_not", "a == C(0)", complex="(a.x == 0) & (a.y == 0)", **_MASK),
-    **_same(
-        "logical_and",
-        "ob_nonzero(a) & ob_nonzero(b)",
-        TWO,
-        complex="ob_nonzero(a) & ob_nonzero(b)",
-        **_MASK,
-    ),
-    **_same(
-        "logical_or",
-        "ob_nonzero(a) | ob_nonzero(b)",
-        TWO,
-        complex="ob_nonzero(a) | ob_nonzero(b)",
-        **_MASK,
-    ),
-    **_same(
-        "logical_xor",
-        "ob_nonzero(a) ^ ob_nonzero(b)",
-        TWO,
-        complex="ob_nonzero(a) ^ ob_nonzero(b)",
-        **_MASK,
-    ),
+    **_logical("&", "logical_and"),
+    **_logical("|", "logical_or"),
+    **_logical("^", "logical_xor"),
     "isnan": one("a != a", "a != a", complex="(a.x != a.x) | (a.y != a.y)", **_MASK),
     "isinf": one("fabs(a) == C(INFINITY)", "a != a", **_MASK),
     "isposinf": one("a == C(INFINITY)", "a != a", **_MASK),

@@ -140,7 +140,7 @@ _TWO: dict[str, str] = {
 }
 
 # Sources for real values, with a variant for each precision.
-TEXTS: dict[str, str] = {
+SOURCES: dict[str, str] = {
     **{name: by_precision(f"return {name}(a);", text) for name, text in _ONE.items()},
     **{name: by_precision(f"return {name}(a, b);", text) for name, text in _TWO.items()},
 }

@@ -51,9 +51,9 @@ def functions() -> Functions:
         **complex_values.HELPERS,
         **scalar_only(),
     }
-    for name, text in single_precision.TEXTS.items():
+    for name, text in single_precision.SOURCES.items():
         table[name] = replace(table[name], real=text)
-    for name, text in complex_values.TEXTS.items():
+    for name, text in complex_values.SOURCES.items():
         table[name] = replace(table[name], complex=text)
     return table
 
