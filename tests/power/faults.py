@@ -207,7 +207,7 @@ FAULTS: tuple[Fault, ...] = (
         name="captured-random-states",
         kind="random",
         file="torch_outboard/inductor/passes/random_numbers.py",
-        old="place.copy_(reserve())",
+        old="buffer.copy_(reserve())",
         new="reserve()",
         effect="A function compiled with reduce-overhead draws the same numbers in each replay.",
     ),
@@ -215,8 +215,8 @@ FAULTS: tuple[Fault, ...] = (
         name="captured-written-input",
         kind="compile",
         file="torch_outboard/inductor/captured_graphs.py",
-        old="buffers[place], place in copied_back)",
-        new="buffers[place], False)",
+        old="buffers[index], index in copied_back)",
+        new="buffers[index], False)",
         effect=(
             "A change in place of an input is lost with reduce-overhead where its address changes."
         ),
