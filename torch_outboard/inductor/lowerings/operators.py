@@ -4,8 +4,8 @@ Convolutions: the device's kernel adds the bias. Inductor would add it in a sepa
 store the sum once more unless only a pointwise kernel follows.
 
 Complex numbers: kernels of graphs do not compute with them, eager kernels do. Inductor calls eager
-kernels for overloads of operators with complex arguments. But its passes insert calls of packets,
-such as the copy that as_strided_scatter writes into.
+kernels for overloads of operators with complex arguments. But its passes insert calls of the packet
+`clone`, such as the copy that as_strided_scatter writes into.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from torch._inductor import ir, lowering
 from torch_outboard.state import state
 
 aten = torch.ops.aten
-# Packets that passes of Inductor insert, with the overload that they mean.
-_PACKETS = {aten.clone: aten.clone.default}
 
 
 def define_lowerings() -> None:
     """Changes the lowerings of these operators; further calls change nothing."""
     convolution = aten.convolution.default
     _change(convolution, _with_bias(lowering.lowerings[convolution]))
-    for packet, overload in _PACKETS.items():
-        _change(packet, _by_eager_kernels(overload, lowering.lowerings[packet]))
+    _change(aten.clone, _by_eager_kernels(aten.clone.default, lowering.lowerings[aten.clone]))
 
 
 def _change(operator: Any, lower: Any) -> None:
