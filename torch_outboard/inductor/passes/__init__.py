@@ -1,6 +1,6 @@
 """Passes over graphs: random numbers, and their order.
 
-Here: sequences of passes, their cache keys, and calls that passes insert.
+Here: sequences of passes, and their cache keys.
 """
 
 from __future__ import annotations
@@ -37,18 +37,3 @@ def hash_of_sources() -> Any:
     root = Path(__file__).parents[2]
     files = (path for folder in _SOURCES for path in (root / folder).rglob("*.py"))
     return get_hash_for_files(tuple(sorted(map(str, files))))
-
-
-Node = torch.fx.Node
-
-
-def add_call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
-    """Inserts a call at the graph's insertion point, with the metadata of the node `at`."""
-    node = graph.call_function(target, arguments, named)
-    values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
-    mode = torch._guards.detect_fake_mode(at.meta["val"])
-    assert mode is not None
-    with mode:
-        node.meta = {**at.meta, "val": target(*values, **named)}
-    node.meta.pop("tensor_meta", None)
-    return node

@@ -28,7 +28,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch_outboard import _C
 from torch_outboard.inductor import device_operators
 from torch_outboard.inductor.device_interface import OutboardInterface
-from torch_outboard.inductor.passes import add_call, hash_of_sources
+from torch_outboard.inductor.passes import hash_of_sources
 from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
 
@@ -264,9 +264,15 @@ def _replace(graph: Any, node: Any, by: Any, dtype: torch.dtype | None) -> None:
 
 
 def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.fx.Node:
-    """Inserts a call for `like`, without its tag of activation checkpointing."""
-    node = add_call(graph, like, op, *arguments)
-    node.meta.pop("recompute", None)
+    """Inserts a call with the metadata of `like`, without its tag of activation checkpointing."""
+    node: torch.fx.Node = graph.call_function(op, arguments)
+    values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
+    mode = torch._guards.detect_fake_mode(like.meta["val"])
+    assert mode is not None
+    with mode:
+        node.meta = {**like.meta, "val": op(*values)}
+    for key in ("tensor_meta", "recompute"):
+        node.meta.pop(key, None)
     return node
 
 
