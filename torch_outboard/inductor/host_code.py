@@ -91,11 +91,10 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        tensors = list(tensors_of(graph, inputs))
-        devices = {value.device for value in tensors if is_ours(value)}
+        devices = devices_of(graph, inputs)
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        typed = all(value.dtype in DTYPE_TO_CPP for value in tensors)
+        typed = all(value.dtype in DTYPE_TO_CPP for value in tensors_of(graph, inputs))
         if len(devices) > 1 or not typed or not _suits_within(graph, calls=True):
             return EagerGraph(graph)
         index = devices.pop().index or 0
@@ -117,8 +116,15 @@ def is_ours(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == state.name
 
 
-def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
-    for value in (*inputs, *(node.meta.get("val") for node in graph.graph.nodes)):
+def devices_of(graph: Any, inputs: Sequence[Any]) -> set[torch.device]:
+    """The kit's devices in a graph."""
+    return {value.device for value in tensors_of(graph, inputs) if is_ours(value)}
+
+
+def tensors_of(graph: Any, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
+    nodes = graph.graph.nodes if hasattr(graph, "graph") else ()
+    values = (node.meta.get("val", node.meta.get("example_value")) for node in nodes)
+    for value in (*inputs, *values):
         for part in value if isinstance(value, (tuple, list)) else [value]:
             if isinstance(part, torch.Tensor):
                 yield part
@@ -344,8 +350,7 @@ def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        tensors = tensors_of(graph, inputs)
-        devices = {value.device for value in tensors if is_ours(value)}
+        devices = devices_of(graph, inputs)
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
         if len(devices) > 1 or not _suits_package(graph, inputs):

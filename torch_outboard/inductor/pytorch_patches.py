@@ -171,7 +171,8 @@ def set_options_of_graphs() -> None:
 
     def make(original: Any) -> Any:
         def compile_fx(model_: Any, example_inputs_: Any, *arguments: Any, **rest: Any) -> Any:
-            devices = _devices(model_, example_inputs_)
+            found = host_code.devices_of(model_, example_inputs_)
+            devices = {device.index or 0 for device in found}
             if not devices:
                 return original(model_, example_inputs_, *arguments, **rest)
             with being_the_gpu():
@@ -283,20 +284,6 @@ def _with_steps_of_the_device(module: Any, rest: dict[str, Any]) -> dict[str, An
     if hasattr(step, "tells_dynamic_strides"):
         return rest
     return {**rest, "inner_compile": _step_of_the_gpu(telling_dynamic_strides(step))}
-
-
-def _devices(model: Any, inputs: Any) -> set[int]:
-    """Indices of the kit's devices in a graph."""
-    values = list(inputs)
-    graph = getattr(model, "graph", None)
-    for node in graph.nodes if graph is not None else ():
-        value = node.meta.get("val", node.meta.get("example_value"))
-        values += value if isinstance(value, (tuple, list)) else [value]
-    return {
-        value.device.index or 0
-        for value in values
-        if isinstance(value, torch.Tensor) and value.device.type == state.name
-    }
 
 
 def know_sizes_of_bags() -> None:
