@@ -91,7 +91,7 @@ class Program:
         launched = {
             name: kernel for name, kernel in self.kernels.items() if name not in never_launched
         }
-        program = _C.GraphProgram(program_source(self._text(list(launched))), "")
+        program = _C.GraphProgram(program_source(self._source_of(list(launched))), "")
         for kernel in launched.values():
             kernel.attach(program)
         for kernel in {kernel.device: kernel for kernel in launched.values()}.values():
@@ -102,7 +102,7 @@ class Program:
         if names is not None:
             names.update({name: kernel.native for name, kernel in launched.items()})
 
-    def _text(self, names: Sequence[str]) -> str:
+    def _source_of(self, names: Sequence[str]) -> str:
         """The sources of kernels, after the kernels that they call as functions."""
         sources = [self.sources[name] for name in names]
         parts = dict.fromkeys(m[1] for source in sources for m in _PART.finditer(source))
@@ -112,7 +112,7 @@ class Program:
         """The kernels that do not compile alone, and the nodes that they compute."""
         lines = []
         for name, kernel in self.kernels.items():
-            kernel.attach(_C.GraphProgram(program_source(self._text([name])), ""))
+            kernel.attach(_C.GraphProgram(program_source(self._source_of([name])), ""))
             try:
                 kernel.build()
             except RuntimeError:
