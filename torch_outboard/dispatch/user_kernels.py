@@ -28,13 +28,13 @@ class Expression:
     """A kernel given by an expression; see `kernel`.
 
     Attributes:
-        text: the expression.
+        source: the expression.
         operands: names of tensor arguments, called a, b, c and so on in the expression.
         scalars: names of numbers in the expression.
         types, result, requires: as for `kernel`.
     """
 
-    text: str
+    source: str
     operands: tuple[str, ...]
     scalars: tuple[str, ...]
     types: str

@@ -145,7 +145,7 @@ def _pointwise(
         ]
         return ops.inline_asm_elementwise(
             *values,
-            asm=expression.text,
+            asm=expression.source,
             constraints=" ".join([*words, *expression.scalars]),
             dtype=torch.bool if expression.result == "mask" else computed,
         )

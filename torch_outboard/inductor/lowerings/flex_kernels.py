@@ -67,7 +67,7 @@ def define() -> None:
         ("backward", _BACKWARD, _backward, _shape_of_backward),
     ):
         _LIBRARY.define(
-            f"{name}({parameters}, Tensor[] others, str text, {_SIZES}) -> (Tensor, Tensor, Tensor)"
+            f"{name}({parameters}, Tensor[] others, str macros, {_SIZES}) -> (Tensor, Tensor, Tensor)"
         )
         _LIBRARY.impl(name, function, "PrivateUse1")
         torch.library.register_fake(f"outboard_attention::{name}", shape, lib=_LIBRARY)
@@ -106,10 +106,10 @@ def _call(name: str, arguments: Sequence[Any], others: int) -> tuple[torch.Tenso
     `others`: index of the argument with the list of captured tensors.
     """
     rows = [x if x.stride(-1) == 1 else x.contiguous() for x in arguments[:3]]
-    given, text, *sizes = arguments[others:]
+    given, macros, *sizes = arguments[others:]
     with _LOCK:
-        kernel_of_text = _kernel(name, text, len(given))
-    results = list(kernel_of_text(*rows, *arguments[3:others], *given, *sizes))
+        kernel_of_macros = _kernel(name, macros, len(given))
+    results = list(kernel_of_macros(*rows, *arguments[3:others], *given, *sizes))
     for index, like in enumerate(arguments[: 1 if name == "forward" else 3]):
         strides = _strides_like(like.shape, like.stride())
         if results[index].stride() != strides:
@@ -125,16 +125,16 @@ def _strides_like(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ..
 
 
 @cache
-def _kernel(name: str, text: str, others: int) -> Callable[..., tuple[torch.Tensor, ...]]:
+def _kernel(name: str, macros: str, others: int) -> Callable[..., tuple[torch.Tensor, ...]]:
     """An operator for kernels with the given source; the first call defines it."""
-    digest = hashlib.sha256(f"{name} {others} {text}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{name} {others} {macros}".encode()).hexdigest()[:16]
     unique = f"{name}_{digest}"
     parameters = _FORWARD if name == "forward" else _BACKWARD
     buffers = [f"other{index}" for index in range(others)]
     declared = "".join(f", Tensor {buffer}" for buffer in buffers)
     _LIBRARY.define(f"{unique}({parameters}{declared}, {_SIZES}) -> (Tensor, Tensor, Tensor)")
     define_kernels = _define_forward if name == "forward" else _define_backward
-    define_kernels(f"outboard_attention::{unique}", text, buffers)
+    define_kernels(f"outboard_attention::{unique}", macros, buffers)
     overload: Callable[..., Any] = getattr(torch.ops.outboard_attention, unique).default
     return overload
 
@@ -207,18 +207,18 @@ def _pass_values(
     plan.constants(HEAD=query.size(3), ROWS=call.rows(plan))
 
 
-def _source(text: str, delta: str = "") -> str:
+def _source(macros: str, delta: str = "") -> str:
     """Source of the kernels for the given functions, and of the file that gradients need."""
-    parts = [kernel_source("attention_tiles"), text, kernel_source("flex_attention")]
+    parts = [kernel_source("attention_tiles"), macros, kernel_source("flex_attention")]
     return "".join([*parts, delta, kernel_source("attention")])
 
 
-def _define_forward(operator: str, text: str, buffers: Sequence[str]) -> None:
+def _define_forward(operator: str, macros: str, buffers: Sequence[str]) -> None:
     mask = ("counts", "indices", "full_counts", "full_indices")
 
     @kernel(
         operator,
-        source=_source(text),
+        source=_source(macros),
         dtypes=_DTYPES,
         accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS),
         strided=("query", "key", "value", "out", *buffers),
@@ -249,7 +249,7 @@ def _define_forward(operator: str, text: str, buffers: Sequence[str]) -> None:
         plan.launch("attend", groups=call.query_tiles(plan))
 
 
-def _define_backward(operator: str, text: str, buffers: Sequence[str]) -> None:
+def _define_backward(operator: str, macros: str, buffers: Sequence[str]) -> None:
     mask = (
         "counts", "indices", "full_counts", "full_indices",
         "q_counts", "q_indices", "full_q_counts", "full_q_indices",
@@ -259,7 +259,7 @@ def _define_backward(operator: str, text: str, buffers: Sequence[str]) -> None:
 
     @kernel(
         operator,
-        source=_source(text, kernel_source("attention_delta")),
+        source=_source(macros, kernel_source("attention_delta")),
         dtypes=_DTYPES,
         accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS) | reals,
         strided=("query", "key", "value", "out", *gradients, *buffers),
@@ -350,14 +350,14 @@ def _arguments_of(node: torch.fx.Node, module_of: Callable[[Any], Any], forward:
     _check(query.meta["val"], key.meta["val"], value.meta["val"], mask, scale)
     of_score, of_mask = (list(x) for x in (*buffers, (), ())[:2])
     others = [x for x in (*of_score, *of_mask) if isinstance(x, torch.fx.Node)]
-    text = _macros(
+    macros = _macros(
         module_of(score), module_of(mask[-1]), derivative and module_of(derivative),
         _inputs(of_score, others), _inputs(of_mask, others),
     )  # fmt: skip
     lists = list(mask[_KEYS_OF_QUERIES])
     if not forward:
         lists += mask[_QUERIES_OF_KEYS]
-    return [*tensors, *lists, others, text, scale, *mask[-3:-1]]
+    return [*tensors, *lists, others, macros, scale, *mask[-3:-1]]
 
 
 def _check(
