@@ -66,9 +66,8 @@ def define() -> None:
         ("forward", _FORWARD, _forward, _shape_of_forward),
         ("backward", _BACKWARD, _backward, _shape_of_backward),
     ):
-        _LIBRARY.define(
-            f"{name}({parameters}, Tensor[] others, str macros, {_SIZES}) -> (Tensor, Tensor, Tensor)"
-        )
+        arguments = f"{parameters}, Tensor[] others, str macros, {_SIZES}"
+        _LIBRARY.define(f"{name}({arguments}) -> (Tensor, Tensor, Tensor)")
         _LIBRARY.impl(name, function, "PrivateUse1")
         torch.library.register_fake(f"outboard_attention::{name}", shape, lib=_LIBRARY)
         make_fallback(getattr(torch.ops.outboard_attention, name).default, warn=False)
