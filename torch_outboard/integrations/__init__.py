@@ -13,11 +13,12 @@ extends their lists and functions, each when its library is imported, and `disab
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch_outboard.columns import columns
 from torch_outboard.integrations.libraries import LIBRARIES
-from torch_outboard.integrations.library import ABSENT
+from torch_outboard.integrations.library import ABSENT, Library
 
 __all__ = ["Row", "disable", "enable", "report"]
 
@@ -63,9 +64,9 @@ def enable(*names: str) -> Report:
         ValueError: for an unknown name.
         RuntimeError: if there is no device.
     """
-    chosen = _chosen(names)
-    for name in chosen:
-        library = LIBRARIES[name]
+    needed = [other for name in names if name in LIBRARIES for other in LIBRARIES[name].needs]
+    chosen = _libraries((*names, *needed))
+    for library in chosen:
         if library.version():
             for feature in library.features:
                 feature.enable(library)
@@ -83,35 +84,26 @@ def disable(*names: str) -> Report:
     Raises:
         ValueError: for an unknown name.
     """
-    chosen = list(names) or list(LIBRARIES)
-    _check(chosen)
-    for name in reversed(chosen):
-        for feature in reversed(LIBRARIES[name].features):
+    chosen = _libraries(names)
+    for library in reversed(chosen):
+        for feature in reversed(library.features):
             feature.disable()
     return _report(chosen)
 
 
 def report() -> Report:
     """The state of each installed library."""
-    return Report(row for row in _report(list(LIBRARIES)) if row.state != ABSENT)
+    return Report(row for row in _report(LIBRARIES.values()) if row.state != ABSENT)
 
 
-def _chosen(names: tuple[str, ...]) -> list[str]:
-    _check(names)
-    wanted = set(names or LIBRARIES)
-    for name in names:
-        wanted.update(LIBRARIES[name].needs)
-    return [name for name in LIBRARIES if name in wanted]
-
-
-def _check(names: tuple[str, ...] | list[str]) -> None:
+def _libraries(names: tuple[str, ...]) -> list[Library]:
     if unknown := sorted(set(names) - set(LIBRARIES)):
         raise ValueError(
             f"there is no integration of {', '.join(map(repr, unknown))}; there are "
             f"{', '.join(map(repr, LIBRARIES))}"
         )
+    return [LIBRARIES[name] for name in LIBRARIES if not names or name in names]
 
 
-def _report(names: list[str]) -> Report:
-    libraries = [LIBRARIES[name] for name in names]
+def _report(libraries: Iterable[Library]) -> Report:
     return Report(Row(one.name, one.version(), one.tried, one.state()) for one in libraries)
