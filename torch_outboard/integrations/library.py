@@ -48,7 +48,7 @@ class Changes(ExitStack):
         """
         before = vars(owner).get(name)
         expect(callable(before), f"{owner.__name__} has no function {name}")
-        after = functools.wraps(before)(make(before))  # type: ignore[arg-type]
+        after = functools.wraps(before)(make(before))
         _rename(owner, before, after)
         self.callback(_rename, owner, after, before)
 
