@@ -250,7 +250,7 @@ class ProcessGroup(Backend):
     ) -> None: ...
     def _taken(self) -> dict[str, dict[str, int]]: ...
     _reason: str
-    options: SplitOptions  # type: ignore[override]
+    options: SplitOptions  # type: ignore[assignment]
 
 # ---- bind_testing.cpp: functions for tests and benchmarks, which are not type-checked
 

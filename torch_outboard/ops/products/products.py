@@ -260,5 +260,4 @@ def library_definitions(functions: Collection[str]) -> list[Definition]:
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    products = (product.definition() for product in _matrix_products())
-    return [*products, *_convolutions(), *_transforms()]
+    return [*_matrix_products(), *_convolutions(), *_transforms()]

@@ -139,7 +139,7 @@ def _write(source: ReductionSource, k: int) -> str:
     result = torch.int32 if source.indices[k] else source.compute
     fields = "".join(
         f"  const {'int' if field[0] == 'I' else compute} {field[2:]} = s->{field[2:]};\n"
-        for field in source.fields
+        for field in source.state
     )
     return f"""\
 static inline void write{k}(__global {STORAGE_TYPES[output]} *p, const OB_INDEX at,
