@@ -96,7 +96,7 @@ enum {
 
 /* ---- Handles ------------------------------------------------------------ */
 
-/* A place in device memory. `address + offset` is legal everywhere inside one
+/* A location in device memory. `address + offset` is legal everywhere inside one
  * allocation. It need not be an address that the host can touch (see
  * ob_host_access), but it never equals the address of other host memory: a
  * driver whose interface has handles reserves a range of addresses for each

@@ -50,9 +50,9 @@ OUTBOARD_KERNEL_PUBLIC void register_vendor_kernel(const std::string& name,
 
 struct VendorKernelRegistrar {
   VendorKernelRegistrar(const char* name, c10::KernelFunction kernel, const KernelScope& scope = {},
-                        const std::source_location& place = std::source_location::current()) {
+                        const std::source_location& location = std::source_location::current()) {
     register_vendor_kernel(name, std::move(kernel), scope,
-                           place.file_name() + (":" + std::to_string(place.line())));
+                           location.file_name() + (":" + std::to_string(location.line())));
   }
 };
 

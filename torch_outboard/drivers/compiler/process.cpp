@@ -79,7 +79,7 @@ void wait_for(pid_t process, int descriptor, uint64_t seconds, Result& result) {
 
 [[noreturn]] void cannot(const char* what, const std::string& path, int code) {
   fail(OB_ERROR,
-       "The temporary file %.300s cannot be %s: %s; make room, or name another place by TMPDIR.",
+       "The temporary file %.300s cannot be %s: %s; make room, or name another folder by TMPDIR.",
        path.c_str(), what, std::strerror(code));
 }
 
@@ -135,7 +135,7 @@ Folder::Folder() {
   if (mkdtemp(path.data()) != nullptr) return;
   fail(OB_ERROR,
        "Programs are compiled in a temporary folder, and none can be created in %.300s: %s; name "
-       "another place by TMPDIR.",
+       "another folder by TMPDIR.",
        parent.c_str(), std::strerror(errno));
 }
 

@@ -201,7 +201,7 @@ ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes
   return OB_OK;
 }
 
-Place locate(Device& device, ob_address address, uint64_t bytes) {
+Location locate(Device& device, ob_address address, uint64_t bytes) {
   if (address == 0 || bytes > UINT64_MAX - address) {
     fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at address 0x%" PRIx64 " are no range of memory.",
          bytes, address);

@@ -210,7 +210,7 @@ ob_status device_properties(int32_t index, ob_device_properties* properties);
 // ---- memory.cpp
 
 // A location in device memory, in OpenCL's terms.
-struct Place {
+struct Location {
   cl_mem buffer = nullptr;  // of kHandles
   uint64_t offset = 0;      // bytes in the buffer
   uint64_t length = 0;      // bytes of the buffer
@@ -219,7 +219,7 @@ struct Place {
 
 // Throws unless [address, address + bytes) lies in one allocation of the device or, where host
 // memory is device memory, in memory of the host.
-Place locate(Device& device, ob_address address, uint64_t bytes);
+Location locate(Device& device, ob_address address, uint64_t bytes);
 // Throws at a range that cannot be host memory.
 void check_host_range(const void* pointer, uint64_t bytes);
 

@@ -208,7 +208,7 @@ cl_uint set_address(ob_kernel kernel, cl_uint index, ob_address address) {
   if (device.memory == MemoryKind::kHandles) {
     cl_ulong offset = address - kernel->argument(index).start;
     if (offset >= kernel->argument(index).length) {
-      const Place memory = locate(device, address, 1);
+      const Location memory = locate(device, address, 1);
       offset = memory.offset;
       set_argument(kernel, index, sizeof memory.buffer, &memory.buffer);
       kernel->argument(index).start = address - offset;

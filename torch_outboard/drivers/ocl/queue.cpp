@@ -179,9 +179,9 @@ ob_status queue_destroy(ob_queue queue) {
   bool known = false;
   for (const auto& device : devices()) {
     std::lock_guard lock(device->queues_mutex);
-    const auto place = std::find(device->queues.begin(), device->queues.end(), queue);
-    if (place == device->queues.end()) continue;
-    device->queues.erase(place);
+    const auto found = std::find(device->queues.begin(), device->queues.end(), queue);
+    if (found == device->queues.end()) continue;
+    device->queues.erase(found);
     known = true;
     break;
   }

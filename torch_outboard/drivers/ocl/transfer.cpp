@@ -36,7 +36,8 @@ void copy_rows(ob_queue queue, void* destination, uint64_t destination_pitch, co
   }
 }
 
-void copy_bytes(ob_queue queue, const Place& destination, const Place& source, uint64_t bytes) {
+void copy_bytes(ob_queue queue, const Location& destination, const Location& source,
+                uint64_t bytes) {
   if (destination.buffer == nullptr) {
     copy_rows(queue, destination.pointer, bytes, source.pointer, bytes, bytes, 1);
     return;
@@ -48,37 +49,37 @@ void copy_bytes(ob_queue queue, const Place& destination, const Place& source, u
   });
 }
 
-void fill_aligned(ob_queue queue, const Place& place, const void* pattern, uint32_t pattern_bytes,
-                  uint64_t bytes) {
+void fill_aligned(ob_queue queue, const Location& location, const void* pattern,
+                  uint32_t pattern_bytes, uint64_t bytes) {
   const OpenCL* api = queue->device.api;
   std::array<unsigned char, 16> kept = {};
   std::memcpy(kept.data(), pattern, pattern_bytes);
   enqueue(queue, "clEnqueueFillBuffer or clEnqueueSVMMemFill",
           [=](cl_command_queue commands, cl_event* event) {
-            if (place.buffer == nullptr) {
-              return api->clEnqueueSVMMemFill(commands, place.pointer, kept.data(), pattern_bytes,
-                                              bytes, 0, nullptr, event);
+            if (location.buffer == nullptr) {
+              return api->clEnqueueSVMMemFill(commands, location.pointer, kept.data(),
+                                              pattern_bytes, bytes, 0, nullptr, event);
             }
-            return api->clEnqueueFillBuffer(commands, place.buffer, kept.data(), pattern_bytes,
-                                            place.offset, bytes, 0, nullptr, event);
+            return api->clEnqueueFillBuffer(commands, location.buffer, kept.data(), pattern_bytes,
+                                            location.offset, bytes, 0, nullptr, event);
           });
 }
 
-Place operator+(Place place, uint64_t bytes) {
-  place.offset += bytes;
-  place.pointer = static_cast<char*>(place.pointer) + bytes;
-  return place;
+Location operator+(Location location, uint64_t bytes) {
+  location.offset += bytes;
+  location.pointer = static_cast<char*>(location.pointer) + bytes;
+  return location;
 }
 
 // OpenCL fills only at multiples of the pattern's size. Elsewhere the first pattern is written byte
 // by byte, and copies double it.
-void fill_unaligned(ob_queue queue, const Place& place, const void* pattern, uint32_t pattern_bytes,
-                    uint64_t bytes) {
+void fill_unaligned(ob_queue queue, const Location& location, const void* pattern,
+                    uint32_t pattern_bytes, uint64_t bytes) {
   for (uint32_t i = 0; i < pattern_bytes; ++i) {
-    fill_aligned(queue, place + i, static_cast<const char*>(pattern) + i, 1, 1);
+    fill_aligned(queue, location + i, static_cast<const char*>(pattern) + i, 1, 1);
   }
   for (uint64_t done = pattern_bytes; done < bytes; done *= 2) {
-    copy_bytes(queue, place + done, place, std::min(done, bytes - done));
+    copy_bytes(queue, location + done, location, std::min(done, bytes - done));
   }
 }
 
@@ -87,7 +88,8 @@ void fill_unaligned(ob_queue queue, const Place& place, const void* pattern, uin
 ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_t destination_pitch,
                                  const void* source, uint64_t source_pitch, uint64_t row_bytes,
                                  uint64_t rows) {
-  const Place to = locate(queue->device, destination, extent(destination_pitch, row_bytes, rows));
+  const Location to =
+      locate(queue->device, destination, extent(destination_pitch, row_bytes, rows));
   check_host_range(source, extent(source_pitch, row_bytes, rows));
   if (to.buffer == nullptr) {
     copy_rows(queue, to.pointer, destination_pitch, source, source_pitch, row_bytes, rows);
@@ -115,7 +117,7 @@ ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_
 ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t destination_pitch,
                                  ob_address source, uint64_t source_pitch, uint64_t row_bytes,
                                  uint64_t rows) {
-  const Place from = locate(queue->device, source, extent(source_pitch, row_bytes, rows));
+  const Location from = locate(queue->device, source, extent(source_pitch, row_bytes, rows));
   check_host_range(destination, extent(destination_pitch, row_bytes, rows));
   if (from.buffer == nullptr) {
     copy_rows(queue, destination, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
@@ -147,8 +149,9 @@ ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t des
 ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
                                    uint64_t destination_pitch, ob_address source,
                                    uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
-  const Place to = locate(queue->device, destination, extent(destination_pitch, row_bytes, rows));
-  const Place from = locate(queue->device, source, extent(source_pitch, row_bytes, rows));
+  const Location to =
+      locate(queue->device, destination, extent(destination_pitch, row_bytes, rows));
+  const Location from = locate(queue->device, source, extent(source_pitch, row_bytes, rows));
   if (to.buffer == nullptr) {
     copy_rows(queue, to.pointer, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
     return OB_OK;
@@ -197,11 +200,11 @@ ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint
     fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes are not a multiple of a pattern of %u bytes.",
          bytes, pattern_bytes);
   }
-  const Place place = locate(queue->device, destination, bytes);
+  const Location location = locate(queue->device, destination, bytes);
   if (destination % pattern_bytes == 0) {
-    fill_aligned(queue, place, pattern, pattern_bytes, bytes);
+    fill_aligned(queue, location, pattern, pattern_bytes, bytes);
   } else {
-    fill_unaligned(queue, place, pattern, pattern_bytes, bytes);
+    fill_unaligned(queue, location, pattern, pattern_bytes, bytes);
   }
   return OB_OK;
 }
@@ -275,8 +278,8 @@ ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address desti
   Device& to_device = device_at(destination_device);
   Device& from_device = device_at(source_device);
   if (&to_device == &from_device) return copy_device_to_device(queue, destination, source, bytes);
-  const Place to = locate(to_device, destination, bytes);
-  const Place from = locate(from_device, source, bytes);
+  const Location to = locate(to_device, destination, bytes);
+  const Location from = locate(from_device, source, bytes);
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
   if (reach_each_other(to_device, from_device)) {
     const OpenCL* api = queue->device.api;

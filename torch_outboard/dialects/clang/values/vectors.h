@@ -211,8 +211,8 @@ OB_HALVES(16, 16)
   OB_FUNCTION T##n shuffle2(T##m x, T##m y, M##n mask) {     \
     T##n r;                                                  \
     for (int i = 0; i < n; ++i) {                            \
-      const int place = mask[i] & (2 * m - 1);               \
-      r[i] = place < m ? x[place] : y[place - m];            \
+      const int index = mask[i] & (2 * m - 1);               \
+      r[i] = index < m ? x[index] : y[index - m];            \
     }                                                        \
     return r;                                                \
   }

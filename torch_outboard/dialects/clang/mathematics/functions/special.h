@@ -94,7 +94,7 @@ OB_FUNCTION T erfc(T x) {
 #if OB_IS_DOUBLE
 
 /* y (y + 1) ... up to 8, as a sum of two, and the final factor; for 0 <= y < 8. */
-OB_FUNCTION T ob_rising(T y, T* place, T* place_rest, T* rest) {
+OB_FUNCTION T ob_rising(T y, T* shifted, T* shifted_rest, T* rest) {
   T product = (T)(1), product_rest = (T)(0), factor = y, factor_rest = (T)(0);
   for (int i = 0; i < 8; ++i) {
     const M more = factor < (T)(8);
@@ -107,8 +107,8 @@ OB_FUNCTION T ob_rising(T y, T* place, T* place_rest, T* rest) {
     factor_rest = more ? factor_rest + next_rest : factor_rest;
     factor = more ? moved : factor;
   }
-  *place = factor;
-  *place_rest = factor_rest;
+  *shifted = factor;
+  *shifted_rest = factor_rest;
   *rest = product_rest;
   return product;
 }
@@ -136,10 +136,10 @@ OB_FUNCTION T ob_stirling(T y, T y_rest, T* rest) {
 OB_FUNCTION T tgamma(T x) {
   const M negative = OB_BITS(x, I) < (I)(0);
   const T a = fabs(x), y = a > (T)(200) ? (T)(200) : a;
-  T place, place_rest, product_rest, rest, low, sin_rest, divisor_rest;
+  T shifted, shifted_rest, product_rest, rest, low, sin_rest, divisor_rest;
   I n, turns;
-  const T product = ob_rising(y, &place, &place_rest, &product_rest);
-  const T logarithm = ob_stirling(place, place_rest, &rest);
+  const T product = ob_rising(y, &shifted, &shifted_rest, &product_rest);
+  const T logarithm = ob_stirling(shifted, shifted_rest, &rest);
   const T parts = ob_exp_parts(logarithm, rest, &n, &low);
   const T high = ob_quick_sum(parts, low, &low);
   const T part = ob_half_turns(y, &turns);
@@ -208,19 +208,19 @@ static __attribute__((noinline, unused)) double ob_lgamma_from_zero(double x) {
   __constant const ulong* zeros = ob_lgamma_zeros + 4 * (n - 2);
   if (fabs(x - OB_BITS(zeros[2], double)) < fabs(x - OB_BITS(zeros[0], double))) zeros += 2;
   const double z = OB_BITS(zeros[0], double), z_rest = OB_BITS(zeros[1], double);
-  double d_rest, place_rest, y_rest, part_rest, sum_rest, product_rest, log_rest;
+  double d_rest, shifted_rest, y_rest, part_rest, sum_rest, product_rest, log_rest;
   const double d = ob_two_sum(x - z, -z_rest, &d_rest);
   /* The product of the ratios, minus 1, and the logarithms of ratios near 0 or large. */
   double ratio = 0, rest = 0, far = 0;
   for (int i = 0; i < steps; ++i) {
-    double place = ob_two_sum(z, (double)i, &place_rest);
-    place = ob_quick_sum(place, place_rest + z_rest, &place_rest);
-    const double rough = d / place;
+    double shifted = ob_two_sum(z, (double)i, &shifted_rest);
+    shifted = ob_quick_sum(shifted, shifted_rest + z_rest, &shifted_rest);
+    const double rough = d / shifted;
     if (rough < (double)(-0.5f) || rough > (double)(16)) {
-      far += log((x + (double)i) / place);
+      far += log((x + (double)i) / shifted);
       continue;
     }
-    double part = ob_two_quotient(d, d_rest, place, place_rest, &part_rest);
+    double part = ob_two_quotient(d, d_rest, shifted, shifted_rest, &part_rest);
     part = ob_quick_sum(part, part_rest, &part_rest);
     const double product = ob_two_product(ratio, part, &product_rest);
     const double sum = ob_two_sum(ratio, part, &sum_rest);
