@@ -26,7 +26,6 @@ def test_values(module, units, step, tmp_path):
         sys.exit({module}.main() > 0)
     """
     # Programs from the cache on disk would not be seen as compiled.
-    printed = run_program(
-        program, units, str(step), timeout=600, OUTBOARD_CACHE_DIR=str(tmp_path)
-    )  # fmt: skip
+    variables = {"OUTBOARD_CACHE_DIR": str(tmp_path), "OUTBOARD_DRIVER": "ocl"}
+    printed = run_program(program, units, str(step), timeout=600, **variables)
     assert printed.strip().endswith("0 wrong")
