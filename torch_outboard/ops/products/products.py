@@ -230,6 +230,7 @@ FLOAT8 = (
     torch.float8_e8m0fnu,
 )  # fmt: skip
 
+
 def _library_products() -> list[Definition]:
     activated = product(
         "_addmm_activation _addmm_activation.out", "mat1 mat2", (2, 2), "self", FLOATS
