@@ -41,7 +41,7 @@ class Definition:
     """An operator definition; each kind is a subclass with further fields.
 
     Kernels read the fields of their kind by name. A field that only Python or only C++ has raises
-    ValueError, which names it, when a kernel is made.
+    ValueError, which names it, when the definition is loaded.
 
     Attributes:
         kind: the kernel generator.

@@ -183,8 +183,9 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(const ManyKey& key,
 bool PointwiseLauncher::can_cross(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
                                   ScalarType compute) const {
   int in_memory = 0;
-  for (int i = iterator.noutputs(); i < iterator.ntensors(); ++i)
+  for (int i = iterator.noutputs(); i < iterator.ntensors(); ++i) {
     in_memory += !is_value(iterator, i);
+  }
   return in_memory <= kMostCrossed && width(device, iterator, compute) > 1 &&
          expression_.once.empty() && expression_.condition.empty() &&
          !checks_divisor(iterator, compute);

@@ -83,8 +83,9 @@ def _blocks(operand: SymTensor, block: _Block) -> SymInt:
 
 
 def _whole_heads(plan: Plan, key: SymTensor) -> SymBool:
-    """Whether one kernel computes all gradients, a head of keys per work-group: on a CPU whose
-    cores, the most occupied one, then have at most 4/3 of their share. It saves 2 of 7 products.
+    """Whether one kernel computes all gradients, with a work-group for each head of keys.
+
+    It saves 2 of 7 products. On CPUs, where the busiest core has at most 4/3 of its share of heads.
     """
     groups, cores = key.size(0) * key.size(1), plan.processors
     return plan.on_processor & (ceil_div(groups, cores) * cores * 3 <= groups * 4)
