@@ -5,10 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the package as it lies here
@@ -17,14 +13,18 @@ project = "torch_outboard"
 author = "The torch_outboard developers"
 release = version = importlib.metadata.version("torch-outboard")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # Types that signatures name are PyTorch's, Python's, and of modules that have no page.
 nitpick_ignore_regex = [("py:.*", ".*")]
+
+# Outputs are not for copying.
+copybutton_selector = "div:not(.highlight-text) > div.highlight pre"
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 # Documents show outputs and dialects of C that no highlighter knows. Modules have names in common.
-suppress_warnings = ["misc.highlighting_failure", "ref.python"]
+# Docstrings of PyTorch's functions refer to labels of its own site.
+suppress_warnings = ["misc.highlighting_failure", "ref.python", "ref.ref"]
 
 default_role = "code"  # docstrings have single backticks
 autodoc_member_order = "bysource"

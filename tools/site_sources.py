@@ -2,8 +2,9 @@
 
     python tools/site_sources.py build/docs-source
 
-A link of a document to a file or folder of the project leads to a page that shows it; the documents
-themselves do not change. Exit status 1 for a broken link.
+A link of a document to a file or folder of the project leads to a page that shows it, and the theme
+of the site chooses among pictures for light and dark pages; the documents themselves do not change.
+Exit status 1 for a broken link.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 # The folder of pages for files outside of docs/.
 PROJECT = "project"
+PICTURE = re.compile(r'<picture>.*?alt="([^"]*)" src="([^"]*)-light.svg">\n</picture>', re.S)
 LINK = re.compile(r"(?<!!)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 FENCED = re.compile(r"^( *`{3,}).*?^\1 *$", re.M | re.S)
 LANGUAGES = {".cpp": "cpp", ".h": "cpp", ".c": "c", ".cl": "c", ".py": "python", ".sh": "bash"}
 # Files of builds between the sources.
-MADE = ("__pycache__", ".so", ".pyc")
+MADE = ("__pycache__", ".so", ".pyc", "pocl_compiler")
 
 
 class Site:
@@ -65,8 +67,15 @@ class Site:
                 return match[0]
             return f"]({os.path.relpath(self.page(target), page.parent)}{match[2] or ''})"
 
+        def themed(match: re.Match[str]) -> str:
+            stem = os.path.relpath(self.output / "static" / Path(match[2]).name, page.parent)
+            return "\n".join(
+                f":::{{image}} {stem}-{theme}.svg\n:alt: {match[1]}\n:class: only-{theme}\n:::"
+                for theme in ("light", "dark")
+            )
+
         parts, at = [], 0
-        text = file.read_text()
+        text = PICTURE.sub(themed, file.read_text())
         for block in FENCED.finditer(text):
             parts += [LINK.sub(linked, text[at : block.start()]), block[0]]
             at = block.end()
@@ -97,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = parser.parse_args(arguments).output.resolve()
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
+    shutil.copytree(DOCS / "static", output / "static")
     site = Site(output)
     for document in sorted(DOCS.rglob("*.md")):
         site.page(document)
