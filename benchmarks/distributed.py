@@ -12,7 +12,7 @@ The hidden part of all_reduce is the time in which the backward pass computes, i
 of DistributedDataParallel (benchmarks/overlap.py). The result is the visible part on the device
 over that on CPU in the same process.
 
-With --costs: the model of docs/distributed_costs.md for each collective, measured over a network
+With --costs: the model of docs/performance.md for each collective, measured over a network
 with delay and loss (benchmarks.network), as root.
 """
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.distributed --costs
 
-The model is that of docs/distributed_costs.md. It is compared with ranks in network namespaces
+The model is that of docs/performance.md. It is compared with ranks in network namespaces
 (benchmarks.network): the relay counts bytes, and the number of messages in a row is the slope of
 the time over the delay.
 """

@@ -52,7 +52,7 @@ def test_what_pytorch_reads_is_there(device_module):
 
 def left_out_of_cuda() -> set[str]:
     """The names in the table of the page on the device module."""
-    page = (ROOT / "docs/extending/device_module.md").read_text()
+    page = (ROOT / "docs/extending/device.md").read_text()
     table = page.partition("## Names of `torch.cuda` that are missing")[2].partition("\n## ")[0]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     assert all(len(row) == 4 and row[2].strip() for row in rows), "a name has no reason"

@@ -80,7 +80,7 @@ def test_device_map(device, tmp_path):
 
 
 def test_float16_is_refused_without_the_integration(device, tmp_path):
-    """The example of README.md."""
+    """The example of docs/start/models.md."""
     out = shown(
         """
 import accelerate

@@ -52,7 +52,7 @@ def test_names(device, tmp_path, index):
 
 
 def test_names_are_refused_without_the_integration(device, tmp_path):
-    """The example of README.md."""
+    """The example of docs/start/models.md."""
     path = tmp_path / "x.safetensors"
     safetensors.save_file({"x": torch.ones(1)}, path)
     with pytest.raises(Exception, match=f"device {device} is invalid"):

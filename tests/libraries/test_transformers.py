@@ -126,7 +126,7 @@ def test_trainer(device, mixed, tmp_path):
 
 
 def test_without_the_integration(device, tmp_path):
-    """Names of devices in the library: what README.md says of it."""
+    """Names of devices in the library: what docs/start/models.md says of it."""
     import transformers
 
     with pytest.raises(ValueError, match="bf16/gpu"):

@@ -8,7 +8,7 @@ CPU if none of the devices in their list is available:
     print(torch_outboard.integrations.enable())
 
 extends their lists and functions, each when its library is imported, and `disable()` undoes that.
-`libraries` has the changes. README.md has a table of libraries and features.
+`libraries` has the changes. docs/start/models.md has a table of libraries and features.
 """
 
 from __future__ import annotations

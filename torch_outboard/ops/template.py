@@ -55,7 +55,7 @@ ANY: tuple[torch.dtype, ...] = ()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Template(Definition):
-    """Kernels in OpenCL C; docs/definitions.md describes what the fields state.
+    """Kernels in OpenCL C; docs/kernels.md describes what the fields state.
 
     Dictionaries have names of tensors or of parameters as keys. Numbers are nodes of the graph, but
     those of dtypes and of `groups`.

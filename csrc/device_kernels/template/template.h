@@ -1,7 +1,7 @@
 // Kernel templates: kernels in OpenCL C, with a description of their operands, results, parameters
 // and launches.
 //
-// docs/definitions.md describes the properties of a definition. Each step of a call uses some:
+// docs/kernels.md describes the properties of a definition. Each step of a call uses some:
 //   template.cpp          reading the definition, and the order of the steps
 //   template_tensors.cpp  served calls, dtypes, results and temporaries
 //   template_launch.cpp   parameters, programs and launches

@@ -1,5 +1,5 @@
-"""Kernels in documents: operators in docs/kernels.md are short and run alone, and
-docs/definitions.md names every statement and property."""
+"""Kernels in docs/kernels.md are short and run alone, and the page names every statement and
+property of definitions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_operator_runs(family: str) -> None:
 
 
 def test_every_statement_and_property_is_described() -> None:
-    page = (ROOT / "docs" / "definitions.md").read_text()
+    page = PAGE.read_text()
     public = {name for name in vars(Plan) if not name.startswith("_")} - {"properties", "trace"}
     methods = {name for name in public if inspect.isfunction(vars(Plan)[name])}
     assert {"require", "result", "launch"} <= methods

@@ -141,7 +141,7 @@ def plane_scatter(
         overloads: as in `template`.
         values: the argument that moves to `indices`. If it is not `self`, only the sizes of `self`
             are used.
-        meta, alert: as in docs/definitions.md.
+        meta, alert: as in docs/kernels.md.
     """
     moves_self = values == "self"
     return template(
