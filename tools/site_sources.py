@@ -70,7 +70,7 @@ class Site:
         def themed(match: re.Match[str]) -> str:
             stem = os.path.relpath(self.output / "static" / Path(match[2]).name, page.parent)
             return "\n".join(
-                f":::{{image}} {stem}-{theme}.svg\n:alt: {match[1]}\n:class: only-{theme}\n:::"
+                f"```{{image}} {stem}-{theme}.svg\n:alt: {match[1]}\n:class: only-{theme}\n```"
                 for theme in ("light", "dark")
             )
 
