@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 
 from tests.support import run_python
+from torch_outboard.commands import COMMANDS as COMMANDS_THERE
+from torch_outboard.commands import PROGRAM
 
 # One process makes several calls; a device that one has started would stay for the next.
 COMMANDS = """
@@ -44,7 +46,7 @@ def test_help_and_wrong_arguments_start_no_device():
         ("cache",),
         *((name, "--help") for name in ("prebuild", "operators", "doctor", "devices")),
         *((name, "--devices", "1") for name in ("prebuild", "operators")),
-        *((), ("prebuil",), ("--devices",)),
+        *(("prebuil",), ("--devices",)),
         ("prebuild",),
         OUTBOARD_DRIVER="warp",
     )
@@ -67,3 +69,22 @@ def test_a_device_that_is_not_there_is_a_sentence():
     for (*_, index), answer in zip(calls, found, strict=True):
         assert answer.status == 1, answer
         assert f"device {index} was asked for, and 'host' has 2 devices, 0 to 1" in answer.err
+
+
+def test_no_command_says_what_can_be_done():
+    (answer,) = answers((), OUTBOARD_DRIVER="warp")
+    lines = answer.out.splitlines()
+    assert (answer.status, answer.started, answer.err) == (0, False, "")
+    assert len(lines) <= 13
+    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(COMMANDS_THERE)
+    assert "doctor" in lines[-1]
+
+
+def test_every_command_has_examples():
+    for name, answer in zip(
+        COMMANDS_THERE, answers(*((name, "--help") for name in COMMANDS_THERE)), strict=True
+    ):
+        examples = answer.out.partition("examples:\n")[2].split("\n\n")[0].splitlines()
+        assert examples, name
+        for example in examples:
+            assert f"{PROGRAM} {name}" in example, (name, example)

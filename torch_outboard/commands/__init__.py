@@ -8,12 +8,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch_outboard
 from torch_outboard.commands.devices import device_problem, index_problem
 from torch_outboard.state import state
 
 # Help by command. The module of the same name in this folder has `run(options)`, which returns the
 # exit status, and, for a command with options, `add_arguments(parser)`; it is imported only for its
-# command.
+# command. Lines of its docstring with PROGRAM and without backticks are the examples of `--help`.
 COMMANDS = {
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
@@ -24,8 +25,17 @@ COMMANDS = {
     "trace": "run a program and show which operators it called, by which keys and where",
 }
 
+PROGRAM = "python -m torch_outboard"
+
 # Commands that need the device of their option `--device`.
 ON_DEVICE = ("prebuild", "operators", "explain")
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Wraps paragraphs, and leaves texts of several lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
 class _CommandParser(argparse.ArgumentParser):
@@ -39,21 +49,27 @@ class _CommandParser(argparse.ArgumentParser):
             self.exit(1, f"{state.extension_error or error}\n")
         if hasattr(module, "add_arguments"):
             module.add_arguments(self)
+        examples = [
+            line.strip()
+            for line in (module.__doc__ or "").splitlines()
+            if PROGRAM in line and "`" not in line
+        ]
+        parts = ["\n  ".join(["examples:", *examples]), self.epilog or ""]
+        self.epilog = "\n\n".join(part for part in parts if part)
         self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 0 for success."""
-    parser = argparse.ArgumentParser(
-        prog="python -m torch_outboard", description="A small driver in, a PyTorch device out."
-    )
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="command", parser_class=_CommandParser
-    )
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="A PyTorch device from a C driver.")
+    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=_CommandParser)
     for name, words in COMMANDS.items():
-        commands.add_parser(name, help=words, description=words)
+        commands.add_parser(name, help=words, description=words, formatter_class=_Formatter)
     options = parser.parse_args(arguments)
+    if options.command is None:
+        print(overview())
+        return 0
     # Comparing versions of PyTorch needs no device.
     if options.command in ON_DEVICE and getattr(options, "against", None) is None:
         problem = device_problem() or index_problem(options.device)
@@ -62,3 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
     status: int = options.run(options)
     return status
+
+
+def overview() -> str:
+    """What can be done: the answer to no command."""
+    lines = [
+        f"torch_outboard {torch_outboard.__version__}",
+        f"usage: {PROGRAM} COMMAND; COMMAND --help has options and examples",
+    ]
+    width = max(map(len, COMMANDS))
+    lines += [f"  {name:{width}}  {words}" for name, words in COMMANDS.items()]
+    return "\n".join([*lines, f"Begin with {PROGRAM} doctor."])

@@ -1,4 +1,8 @@
-"""The command `cache`: shows and clears the caches on disk."""
+"""The command `cache`: shows and clears the caches on disk.
+
+python -m torch_outboard cache
+python -m torch_outboard cache --clear
+"""
 
 from __future__ import annotations
 

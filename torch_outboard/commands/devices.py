@@ -1,4 +1,8 @@
-"""The command `devices`: a table of the devices of the driver in use, or why there are none."""
+"""The command `devices`: a table of the devices of the driver in use, or why there are none.
+
+python -m torch_outboard devices
+OUTBOARD_OCL_DEVICES=NVIDIA python -m torch_outboard devices
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The command `doctor`: drivers and devices of this machine, and reasons if one is not used."""
+"""The command `doctor`: drivers and devices of this machine, and reasons if one is not used.
+
+python -m torch_outboard doctor
+OUTBOARD_DRIVER=host python -m torch_outboard doctor
+OUTBOARD_DRIVER=$PWD/libob_mychip.so python -m torch_outboard doctor
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 Without `--record` the command calls every operator of the tables for each dtype, on contiguous and
 on strided tensors, until its device kernel has run; `out=` forms share the programs of other forms.
 With `--record` it runs a user's program unchanged and caches exactly what that program compiles.
+
+python -m torch_outboard prebuild --dtype float32 --dtype bfloat16
+python -m torch_outboard prebuild --family reductions
+python -m torch_outboard prebuild --record train.py --epochs 1
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""`python -m torch_outboard trace train.py`: runs a program and shows which operators it called."""
+"""The command `trace`: runs a program and shows which operators it called.
+
+python -m torch_outboard trace train.py --epochs 1
+python -m torch_outboard trace --output trace.txt train.py
+"""
 
 from __future__ import annotations
 
