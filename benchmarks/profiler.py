@@ -1,6 +1,7 @@
 """The cost of `torch.profiler` for a training step on a device, and the share of time it explains.
 
 python -m benchmarks.profiler [--device ocl] [--rounds 15] [--steps 3] [--kernels-only] [--image 64]
+python -m benchmarks.profiler --summary   # of `python -m torch_outboard trace` instead
 
 A round takes the same steps of ResNet-18 without and with a profile, in turns; the result is the
 median of the rounds' ratios with its interval. The time is that of the steps, without the start and
@@ -25,6 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.paired import median_interval
 from benchmarks.training_steps import ResNet18, training
+from torch_outboard.dispatch import fallback
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -47,6 +49,19 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
     return total
 
 
+def summary_cost(step: Callable[[], object], synchronize: Callable[[], object], rounds: int,
+                 steps: int) -> list[float]:  # fmt: skip
+    """Time of steps with the report of `trace` over that without it, by round."""
+    ratios = []
+    for turn in range(rounds):
+        times = {}
+        for reported in (False, True) if turn % 2 else (True, False):
+            with fallback.report(call_sites="waits") if reported else nullcontext():
+                times[reported] = seconds(step, steps, synchronize)
+        ratios.append(times[True] / times[False])
+    return ratios
+
+
 def device_seconds(profiler: profile) -> float:
     events: list[Any] = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
     spans = [
@@ -64,12 +79,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--image", type=int, default=64, help="pixels of a side")
     parser.add_argument("--kernels-only", action="store_true", help="no activities of the CPU")
+    parser.add_argument("--summary", action="store_true", help="the cost of `trace`, not a profile")
     options = parser.parse_args()
     os.environ.setdefault("OUTBOARD_DRIVER", options.device)
 
     image = (8, 3, options.image, options.image)
     step = training(ResNet18, lambda: torch.randn(image), 1000)(options.device)
     synchronize = torch.get_device_module(options.device).synchronize
+    if options.summary:
+        seconds(step, 2, synchronize)
+        ratios = summary_cost(step, synchronize, options.rounds, options.steps)
+        median, low, high = median_interval(ratios)
+        print(f"ResNet-18, {image}, {torch.get_num_threads()} threads, device '{options.device}'")
+        print(f"with / without a summary {median:8.3f}    [{low:.3f}, {high:.3f}]")
+        return
     activities = [ProfilerActivity.PrivateUse1]
     if not options.kernels_only:
         activities.append(ProfilerActivity.CPU)

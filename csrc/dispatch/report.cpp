@@ -5,6 +5,9 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
+
+#include "runtime/streams/wait.h"
 
 namespace outboard {
 namespace {
@@ -14,6 +17,7 @@ using Key = std::tuple<const Operator*, at::ScalarType, Placement, std::string>;
 struct Report {
   std::mutex mutex;
   std::map<Key, ReportRow> rows;
+  std::map<std::pair<std::string, std::string>, WaitRow> waits;  // by cause and call site
 };
 
 Report& report() {
@@ -21,7 +25,7 @@ Report& report() {
   return *instance;
 }
 
-std::atomic<int> g_call_sites{0};
+std::atomic<CallSites> g_call_sites{CallSites::kNone};
 std::atomic<FindCallSite> g_find_call_site{nullptr};
 std::atomic<CallListener> g_call_listener{nullptr};
 
@@ -31,10 +35,47 @@ int64_t now() {
       .count();
 }
 
+// Reported calls that this thread is in: a wait belongs to the outermost one.
+thread_local int t_calls = 0;
+
+std::string call_site() {
+  const FindCallSite find = g_find_call_site.load();
+  return find != nullptr ? find() : std::string();
+}
+
+void add_wait(const std::string& cause, const std::string& site, uint64_t count,
+              uint64_t nanoseconds) {
+  Report& all = report();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  WaitRow& row = all.waits[{cause, site}];
+  row.cause = cause;
+  row.call_site = site;
+  row.count += count;
+  row.nanoseconds += nanoseconds;
+}
+
+void add_requested_wait(const char* call, uint64_t nanoseconds) noexcept {
+  if (!reporting() || t_calls > 0) return;
+  add_wait(call, g_call_sites.load() != CallSites::kNone ? call_site() : "", 1, nanoseconds);
+}
+
+ThreadCosts difference(const ThreadCosts& now, const ThreadCosts& before) {
+  return {now.waits - before.waits, now.waiting_nanoseconds - before.waiting_nanoseconds,
+          now.programs - before.programs, now.compiling_nanoseconds - before.compiling_nanoseconds};
+}
+
+void add(ThreadCosts& sum, const ThreadCosts& costs) {
+  sum.waits += costs.waits;
+  sum.waiting_nanoseconds += costs.waiting_nanoseconds;
+  sum.programs += costs.programs;
+  sum.compiling_nanoseconds += costs.compiling_nanoseconds;
+}
+
 }  // namespace
 
-void start_report(bool call_sites) {
+void start_report(CallSites call_sites) {
   g_call_sites.store(call_sites);
+  set_wait_listener(&add_requested_wait);
   ++g_reports;
   ++g_router_watchers;
 }
@@ -53,10 +94,20 @@ std::vector<ReportRow> report_rows() {
   return rows;
 }
 
+std::vector<WaitRow> report_waits() {
+  Report& all = report();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<WaitRow> rows;
+  rows.reserve(all.waits.size());
+  for (const auto& [key, row] : all.waits) rows.push_back(row);
+  return rows;
+}
+
 void clear_report() {
   Report& all = report();
   std::lock_guard<std::mutex> lock(all.mutex);
   all.rows.clear();
+  all.waits.clear();
 }
 
 void set_find_call_site(FindCallSite function) noexcept { g_find_call_site.store(function); }
@@ -69,29 +120,43 @@ ReportedCall::ReportedCall(const Operator& entry, at::ScalarType dtype,
   if (C10_LIKELY(!reporting())) return;
   entry_ = &entry;
   exceptions_ = std::uncaught_exceptions();
+  before_ = thread_costs();
+  ++t_calls;
   start_ = now();
+}
+
+void ReportedCall::cancel() noexcept {
+  if (entry_ == nullptr) return;
+  --t_calls;
+  entry_ = nullptr;
 }
 
 ReportedCall::~ReportedCall() {
   if (C10_LIKELY(entry_ == nullptr)) return;
+  --t_calls;
   if (std::uncaught_exceptions() > exceptions_) return;
   const auto spent = static_cast<uint64_t>(now() - start_);
+  const ThreadCosts costs = difference(thread_costs(), before_);
   if (const CallListener listener = g_call_listener.load()) listener(*entry_, placement_);
-  std::string call_site;
-  const FindCallSite find = g_find_call_site.load();
-  if (g_call_sites.load() && find != nullptr) call_site = find();
+  const bool waited = costs.waits > 0 && t_calls == 0;
+  const CallSites sites = g_call_sites.load();
+  std::string site;
+  if (sites == CallSites::kAll || (sites == CallSites::kOfWaits && waited)) site = call_site();
+  if (waited) add_wait(entry_->name, site, costs.waits, costs.waiting_nanoseconds);
+  if (sites != CallSites::kAll) site.clear();
   Report& all = report();
   std::lock_guard<std::mutex> lock(all.mutex);
-  ReportRow& row = all.rows[Key(entry_, dtype_, placement_, call_site)];
+  ReportRow& row = all.rows[Key(entry_, dtype_, placement_, site)];
   if (row.calls == 0) {
     row.op = entry_->name;
     row.dtype = dtype_;
     row.placement = placement_;
-    row.call_site = std::move(call_site);
+    row.call_site = std::move(site);
   }
   row.calls += 1;
   row.copied_bytes += copied_bytes_;
   row.nanoseconds += spent;
+  add(row.costs, costs);
 }
 
 }  // namespace outboard

@@ -10,6 +10,7 @@
 
 #include "dispatch/router.h"
 #include "runtime/export.h"
+#include "runtime/thread_costs.h"
 
 namespace outboard {
 
@@ -20,14 +21,28 @@ struct ReportRow {
   std::string call_site;  // "file:line" of the innermost Python frame, if requested
   uint64_t calls = 0;
   uint64_t copied_bytes = 0;  // between host and device
-  uint64_t nanoseconds = 0;   // in the calling thread
+  uint64_t nanoseconds = 0;   // in the calling thread, waits and compiling included
+  ThreadCosts costs;          // of the calling thread
 };
 
-// Starts counting; starts nest. Finding call sites takes the interpreter lock on every call.
-OUTBOARD_API void start_report(bool call_sites);
+// The waits of the host for a device that began at one line of the program.
+struct WaitRow {
+  std::string cause;      // an operator, or a function such as "synchronize"
+  std::string call_site;  // "file:line"; "" if no Python code was running, as in backward passes
+  uint64_t count = 0;
+  uint64_t nanoseconds = 0;
+};
+
+// The calls for which the report finds the calling line of Python, which takes the interpreter
+// lock.
+enum class CallSites : uint8_t { kNone, kOfWaits, kAll };
+
+// Starts counting; starts nest.
+OUTBOARD_API void start_report(CallSites call_sites);
 OUTBOARD_API void stop_report();
 // Counts since the last clear, unordered.
 OUTBOARD_API std::vector<ReportRow> report_rows();
+OUTBOARD_API std::vector<WaitRow> report_waits();
 OUTBOARD_API void clear_report();
 
 // Finds the call site; set by the Python binding.
@@ -51,7 +66,7 @@ class ReportedCall {
 
   void add_copied_bytes(uint64_t bytes) noexcept { copied_bytes_ += bytes; }
   // Drops the call: the kernel declined it.
-  void cancel() noexcept { entry_ = nullptr; }
+  void cancel() noexcept;
 
  private:
   const Operator* entry_ = nullptr;
@@ -59,6 +74,7 @@ class ReportedCall {
   Placement placement_;
   uint64_t copied_bytes_ = 0;
   int64_t start_ = 0;
+  ThreadCosts before_;
   int exceptions_ = 0;  // in flight at its start
 };
 

@@ -179,7 +179,7 @@ void start_dispatch_trace() {
   all.threads = 0;
   set_call_listener(&note_placement);
   // Makes typed kernels call the router, which reports.
-  start_report(/*call_sites=*/false);
+  start_report(CallSites::kNone);
   all.callback =
       at::addGlobalCallback(at::RecordFunctionCallback(&enter, &leave).needsInputs(true));
   g_running.store(++g_traces, std::memory_order_release);

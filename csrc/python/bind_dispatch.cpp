@@ -66,10 +66,22 @@ py::list report_to_list() {
       dtype = py::str(c10::toString(row.dtype));
     }
     all.append(py::make_tuple(row.op, dtype, kPlacementNames[static_cast<int>(row.placement)],
-                              row.call_site, row.calls, row.copied_bytes, row.nanoseconds));
+                              row.call_site, row.calls, row.copied_bytes, row.nanoseconds,
+                              row.costs.waits, row.costs.waiting_nanoseconds, row.costs.programs,
+                              row.costs.compiling_nanoseconds));
   }
   return all;
 }
+
+py::list waits_to_list() {
+  py::list all;
+  for (const WaitRow& row : report_waits()) {
+    all.append(py::make_tuple(row.cause, row.call_site, row.count, row.nanoseconds));
+  }
+  return all;
+}
+
+constexpr const char* kCallSitesNames[] = {"none", "waits", "all"};
 
 void bind_fallback(py::module_& m) {
   set_find_call_site(&find_call_site);
@@ -88,10 +100,13 @@ void bind_fallback(py::module_& m) {
   m.def("fallback_listing", [](const std::string& listing) {
     return fallback_listing(parse_name<Listing>(listing, kListingNames, "list"));
   });
-  m.def("start_report", &start_report, py::arg("call_sites") = false);
+  m.def("start_report", [](const std::string& call_sites) {
+    start_report(parse_name<CallSites>(call_sites, kCallSitesNames, "call sites"));
+  });
   m.def("stop_report", &stop_report);
   m.def("clear_report", &clear_report);
   m.def("report_rows", &report_to_list);
+  m.def("report_waits", &waits_to_list);
 }
 
 constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of PlacementSetting

@@ -225,7 +225,13 @@ void bind_streams(py::module_& m) {
         return current_stream_state(device).capturing.load(std::memory_order_acquire);
       },
       NoGil());
-  m.def("synchronize_device", &synchronize_device, NoGil());
+  m.def(
+      "synchronize_device",
+      [](c10::DeviceIndex device) {
+        const RequestedWait wait("synchronize");
+        synchronize_device(device);
+      },
+      NoGil());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "runtime/process.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
+#include "runtime/streams/wait.h"
 #include "torch_version.h"
 
 namespace outboard {
@@ -116,8 +117,12 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   bool queryStream(const c10::Stream& stream) const override { return query_stream(stream); }
-  void synchronizeStream(const c10::Stream& stream) const override { synchronize_stream(stream); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    const RequestedWait wait("Stream.synchronize");
+    synchronize_stream(stream);
+  }
   void synchronizeDevice(const c10::DeviceIndex device) const override {
+    const RequestedWait wait("synchronize");
     synchronize_device(device >= 0 ? device : current_device());
   }
   void* getStreamNativeHandle(const c10::Stream stream) const override {
@@ -148,6 +153,7 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
     return event == nullptr || event_of(event).query();
   }
   void synchronizeEvent(void* event) const override {
+    const RequestedWait wait("Event.synchronize");
     if (event != nullptr) event_of(event).synchronize();
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {

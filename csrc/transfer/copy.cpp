@@ -24,6 +24,7 @@
 #include "runtime/process.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
+#include "runtime/streams/wait.h"
 #include "tensors/dense.h"
 #include "tensors/host_view.h"
 #include "transfer/transfer.h"
@@ -376,7 +377,13 @@ namespace {
 // ---- Operators
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  if (dst.is_cpu() == self.is_cpu()) {
+    copy_into(dst, self, non_blocking);
+    return dst;
+  }
+  ReportedCall reported(copy_entry(), self.scalar_type(), Placement::kDevice);
   copy_into(dst, self, non_blocking);
+  reported.add_copied_bytes(dst.nbytes());
   return dst;
 }
 
@@ -389,6 +396,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   check_fork();
   check_has_storage(self);
+  const RequestedWait wait("item");
   const c10::DeviceIndex device = self.device().index();
   StreamState& stream = current_stream_state(device);
   if (shares_host_memory(device)) {

@@ -6,7 +6,6 @@ import io
 import pytest
 import torch
 
-from tests.support import try_python
 from torch_outboard.commands import main
 
 
@@ -54,25 +53,3 @@ def test_what_makes_no_sense_is_a_sentence(capsys):
     ):
         assert main([*arguments]) == 1
         assert words in capsys.readouterr().err
-    for arguments in ((), ("no_such_program.py",)):
-        assert main(["trace", *arguments]) == 2
-        assert "program" in capsys.readouterr().err
-
-
-def test_a_program_is_traced_and_its_status_returned(tmp_path):
-    (tmp_path / "helper.py").write_text("three = 3\n")
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import sys, torch, torch_outboard\n"
-        "from helper import three\n"
-        "x = torch.ones(2, device=torch_outboard.device_name())\n"
-        "x.neg()\n"
-        "print(sys.argv[1:])\n"
-        "sys.exit(three)\n"
-    )
-    code = "import sys; from torch_outboard.commands import main; sys.exit(main(sys.argv[1:]))"
-    output = tmp_path / "trace.txt"
-    result = try_python(code, "trace", "--output", str(output), str(program), "--own", "option")
-    assert result.returncode == 3, result.stderr
-    assert result.stdout == "['--own', 'option']\n"
-    assert "aten::neg" in output.read_text()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Literal, cast
 
 import torch
 
@@ -29,7 +29,18 @@ from torch_outboard.settings import (
     FALLBACK_HOST_VARIABLE,
 )
 
-__all__ = ["Report", "Row", "allow", "deny", "policies", "policy", "report", "set_policy", "unlist"]
+__all__ = [
+    "Report",
+    "Row",
+    "Wait",
+    "allow",
+    "deny",
+    "policies",
+    "policy",
+    "report",
+    "set_policy",
+    "unlist",
+]
 
 _PLACEMENTS = ("host", "copied")
 
@@ -138,8 +149,27 @@ class Row:
     placement: str
     calls: int
     copied_bytes: int
-    seconds: float
+    seconds: float  # in the calling thread, waits and compilation included
     call_site: str = ""
+    waits: int = 0  # waits of the host for the device
+    waiting_seconds: float = 0.0
+    programs: int = 0  # compiled from source
+    compiling_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Waits of the host for a device at one line of the program.
+
+    `cause` is an operator, or a function: `synchronize`, `Stream.synchronize`, `Event.synchronize`,
+    `item`. `call_site` is "" without call sites, and where no Python code runs, as in a backward
+    pass.
+    """
+
+    cause: str
+    call_site: str
+    count: int
+    seconds: float
 
 
 @dataclass
@@ -147,6 +177,7 @@ class Report:
     """The operators run in a `with torch_outboard.fallback.report()` block; filled at its end."""
 
     rows: list[Row] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
 
     def share_by_placement(self) -> dict[str, float]:
         """The share of calls at each placement, between 0 and 1."""
@@ -191,23 +222,41 @@ DTYPES = {
 
 
 @contextmanager
-def report(*, call_sites: bool = False) -> Iterator[Report]:
-    """Counts every routed operator of the process while the block runs.
+def report(*, call_sites: bool | Literal["waits"] = False) -> Iterator[Report]:
+    """Counts every routed operator, and every wait of the host, while the block runs.
 
-    With `call_sites` each line also has the calling line of Python, which takes the interpreter
-    lock on every call. Blocks do not nest: an inner block restarts the counts.
+    With `call_sites=True` each line also has the calling line of Python, which takes the
+    interpreter lock on every call; with `"waits"` only the waits have theirs. Blocks do not nest:
+    an inner block restarts the counts.
     """
     result = Report()
     notice()
     _C.clear_report()
-    _C.start_report(call_sites)
+    _C.start_report("waits" if call_sites == "waits" else "all" if call_sites else "none")
     try:
         yield result
     finally:
         _C.stop_report()
-        result.rows = [
-            Row(op, DTYPES.get(dtype or ""), placement, calls, copied, nanoseconds * 1e-9, site)
-            for op, dtype, placement, site, calls, copied, nanoseconds in _C.report_rows()
+        for op, dtype, placement, site, calls, copied, spent, *costs in _C.report_rows():
+            waits, waited, programs, compiled = costs
+            result.rows.append(
+                Row(
+                    op,
+                    DTYPES.get(dtype or ""),
+                    placement,
+                    calls,
+                    copied,
+                    spent * 1e-9,
+                    site,
+                    waits,
+                    waited * 1e-9,
+                    programs,
+                    compiled * 1e-9,
+                )
+            )
+        result.waits = [
+            Wait(cause, site, count, nanoseconds * 1e-9)
+            for cause, site, count, nanoseconds in _C.report_waits()
         ]
 
 

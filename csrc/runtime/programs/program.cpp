@@ -18,6 +18,7 @@
 #include "runtime/programs/program_disk_cache.h"
 #include "runtime/recording/recorded_call.h"
 #include "runtime/settings.h"
+#include "runtime/thread_costs.h"
 
 namespace outboard {
 
@@ -208,6 +209,10 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
   }
   check_status(status, "program_build");
   g_built.fetch_add(1, std::memory_order_relaxed);
+  const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - begin;
+  ThreadCosts& costs = thread_costs();
+  costs.programs += 1;
+  costs.compiling_nanoseconds += static_cast<uint64_t>(spent.count());
   note_build(begin);
   return program;
 }

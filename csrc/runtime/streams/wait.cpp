@@ -19,6 +19,7 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/process.h"
 #include "runtime/settings.h"
+#include "runtime/thread_costs.h"
 
 namespace outboard {
 namespace {
@@ -40,6 +41,7 @@ double report_after() noexcept {
 std::atomic<bool (*)()> g_handle_signals{nullptr};
 std::atomic<void (*)()> g_raise_of_handler{nullptr};
 std::atomic<bool> g_gave_up{false};
+std::atomic<WaitListener> g_wait_listener{nullptr};
 
 // Of this thread's last wait: the queue that it gave up on, and whether a signal handler raised.
 thread_local ob_queue t_given_up = nullptr;
@@ -194,7 +196,26 @@ WaitScope::WaitScope(const char* call) noexcept : record_(call) {
 }
 
 WaitScope::~WaitScope() {
-  if (outermost_) wait_of_this_thread().call.store(nullptr, std::memory_order_release);
+  if (!outermost_) return;
+  Wait& wait = wait_of_this_thread();
+  const Clock::duration since(wait.since.load(std::memory_order_relaxed));
+  const std::chrono::nanoseconds waited = Clock::now().time_since_epoch() - since;
+  ThreadCosts& costs = thread_costs();
+  costs.waits += 1;
+  costs.waiting_nanoseconds += static_cast<uint64_t>(waited.count());
+  wait.call.store(nullptr, std::memory_order_release);
+}
+
+void set_wait_listener(WaitListener function) noexcept { g_wait_listener.store(function); }
+
+RequestedWait::RequestedWait(const char* call) noexcept
+    : call_(call), before_(thread_costs().waiting_nanoseconds) {}
+
+RequestedWait::~RequestedWait() {
+  const WaitListener listener = g_wait_listener.load(std::memory_order_relaxed);
+  if (C10_LIKELY(listener == nullptr)) return;
+  const uint64_t spent = thread_costs().waiting_nanoseconds - before_;
+  if (spent > 0) listener(call_, spent);
 }
 
 ob_status wait_for_queue(const ob_driver& table, ob_queue queue) noexcept {

@@ -50,6 +50,25 @@ bool is_busy(const ob_driver& table, c10::DeviceIndex device) noexcept;
 // whether to give up the wait; `raise` then throws. Both may take the interpreter lock.
 OUTBOARD_API void set_signal_handling(bool (*handle)(), void (*raise)()) noexcept;
 
+// Receives each wait that the program asked for when it has ended: `call` names it, `nanoseconds`
+// is the time in the driver. Called without a lock; null for none.
+using WaitListener = void (*)(const char* call, uint64_t nanoseconds) noexcept;
+OUTBOARD_API void set_wait_listener(WaitListener function) noexcept;
+
+// The scope of a wait that the program asked for, as by torch.accelerator.synchronize.
+class OUTBOARD_API RequestedWait {
+ public:
+  // `call` is a literal.
+  explicit RequestedWait(const char* call) noexcept;
+  ~RequestedWait();
+  RequestedWait(const RequestedWait&) = delete;
+  RequestedWait& operator=(const RequestedWait&) = delete;
+
+ private:
+  const char* call_;
+  uint64_t before_;  // nanoseconds of this thread in waits
+};
+
 // Number of threads that wait for the driver.
 int waiting_threads() noexcept;
 
