@@ -90,7 +90,22 @@ def _check_devices() -> int:
     print_columns(rows)
     for check in failed:
         print(f"\n{check.device} cannot {check.what}: {check.problem}")
-    return 1 if failed else 0
+    if failed:
+        return 1
+    _print_speeds()
+    return 0
+
+
+def _print_speeds() -> None:
+    """Prints rough speeds of every device."""
+    from torch_outboard.commands import device_speeds
+
+    rows: list[tuple[str, ...]] = [("device", "speed of", "")]
+    for index in range(torch.get_device_module(state.name).device_count()):
+        device = torch.device(state.name, index)
+        rows += [(str(device), *speed) for speed in device_speeds.speeds(device)]
+    print()
+    print_columns(rows, right=(2,))
 
 
 def _print_placements() -> None:
