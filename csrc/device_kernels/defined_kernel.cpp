@@ -107,11 +107,11 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
     kernel = found->second(definition, operator_of(overload).schema());
   } catch (const c10::Error& error) {
     TORCH_CHECK_VALUE(
-        false, location, "property '", definition.last_asked(), "' of the definition of ", first,
+        false, location, "field '", definition.last_asked(), "' of the definition of ", first,
         first == overload ? "" : ", for " + overload, ": ", error.what_without_backtrace());
   }
   const Definition::Strings unknown = definition.unknown();
-  TORCH_CHECK_VALUE(unknown.empty(), location, "the definition of ", first, " has the property '",
+  TORCH_CHECK_VALUE(unknown.empty(), location, "the definition of ", first, " has the field '",
                     unknown[0], "', which definitions of the kind '", definition.kind,
                     "' do not have");
   return kernel;

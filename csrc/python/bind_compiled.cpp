@@ -1,9 +1,9 @@
 // Compiled graphs: calls of their device kernels from the code that torch.compile generates, memory
-// for that code, and calls of graphs compiled for the CPU with tensors of a device.
+// for that code, calls of graphs compiled for the CPU with tensors of a device, and captured
+// graphs.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
-#include <c10/core/impl/COW.h>
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Dtype.h>
@@ -12,110 +12,63 @@
 #include <torch/csrc/utils/python_numbers.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "cpu_kernels/call/cpu_call.h"
 #include "cpu_kernels/compiled_code.h"
+#include "cpu_kernels/host_graph_call.h"
 #include "python/bindings.h"
 #include "random/graph_draws.h"
 #include "runtime/driver/device.h"
-#include "runtime/programs/device_assert.h"
-#include "runtime/programs/launch.h"
-#include "runtime/programs/program.h"
-#include "runtime/streams/stream.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/programs/graph_kernel.h"
+#include "tensors/captured_tensors.h"
 #include "tensors/dense.h"
-#include "tensors/host_view.h"
 
 namespace py = pybind11;
 
 namespace outboard {
 namespace {
 
-DeviceAssert& index_assert(c10::DeviceIndex device) {
-  return DeviceAssert::interned(device, DeviceAssert::Kind::kIndexError,
-                                "index out of range in a compiled graph");
+// Null if an object is not a tensor.
+const at::Tensor* tensor_in(PyObject* object) {
+  return THPVariable_Check(object) ? &THPVariable_Unpack(object) : nullptr;
 }
 
-DeviceAssert& message_assert(c10::DeviceIndex device, const std::string& message) {
-  return DeviceAssert::interned(
-      device, DeviceAssert::Kind::kRuntimeError,
-      message.empty() ? "an assertion of a compiled graph failed" : std::string_view(message));
+// Empties a list, so that the caller's references to inputs end.
+void clear(const py::list& list) {
+  if (PyList_SetSlice(list.ptr(), 0, PyList_GET_SIZE(list.ptr()), nullptr) != 0) {
+    throw py::error_already_set();
+  }
 }
 
-struct GraphProgram {
-  std::string source;
-  std::string options;
-};
+// ---- Kernels of graphs ----
 
-// How work becomes work-items.
-enum class Cut {
-  kChunks,  // a work-item per run of pieces: CPUs
-  kItems,   // a work-item per piece
-  kGroups,  // a work-group per piece
-};
-constexpr const char* kCuts[] = {"chunks", "items", "groups"};
+constexpr const char* kCuts[] = {"chunks", "items", "groups"};  // of WorkDivision::Cut
 
-// A kernel of a graph's program, on the device of its first tensor. Any number of threads may call
-// it.
-class GraphKernel {
- public:
-  // `parameters`: a letter each, in order: t a tensor, i an int, l a long, f a float, d a double, A
-  // the flag of an assertion, whose message the caller passes, F the flag of wrong indices, which
-  // the caller does not pass. `local`: work-items per work-group. `grain`: minimum cost of a chunk.
-  // `limit`: maximum number of chunks.
-  GraphKernel(std::shared_ptr<GraphProgram> program, std::string name, std::string parameters,
-              const std::string& cut, uint64_t local, uint64_t grain, uint64_t limit)
-      : program_(std::move(program)),
-        name_(std::move(name)),
-        parameters_(std::move(parameters)),
-        cut_(parse_name<Cut>(cut, kCuts, "cut of work")),
-        local_(local),
-        grain_(std::max<uint64_t>(grain, 1)),
-        limit_(std::max<uint64_t>(limit, 1)) {}
-
-  // Loads the program from disk or compiles it. Raises RuntimeError with the compiler's log.
-  void build(c10::DeviceIndex device) { find(device); }
-
+// A kernel with the kinds of its parameters, a letter each, in order: t a tensor, i an int, l a
+// long, f a float, d a double, A the flag of an assertion, whose message the caller passes, F the
+// flag of wrong indices, which the caller does not pass.
+struct CallableGraphKernel {
   // Arguments as in `parameters`, then the number of pieces of work and their total cost. Numbers
   // may be CPU tensors of one element.
   void call(const py::args& given) {
-    LaunchArguments arguments;
-    c10::DeviceIndex device = -1;
     size_t next = 0;
-    c10::SmallVector<DeviceAssert*, 2> asserts;
     const size_t count = given.size();
     const auto take = [&]() -> PyObject* {
       if (next >= count) throw py::value_error("a kernel of a graph has too few arguments");
       return PyTuple_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(next++));
     };
-    for (const char kind : parameters_) {
+    GraphArguments arguments;
+    for (const char kind : parameters) {
       switch (kind) {
-        case 't': {
-          PyObject* object = take();
-          if (!THPVariable_Check(object))
-            throw py::type_error("a kernel of a graph needs a tensor");
-          const at::Tensor& tensor = THPVariable_Unpack(object);
-          TORCH_CHECK(tensor.is_privateuseone(), "the kernel ", name_,
-                      " of a graph reads and writes "
-                      "memory of its device, and was called with a tensor on ",
-                      tensor.device(),
-                      "; this is a fault of the compiler, and torch.compile(..., "
-                      "backend=\"aot_eager\") does without kernels");
-          if (device < 0) device = tensor.device().index();
-          const void* data = tensor.const_data_ptr();
-          // A tensor without elements is not read, but the parameter needs some memory.
-          if (data == nullptr) data = placeholder(tensor.device().index());
-          arguments.address(data);
+        case 't':
+          add_tensor(arguments, take());
           break;
-        }
         case 'i':
           arguments.value(static_cast<int32_t>(integer(take())));
           break;
@@ -129,78 +82,76 @@ class GraphKernel {
           arguments.value(real(take()));
           break;
         case 'F':
-          asserts.push_back(&index_assert(device));
-          arguments.address(asserts.back()->address());
+          arguments.index_assert();
           break;
         case 'A':
-          asserts.push_back(&message_assert(device, py::handle(take()).cast<std::string>()));
-          arguments.address(asserts.back()->address());
+          arguments.message_assert(py::handle(take()).cast<std::string>());
           break;
         default:
           throw py::value_error("unknown kind of parameter");
       }
     }
-    const auto work = static_cast<uint64_t>(std::max<int64_t>(integer(take()), 0));
+    const auto pieces = static_cast<uint64_t>(std::max<int64_t>(integer(take()), 0));
     const auto cost = static_cast<uint64_t>(std::max<int64_t>(integer(take()), 0));
     if (PyErr_Occurred() != nullptr) throw py::error_already_set();
     if (next != count) throw py::value_error("a kernel of a graph has too many arguments");
-    if (work == 0) return;
     py::gil_scoped_release no_gil;
-    StreamState& stream = current_stream_state(device);
-    launch(stream, find(device), grid(work, cost), arguments);
-    expect_asserts(stream, asserts);
+    kernel.launch(arguments, pieces, cost);
   }
 
- private:
+  void add_tensor(GraphArguments& arguments, PyObject* object) const {
+    const at::Tensor* tensor = tensor_in(object);
+    if (tensor == nullptr) throw py::type_error("a kernel of a graph needs a tensor");
+    TORCH_CHECK(tensor->is_privateuseone(), "the kernel ", kernel.name(),
+                " of a graph reads and writes "
+                "memory of its device, and was called with a tensor on ",
+                tensor->device(),
+                "; this is a fault of the compiler, and torch.compile(..., "
+                "backend=\"aot_eager\") does without kernels");
+    arguments.tensor(tensor->device().index(), tensor->const_data_ptr());
+  }
+
   static int64_t integer(PyObject* object) {
-    if (THPVariable_Check(object)) return THPVariable_Unpack(object).item<int64_t>();
-    return PyLong_AsLongLong(object);
-  }
-
-  static const void* placeholder(c10::DeviceIndex device) {
-    return reinterpret_cast<const void*>(index_assert(device).address());
+    const at::Tensor* tensor = tensor_in(object);
+    return tensor != nullptr ? tensor->item<int64_t>() : PyLong_AsLongLong(object);
   }
 
   static double real(PyObject* object) {
-    if (THPVariable_Check(object)) return THPVariable_Unpack(object).item<double>();
-    return PyFloat_AsDouble(object);
+    const at::Tensor* tensor = tensor_in(object);
+    return tensor != nullptr ? tensor->item<double>() : PyFloat_AsDouble(object);
   }
 
-  Grid grid(uint64_t work, uint64_t cost) const {
-    switch (cut_) {
-      case Cut::kChunks: {
-        const uint64_t chunks = std::min({work, (cost + grain_ - 1) / grain_, limit_});
-        return Grid::linear(std::max<uint64_t>(chunks, 1), 1);
-      }
-      case Cut::kItems:
-        return Grid::linear(work, local_);
-      default:
-        return Grid::linear(std::min<uint64_t>(work, 65535) * local_, local_);
-    }
-  }
-
-  Kernel& find(c10::DeviceIndex device) {
-    if (device < 0) throw py::value_error("a kernel of a graph needs a tensor of the device");
-    const size_t slot = static_cast<size_t>(device);
-    if (slot < kDevices) {
-      if (Kernel* kernel = kernels_[slot].load(std::memory_order_acquire)) return *kernel;
-    }
-    Kernel& kernel = find_kernel(device, program_->source, name_, program_->options);
-    if (slot < kDevices) kernels_[slot].store(&kernel, std::memory_order_release);
-    return kernel;
-  }
-
-  static constexpr size_t kDevices = 16;  // other devices look the kernel up at every call
-
-  const std::shared_ptr<GraphProgram> program_;
-  const std::string name_;
-  const std::string parameters_;
-  const Cut cut_;
-  const uint64_t local_;
-  const uint64_t grain_;
-  const uint64_t limit_;
-  std::array<std::atomic<Kernel*>, kDevices> kernels_{};
+  GraphKernel kernel;
+  const std::string parameters;
 };
+
+std::unique_ptr<CallableGraphKernel> make_kernel(std::shared_ptr<GraphProgram> program,
+                                                 std::string name, std::string parameters,
+                                                 const std::string& cut, uint64_t local,
+                                                 uint64_t grain, uint64_t limit) {
+  const auto parsed = parse_name<WorkDivision::Cut>(cut, kCuts, "cut of work");
+  return std::unique_ptr<CallableGraphKernel>(new CallableGraphKernel{
+      {std::move(program), std::move(name), {parsed, local, grain, limit}}, std::move(parameters)});
+}
+
+void bind_graph_kernels(py::module_& m) {
+  py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
+      .def(py::init([](std::string source, std::string options) {
+             return std::make_shared<GraphProgram>(
+                 GraphProgram{std::move(source), std::move(options)});
+           }),
+           py::arg("source"), py::arg("options"));
+  py::class_<CallableGraphKernel>(m, "GraphKernel")
+      .def(py::init(&make_kernel), py::arg("program"), py::arg("name"), py::arg("parameters"),
+           py::arg("cut"), py::arg("local"), py::arg("grain"), py::arg("limit"))
+      .def(
+          "build",
+          [](CallableGraphKernel& self, c10::DeviceIndex device) { self.kernel.build(device); },
+          NoGil())
+      .def("__call__", &CallableGraphKernel::call);
+}
+
+// ---- Memory for generated code ----
 
 c10::SmallVector<int64_t, 8> checked_integers(PyObject* given) {
   TORCH_CHECK_TYPE(PyTuple_Check(given), "sizes and strides are tuples of ints");
@@ -244,101 +195,54 @@ PyMethodDef empty_strided_definition = {
 
 // ---- Graphs compiled for the CPU ----
 
-// Calls of one graph.
-class HostGraphCalls {
- public:
-  // `written`: indices of inputs that the graph writes. `cpu_results`: indices of results that stay
-  // CPU tensors.
-  HostGraphCalls(c10::DeviceIndex device, const std::vector<Py_ssize_t>& written,
-                 const std::vector<Py_ssize_t>& cpu_results)
-      : device_(device),
-        written_(written.begin(), written.end()),
-        cpu_results_(cpu_results.begin(), cpu_results.end()) {}
+// A graph, by the indices of inputs that it writes and of results that stay CPU tensors.
+struct HostGraph {
+  std::unordered_set<Py_ssize_t> written;
+  std::unordered_set<Py_ssize_t> cpu_results;
+  c10::DeviceIndex device;
 
   // Empties `inputs`. Returns the results, on the device except for `cpu_results`.
-  py::list call(const py::object& compiled, const py::list& inputs) const;
-
- private:
-  py::object host_input(const at::Tensor& tensor, Access access, CpuCall& call) const;
-  py::object device_result(PyObject* result, CpuCall& call) const;
-
-  const c10::DeviceIndex device_;
-  const std::unordered_set<Py_ssize_t> written_;
-  const std::unordered_set<Py_ssize_t> cpu_results_;
+  py::list call(const py::object& compiled, const py::list& inputs) const {
+    std::optional<HostGraphCall> call;
+    {
+      py::gil_scoped_release release;  // it waits for the current stream
+      call.emplace(device);
+    }
+    const Py_ssize_t count = PyList_GET_SIZE(inputs.ptr());
+    py::list host(count);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const py::handle input = PyList_GET_ITEM(inputs.ptr(), i);
+      const at::Tensor* tensor = tensor_in(input.ptr());
+      host[i] = tensor == nullptr ? py::reinterpret_borrow<py::object>(input)
+                                  : py::cast(call->input(*tensor, written.contains(i)));
+    }
+    clear(inputs);
+    const auto given = py::reinterpret_steal<py::object>(
+        PySequence_Fast(compiled(std::move(host)).ptr(), "a compiled graph returns its results"));
+    if (!given) throw py::error_already_set();
+    py::list results(PySequence_Fast_GET_SIZE(given.ptr()));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(results.ptr()); ++i) {
+      PyObject* result = PySequence_Fast_GET_ITEM(given.ptr(), i);
+      const at::Tensor* tensor = cpu_results.contains(i) ? nullptr : tensor_in(result);
+      const bool owned = Py_REFCNT(result) == 1 && THPVariable_CheckExact(result);
+      results[i] = tensor == nullptr ? py::reinterpret_borrow<py::object>(result)
+                                     : py::cast(call->result(*tensor, owned));
+    }
+    call->finish();
+    return results;
+  }
 };
 
-// Whether the memory of `tensor` can be viewed independently of other inputs. Writing to one input
-// moves the copy-on-write storage of others; CpuCall handles that.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_privateuseone() && tensor.layout() == at::kStrided && !tensor.is_nested() &&
-         !tensor.is_quantized() && tensor.has_storage() &&
-         !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-}
-
-// A call keeps mapped tensors until its end. A view keeps only the storage, so that a saved result
-// of a forward pass is freed as soon as the graph releases it.
-py::object HostGraphCalls::host_input(const at::Tensor& tensor, Access access,
-                                      CpuCall& call) const {
-  if (call.placement() != Placement::kHost || !is_plain(tensor)) {
-    return py::cast(call.map(tensor, access));
-  }
-  return py::cast(host_tensor(tensor, access));
-}
-
-py::object HostGraphCalls::device_result(PyObject* result, CpuCall& call) const {
-  if (!THPVariable_Check(result)) return py::reinterpret_borrow<py::object>(result);
-  const at::Tensor& host = THPVariable_Unpack(result);
-  if (call.placement() == Placement::kHost && Py_REFCNT(result) == 1 &&
-      THPVariable_CheckExact(result) && turn_into_device(host, device_)) {
-    return py::reinterpret_borrow<py::object>(result);
-  }
-  return py::cast(call.result(host));
-}
-
-py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs) const {
-  const DeviceScope scope(device_);  // for random numbers of the device
-  std::optional<CpuCall> call;
-  {
-    py::gil_scoped_release release;  // it waits for the current stream
-    call.emplace(device_);
-  }
-  const auto count = static_cast<Py_ssize_t>(inputs.size());
-  py::list host(count);
-  std::vector<std::pair<at::Tensor, at::Tensor>> written;  // device and host
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
-    py::object given = py::reinterpret_borrow<py::object>(input);
-    if (THPVariable_Check(input)) {
-      const at::Tensor& tensor = THPVariable_Unpack(input);
-      const bool writes = written_.contains(i);
-      given = host_input(tensor, writes ? Access::kWrite : Access::kRead, *call);
-      if (writes) written.emplace_back(tensor, THPVariable_Unpack(given.ptr()));
-    }
-    PyList_SET_ITEM(host.ptr(), i, given.release().ptr());
-  }
-  if (PyList_SetSlice(inputs.ptr(), 0, count, nullptr) != 0) throw py::error_already_set();
-  const auto given = py::reinterpret_steal<py::object>(
-      PySequence_Fast(compiled(std::move(host)).ptr(), "a compiled graph returns its results"));
-  if (!given) throw py::error_already_set();
-  const Py_ssize_t results = PySequence_Fast_GET_SIZE(given.ptr());
-  py::list ours(results);
-  for (Py_ssize_t i = 0; i < results; ++i) {
-    PyObject* result = PySequence_Fast_GET_ITEM(given.ptr(), i);
-    py::object object = cpu_results_.contains(i) ? py::reinterpret_borrow<py::object>(result)
-                                                 : device_result(result, *call);
-    PyList_SET_ITEM(ours.ptr(), i, object.release().ptr());
-  }
-  for (const auto& [device, view] : written) call->written(device, view);
-  call->finish();
-  return ours;
-}
-
 void bind_host_graphs(py::module_& m) {
-  py::class_<HostGraphCalls>(m, "HostGraphCalls")
-      .def(py::init<c10::DeviceIndex, const std::vector<Py_ssize_t>&,
-                    const std::vector<Py_ssize_t>&>(),
+  py::class_<HostGraph>(m, "HostGraphCalls")
+      .def(py::init([](c10::DeviceIndex device, const std::vector<Py_ssize_t>& written,
+                       const std::vector<Py_ssize_t>& cpu_results) {
+             return HostGraph{{written.begin(), written.end()},
+                              {cpu_results.begin(), cpu_results.end()},
+                              device};
+           }),
            py::arg("device"), py::arg("written"), py::arg("cpu_results"))
-      .def("__call__", &HostGraphCalls::call);
+      .def("__call__", &HostGraph::call);
   random::register_graph_draws();
   m.def(
       "define_call_on_device",
@@ -351,25 +255,89 @@ void bind_host_graphs(py::module_& m) {
   m.def("register_packaged_models", &register_packaged_models);
 }
 
+// ---- Captured graphs ----
+
+std::vector<const at::Tensor*> tensors_in(const py::list& inputs) {
+  std::vector<const at::Tensor*> tensors;
+  tensors.reserve(inputs.size());
+  for (const py::handle input : inputs) tensors.push_back(tensor_in(input.ptr()));
+  return tensors;
+}
+
+// A capture with the inputs and results that are not tensors.
+struct CapturedValues {
+  CapturedValues(c10::DeviceIndex device, py::object run_, std::string message)
+      : tensors(device, std::move(message)), run(std::move(run_)) {}
+
+  // Empties `inputs` and returns the results, or returns None, see CapturedTensors::replay.
+  py::object replay(const py::list& inputs, int64_t step) {
+    for (const auto& [input, number] : numbers) {
+      if (!py::object(inputs[input]).equal(number)) return py::none();
+    }
+    std::optional<std::vector<at::Tensor>> replayed;
+    {
+      const std::vector<const at::Tensor*> given = tensors_in(inputs);
+      py::gil_scoped_release no_gil;
+      replayed = tensors.replay(given, step, [this] {
+        const py::gil_scoped_acquire gil;
+        run();
+      });
+    }
+    if (!replayed) return py::none();
+    py::list results(constants.size());
+    auto next = replayed->begin();
+    for (size_t i = 0; i < constants.size(); ++i) {
+      results[i] = constants[i] ? constants[i] : py::cast(std::move(*next++));
+    }
+    clear(inputs);
+    return results;
+  }
+
+  CapturedTensors tensors;
+  py::object run;                                      // replays the graph
+  std::vector<std::pair<size_t, py::object>> numbers;  // inputs with one value per capture
+  std::vector<py::object> constants;                   // for each result; null for a tensor
+};
+
+void bind_captures(py::module_& m) {
+  m.def(
+      "captures_graphs", [] { return driver().graph_begin != nullptr; },
+      "Whether the driver captures graphs.");
+  py::class_<CapturedValues>(m, "CapturedTensors")
+      .def(py::init<c10::DeviceIndex, py::object, std::string>())
+      .def("add_number", [](CapturedValues& self, size_t input,
+                            py::object number) { self.numbers.emplace_back(input, number); })
+      .def("add_fixed", [](CapturedValues& self, size_t input,
+                           const at::Tensor& tensor) { self.tensors.add_fixed(input, tensor); })
+      .def("add_moving", [](CapturedValues& self, size_t input, const at::Tensor& buffer,
+                            bool written) { self.tensors.add_moving(input, buffer, written); })
+      .def("add_constant",
+           [](CapturedValues& self, py::object constant) { self.constants.push_back(constant); })
+      .def("add_view",
+           [](CapturedValues& self, size_t input, const at::Tensor& result, int64_t offset) {
+             self.tensors.add_view(input, result, offset);
+             self.constants.emplace_back();
+           })
+      .def("add_result",
+           [](CapturedValues& self, const at::Tensor& result) {
+             self.tensors.add_result(result);
+             self.constants.emplace_back();
+           })
+      .def("misplaced",
+           [](const CapturedValues& self, const py::list& inputs) {
+             return self.tensors.misplaced(tensors_in(inputs));
+           })
+      .def("replay", &CapturedValues::replay);
+}
+
 }  // namespace
 
 void bind_compiled(py::module_& m) {
   m.attr("empty_strided") =
       py::reinterpret_steal<py::object>(PyCFunction_New(&empty_strided_definition, nullptr));
-  py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
-      .def(py::init([](std::string source, std::string options) {
-             return std::make_shared<GraphProgram>(
-                 GraphProgram{std::move(source), std::move(options)});
-           }),
-           py::arg("source"), py::arg("options"));
-  py::class_<GraphKernel>(m, "GraphKernel")
-      .def(py::init<std::shared_ptr<GraphProgram>, std::string, std::string, const std::string&,
-                    uint64_t, uint64_t, uint64_t>(),
-           py::arg("program"), py::arg("name"), py::arg("parameters"), py::arg("cut"),
-           py::arg("local"), py::arg("grain"), py::arg("limit"))
-      .def("build", &GraphKernel::build, py::call_guard<py::gil_scoped_release>())
-      .def("__call__", &GraphKernel::call);
+  bind_graph_kernels(m);
   bind_host_graphs(m);
+  bind_captures(m);
 }
 
 }  // namespace outboard

@@ -22,8 +22,8 @@ void bind_dispatch(pybind11::module_& m);     // policies, reports, placement, k
 void bind_kernels(pybind11::module_& m);      // kernels written in Python
 void bind_definitions(pybind11::module_& m);  // operator definitions, programs
 void bind_sources(pybind11::module_& m);      // descriptions of kernels for their source writers
-void bind_compiled(pybind11::module_& m);     // kernels of compiled graphs, graphs for the CPU
-void bind_captures(pybind11::module_& m);     // captured graphs
+void bind_compiled(
+    pybind11::module_& m);  // kernels of compiled graphs, graphs for the CPU, captures
 void bind_distributed(pybind11::module_& m);  // the process group
 void bind_testing(pybind11::module_& m);      // _C.testing
 

@@ -12,7 +12,6 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_definitions(m);
   outboard::bind_sources(m);
   outboard::bind_compiled(m);
-  outboard::bind_captures(m);
   outboard::bind_testing(m);
 #ifndef OUTBOARD_NO_DISTRIBUTED  // a PyTorch without torch.distributed, see setup.py
   outboard::bind_distributed(m);

@@ -119,7 +119,7 @@ def kernel(
     source: str,
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
-    **properties: Any,
+    **fields: Any,
 ) -> Callable[[Body], Registration]: ...
 
 
@@ -133,7 +133,7 @@ def kernel(
     source: str | None = None,
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
-    **properties: Any,
+    **fields: Any,
 ) -> Callable[[Callable[..., Any]], Registration] | Registration:
     """Registers the device's kernel of an operator: a Python function, an expression, or kernels.
 
@@ -149,7 +149,7 @@ def kernel(
     The function runs once, with a `torch_outboard.Plan` and symbols in place of the operator's
     arguments, and states the conditions, tensors and launches of a call. Its tensor parameters are
     the operands: kernels have `x_load(i)` and `x_store(i, value)` for operands and results
-    (torch_outboard/kernels/template.cl lists all macros). `properties` are parameters of
+    (torch_outboard/kernels/template.cl lists all macros). `fields` are parameters of
     `torch_outboard.ops.template.template`: `strided`, `moves`, `accepts`, `reports` and so on.
 
     Kernels run below autograd, so the operator keeps its derivative. An operator without its own
@@ -218,19 +218,21 @@ def kernel(
     wanted = None if dtypes is None else list(dtypes)
 
     if source is not None:
-        return _template_kernel(name, source, wanted, index, properties)
-    if properties:
-        raise TypeError(f"kernel() takes {', '.join(properties)} only with source=")
+        return _template_kernel(name, source, wanted, index, fields)
+    if fields:
+        raise TypeError(f"kernel() takes {', '.join(fields)} only with source=")
 
     if expression is not None:
         schema = getattr(packet, overload_name or "default")._schema
-        row = _definition_of_expression(name, schema, expression, types, result, requires or {})
+        definition = _definition_of_expression(
+            name, schema, expression, types, result, requires or {}
+        )
         _C.load_device_kernels()
-        token = _C.add_definition(name, row, wanted, index)
+        token = _C.add_definition(name, definition, wanted, index)
         described = Expression(
             expression,
-            tuple(row.operands),
-            tuple(row.scalars),
+            tuple(definition.operands),
+            tuple(definition.scalars),
             types,
             result,
             tuple((requires or {}).items()),
@@ -257,16 +259,16 @@ def _template_kernel(
     source: str,
     dtypes: list[torch.dtype] | None,
     device: int,
-    properties: dict[str, Any],
+    fields: dict[str, Any],
 ) -> Callable[[Body], Registration]:
     from torch_outboard.ops.definition import EVERY
     from torch_outboard.ops.template import template
 
     def register(body: Body) -> Registration:
-        row = template([name], source=source, dtypes=dtypes or EVERY, **properties)(body)
+        definition = template([name], source=source, dtypes=dtypes or EVERY, **fields)(body)
         _C.load_device_kernels()
         # None: the definition itself checks the dtypes of the first operand.
-        token = _C.add_definition(name, row, None, device)
+        token = _C.add_definition(name, definition, None, device)
         return Registration(name, None, token, None, dtypes, device)
 
     return register

@@ -27,7 +27,7 @@ class OUTBOARD_API MetaCall {
   // not exist or has an argument that `overload` lacks.
   MetaCall(const std::string& meta_function, const Overload& overload);
 
-  // The meta function that the property `meta` of a definition names; without it, the functional
+  // The meta function that the field `meta` of a definition names; without it, the functional
   // form of the overload if PyTorch has a Meta kernel in C++ for it, else nullptr.
   static std::unique_ptr<const MetaCall> of(const Definition& definition, const Overload& overload);
 

@@ -189,7 +189,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   definition.check_names("absent", expression.scalars);
   definition.check_names("masks", definition.strings("names"));
   const size_t names = definition.strings("names").size();
-  const auto& arguments = definition.strings("operands");  // last: errors name this property
+  const auto& arguments = definition.strings("operands");  // last: errors name this field
   TORCH_CHECK_VALUE(names == arguments.size(), "there are not as many operands as names of them");
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});

@@ -15,8 +15,8 @@
 namespace outboard {
 namespace {
 
-bool contains(const Definition& definition, const char* property, const std::string& name) {
-  const auto& names = definition.strings(property);
+bool contains(const Definition& definition, const char* field, const std::string& name) {
+  const auto& names = definition.strings(field);
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

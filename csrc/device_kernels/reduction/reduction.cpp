@@ -125,7 +125,7 @@ class ReductionKernel final : public DefinedKernel {
   const Kernels& kernels(const Call& call, bool wide);
   bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
 
-  decltype(SourceFields::values) description_;  // properties that kernels contain
+  decltype(SourceFields::values) description_;  // fields that kernels contain
   size_t state_bytes_;                          // upper bound for a scalar state
   std::vector<bool> indices_;                   // per result
   const Types types_;

@@ -37,9 +37,9 @@ int TemplateKernel::node_of_name(const std::string& name) const {
 }
 
 std::vector<TemplateKernel::Named> TemplateKernel::named_nodes(const Definition& definition,
-                                                               const char* property) {
+                                                               const char* field) {
   std::vector<Named> result;
-  for (const auto& [name, node] : definition.named_integers(property)) {
+  for (const auto& [name, node] : definition.named_integers(field)) {
     result.push_back({name, definition.graph->checked(node)});
   }
   return result;
@@ -114,11 +114,11 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
   const auto& results = definition.strings("results");
   TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "it has ", results.size(),
                     " results, the overload ", overload_.result_count());
-  for (const char* property : {"results", "temporaries"}) {
-    for (const std::string& name : definition.strings(property)) {
+  for (const char* field : {"results", "temporaries"}) {
+    for (const std::string& name : definition.strings(field)) {
       Tensor tensor;
       tensor.name = name;
-      tensor.name_node = node_of_name(c10::str(property, ".", name));
+      tensor.name_node = node_of_name(c10::str(field, ".", name));
       tensor.dtype_of = 0;
       tensors_.push_back(std::move(tensor));
     }
@@ -133,8 +133,8 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
     overload_.index("dtype");
     tensors_[tensor_index(name)].from_argument = true;
   }
-  const auto set_nodes = [&](const char* property, int Tensor::* member) {
-    for (const auto& [name, node] : definition.named_integers(property)) {
+  const auto set_nodes = [&](const char* field, int Tensor::* member) {
+    for (const auto& [name, node] : definition.named_integers(field)) {
       tensors_[tensor_index(name)].*member = definition.graph->checked(node);
     }
   };
@@ -142,8 +142,8 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
   set_nodes("strides", &Tensor::strides);
   set_nodes("wanted", &Tensor::wanted);
   set_nodes("initial", &Tensor::initial);
-  const auto set_operands = [&](const char* property, int Tensor::* member) {
-    for (const auto& [name, operand] : definition.get<Definition::Dictionary>(property)) {
+  const auto set_operands = [&](const char* field, int Tensor::* member) {
+    for (const auto& [name, operand] : definition.get<Definition::Dictionary>(field)) {
       tensors_[tensor_index(name)].*member = tensor_index(operand);
     }
   };

@@ -1,7 +1,7 @@
 // Kernel templates: kernels in OpenCL C, with a description of their operands, results, parameters
 // and launches.
 //
-// docs/kernels.md describes the properties of a definition. Each step of a call uses some:
+// docs/kernels.md describes the fields of a definition. Each step of a call uses some:
 //   template.cpp          reading the definition, and the order of the steps
 //   template_tensors.cpp  served calls, dtypes, results and temporaries
 //   template_launch.cpp   parameters, programs and launches
@@ -103,7 +103,7 @@ class TemplateKernel final : public DefinedKernel {
   int tensor_index(const std::string& name) const;
   // -1: the definition does not use the name.
   int node_of_name(const std::string& name) const;
-  static std::vector<Named> named_nodes(const Definition& definition, const char* property);
+  static std::vector<Named> named_nodes(const Definition& definition, const char* field);
   void read_operands(const Definition& definition);
   void read_made_tensors(const Definition& definition);
   void read_launches(const Definition& definition);

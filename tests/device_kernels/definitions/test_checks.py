@@ -44,8 +44,8 @@ def right(plan: Plan, x: SymTensor, by: SymInt) -> None:
     plan.launch("k", out.numel())
 
 
-def defined(body: Body = right, **properties: Any) -> Definition:
-    return template([NAME], source=KERNEL, dtypes=FLOATS, **properties)(body)
+def defined(body: Body = right, **fields: Any) -> Definition:
+    return template([NAME], source=KERNEL, dtypes=FLOATS, **fields)(body)
 
 
 def changed(definition: Definition, **fields: Any) -> Definition:
@@ -277,7 +277,7 @@ def like_of_no_operand(plan: Plan, x: SymTensor, y: SymTensor) -> None:
     plan.result(like=y)
 
 
-PROPERTIES: list[tuple[Body, dict[str, Any], str, str]] = [
+FIELDS: list[tuple[Body, dict[str, Any], str, str]] = [
     (two_results, {}, "results", "it has 2 results, the overload 1"),
     (no_result, {}, "results", "it has 0 results, the overload 1"),
     (like_of_no_operand, {"shapes_only": ["y"]}, "like", "it names the tensor 'y'"),
@@ -297,9 +297,9 @@ PROPERTIES: list[tuple[Body, dict[str, Any], str, str]] = [
 
 def test_a_mistake_raises_when_the_kernel_is_made() -> None:
     make(defined())
-    for body, properties, key, words in PROPERTIES:
-        said = refusal(defined(body, **properties))
-        assert said.startswith(f"{location(body)}: property '{key}' of the definition of {NAME}: ")
+    for body, fields, key, words in FIELDS:
+        said = refusal(defined(body, **fields))
+        assert said.startswith(f"{location(body)}: field '{key}' of the definition of {NAME}: ")
         assert words in said, said
 
 
@@ -310,7 +310,7 @@ def test_the_line_is_that_of_a_decorated_definition() -> None:
     def blend(plan: Plan, x: SymTensor) -> None:
         plan.result()
 
-    assert refusal(blend).startswith(f"{__file__}:{line}: property 'strided'")
+    assert refusal(blend).startswith(f"{__file__}:{line}: field 'strided'")
 
 
 def test_nodes_are_checked() -> None:
@@ -333,7 +333,7 @@ def test_a_later_overload_is_named_beside_the_definition() -> None:
     definition = template([NAME, f"{NAME}.out"], source=KERNEL, dtypes=FLOATS)(body)
     said = refusal(definition)
     assert said.startswith(
-        f"{location(body)}: property 'scalars' of the definition of {NAME}, for {NAME}.out: "
+        f"{location(body)}: field 'scalars' of the definition of {NAME}, for {NAME}.out: "
     )
 
 
@@ -344,7 +344,7 @@ def pointwise_definition() -> Definition:
     )  # fmt: skip
 
 
-def test_properties_of_expressions_are_checked() -> None:
+def test_fields_of_expressions_are_checked() -> None:
     make(pointwise_definition())
     for key, value, words in (
         ("types", "other", "'float', 'complex', 'self', 'same'"),
@@ -355,7 +355,7 @@ def test_properties_of_expressions_are_checked() -> None:
         ("expressions", ["x", "by"], "2 expressions"),
     ):
         said = refusal(changed(pointwise_definition(), **{key: value}))
-        assert said.startswith(f"property '{key}' of the definition of {NAME}: ")
+        assert said.startswith(f"field '{key}' of the definition of {NAME}: ")
         assert words in said, said
 
 
@@ -364,26 +364,26 @@ def test_a_field_of_one_side_alone_is_named(make_one: Callable[[], Definition]) 
     definition = make_one()
     vars(definition)["colour"] = "red"
     assert refusal(definition).endswith(
-        f"the definition of {NAME} has the property 'colour', which definitions of the kind "
+        f"the definition of {NAME} has the field 'colour', which definitions of the kind "
         f"'{definition.kind}' do not have"
     )
     for name in set(vars(make_one())) - {"graph", "overloads", "location"}:
         definition = make_one()
         del vars(definition)[name]
         assert refusal(definition).endswith(
-            f"property '{name}' of the definition of {NAME}: definitions of the kind "
+            f"field '{name}' of the definition of {NAME}: definitions of the kind "
             f"'{definition.kind}' do not have it in Python"
         )
 
 
-def test_values_of_types_that_no_property_has_are_refused() -> None:
+def test_values_of_types_that_no_field_has_are_refused() -> None:
     for value in ([1.5], {"d": 1.5j}, {"d": 1, "e": 1.5}, [1, "a"], 1j):
         with pytest.raises(
             ValueError, match="an operator definition gives 'alert' a value that is no flag, number"
         ):
             make(changed(defined(), alert=value))
     for value in (None, 1, [1]):
-        assert "property 'alert'" in (said := refusal(changed(defined(), alert=value)))
+        assert "field 'alert'" in (said := refusal(changed(defined(), alert=value)))
         assert said.endswith("is of a type that definitions of the kind 'template' do not have")
 
 

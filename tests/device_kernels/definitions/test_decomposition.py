@@ -44,10 +44,10 @@ OPS = torch.ops.outboard_decomposed
 def define(device, library) -> Iterator[Callable[..., None]]:
     added = []
 
-    def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
+    def add(name: str, body: Callable[..., Any] | str, **fields: Any) -> None:
         qualified = f"outboard_decomposed::{name}"
         _C.load_device_kernels()
-        token = _C.add_definition(qualified, decomposition(qualified, body, **properties), None, -1)
+        token = _C.add_definition(qualified, decomposition(qualified, body, **fields), None, -1)
         added.append((qualified, token))
 
     yield add

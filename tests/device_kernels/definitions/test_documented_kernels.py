@@ -1,5 +1,5 @@
 """Kernels in docs/kernels.md are short and run alone, and the page names every statement and
-property of definitions."""
+field of definitions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_operator_runs(family: str) -> None:
     run_program(code, OUTBOARD_DRIVER="ocl", timeout=300)
 
 
-def test_every_statement_and_property_is_described() -> None:
+def test_every_statement_and_field_is_described() -> None:
     page = PAGE.read_text()
     public = {name for name in vars(Plan) if not name.startswith("_")} - {"properties", "trace"}
     methods = {name for name in public if inspect.isfunction(vars(Plan)[name])}

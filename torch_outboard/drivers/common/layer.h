@@ -5,7 +5,7 @@
 #ifndef OUTBOARD_DRIVERS_COMMON_LAYER_H
 #define OUTBOARD_DRIVERS_COMMON_LAYER_H
 
-#include <common/cxx.h>
+#include <common/failures.h>
 #include <outboard/driver.h>
 
 #include <algorithm>

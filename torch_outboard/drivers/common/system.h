@@ -1,4 +1,4 @@
-/* Messages, settings, clock, threads and memory of the host, for drivers in C and C++. */
+/* Clock, threads and memory of the host, for drivers in C and C++. */
 #ifndef OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 #define OUTBOARD_DRIVERS_COMMON_SYSTEM_H
 
@@ -12,23 +12,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- For drivers in C, by the functions of cxx.h ---- */
-
-#ifndef __cplusplus /* drivers::fail throws */
-/* Stores the message of this thread and returns `status`, so that failing is one statement. */
-ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
-#endif
-/* The function of the table. */
-const char* last_error(void* context);
-
-/* Both read an environment variable, and leave `value` unchanged where it is unset or empty. All
- * are listed in torch_outboard/setting_table.py. */
-
-/* A whole number in decimal digits. */
-ob_status read_number(const char* variable, uint64_t smallest, uint64_t largest, uint64_t* value);
-/* The index of one of `choices`, which end with NULL. */
-ob_status read_choice(const char* variable, const char* const* choices, int* value);
 
 /* ---- Clock and threads ---- */
 

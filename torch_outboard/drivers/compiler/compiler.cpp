@@ -2,7 +2,7 @@
 // compile, link.
 #include "compiler.h"
 
-#include <common/cxx.h>
+#include <common/failures.h>
 
 #include <cstdlib>
 #include <cstring>

@@ -2,10 +2,10 @@
  * Programs by a C compiler, for hardware with a C compiler and no OpenCL: a clang compiles OpenCL C
  * behind the headers in torch_outboard/dialects/clang.
  *
- *   native.cpp    the compiler of this machine, its settings, programs for this machine's
- * processors compiler.cpp  the steps from the source of a program to machine code process.cpp   a
- * command in a process of its own, with a time limit; temporary folders kernels.cpp   finds kernels
- * in a source, and writes the entries that call them
+ *   native.cpp    the compiler of this machine, its settings, programs for this machine
+ *   compiler.cpp  the steps from the source of a program to machine code
+ *   process.cpp   a command in a process of its own, with a time limit; temporary folders
+ *   kernels.cpp   finds kernels in a source, and writes the entries that call them
  *
  * Any thread may call any function, several at once. A driver compiles these files into its
  * library. The functions for drivers in C++ throw drivers::Failure.

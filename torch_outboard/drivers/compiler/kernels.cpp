@@ -1,5 +1,5 @@
 // Finds the kernels of a preprocessed source, which has no comments and macros left.
-#include <common/cxx.h>
+#include <common/failures.h>
 
 #include <algorithm>
 #include <cctype>

@@ -6,7 +6,10 @@
 //   else the newest on PATH.
 // - OUTBOARD_CLANG_SECONDS: time limit of a compiler process; default 300.
 // - OUTBOARD_CLANG_DIALECT: the folder of opencl.h; by default that of the package.
-#include <common/cxx.h>
+#include <common/failures.h>
+#include <common/packages.h>
+#include <common/sealed_binary.h>
+#include <common/settings.h>
 #include <common/system.h>
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -1,5 +1,7 @@
 // Commands in processes of their own, and temporary folders for their files.
-#include <common/cxx.h>
+#include <common/failures.h>
+#include <common/settings.h>
+#include <common/start_process.h>
 #include <common/system.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -21,6 +21,7 @@
 #define _GNU_SOURCE
 #include "host.h"
 
+#include <common/settings.h>
 #include <common/system.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,6 +17,7 @@
 #ifndef OUTBOARD_DRIVERS_HOST_H
 #define OUTBOARD_DRIVERS_HOST_H
 
+#include <common/failures.h>
 #include <common/system.h>
 #include <outboard/driver.h>
 #include <pthread.h>

@@ -25,6 +25,12 @@ namespace ocl {
 //
 // Threads for host callbacks and for work that must not run inside a callback of OpenCL. A task
 // never waits for another one: if no thread is free, one more starts.
+//
+// drivers/queues cannot run these tasks: a queue there is a thread that runs its own commands in
+// order, blocks while it waits for an event, and ends with the queue. Here OpenCL orders and runs
+// the commands. A task belongs to no queue: it may block until a task of another queue runs, and
+// may outlive its queue. A thread per OpenCL queue would also cost programs threads that have many
+// streams and no callbacks.
 
 namespace {
 

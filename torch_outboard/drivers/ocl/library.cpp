@@ -4,6 +4,7 @@
 // A driver alone is enough. It exports clGetExtensionFunctionAddress, which knows
 // clIcdGetPlatformIDsKHR, and the first word of a platform points to the table of its functions
 // (extension cl_khr_icd).
+#include <common/packages.h>
 #include <common/system.h>
 #include <dlfcn.h>
 #include <glob.h>

@@ -18,6 +18,8 @@
 //   4 by default, never more than cores. 0, or one core: this process compiles.
 // - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
 //   one is needed (late). By default late on all devices but CPUs.
+#include <common/settings.h>
+
 #include <exception>
 
 #include "ocl.h"

@@ -21,7 +21,7 @@
 #ifndef OUTBOARD_DRIVERS_OCL_OCL_H
 #define OUTBOARD_DRIVERS_OCL_OCL_H
 
-#include <common/cxx.h>
+#include <common/failures.h>
 #include <outboard/driver.h>
 
 #include <array>

@@ -1,4 +1,5 @@
 // Programs, kernels and launches.
+#include <common/sealed_binary.h>
 #include <common/system.h>
 
 #include <algorithm>

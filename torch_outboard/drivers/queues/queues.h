@@ -12,6 +12,7 @@
 #ifndef OUTBOARD_DRIVERS_QUEUES_H
 #define OUTBOARD_DRIVERS_QUEUES_H
 
+#include <common/failures.h>
 #include <common/system.h>
 
 #ifdef __cplusplus

@@ -13,6 +13,7 @@
 //   package `unicorn`, then the system's.
 // - OUTBOARD_CLANG and others of drivers/compiler/native.cpp: a clang that knows RISC-V, with its
 // lld.
+#include <common/settings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

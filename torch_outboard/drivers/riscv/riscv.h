@@ -13,7 +13,7 @@
 #ifndef OUTBOARD_DRIVERS_RISCV_RISCV_H
 #define OUTBOARD_DRIVERS_RISCV_RISCV_H
 
-#include <common/cxx.h>
+#include <common/failures.h>
 #include <outboard/driver.h>
 #include <queues/queues.h>
 

@@ -1,5 +1,7 @@
 // The processor: Unicorn, an emulator that is a library (https://www.unicorn-engine.org). It is
 // loaded at run time and never linked: its licence is the GPL, version 2.
+#include <common/packages.h>
+#include <common/settings.h>
 #include <common/system.h>
 #include <dlfcn.h>
 #include <outboard/library_file.h>

@@ -6,6 +6,7 @@
 // Without such a folder, or on a full disk, the cache is a temporary folder that this process
 // removes. PoCL ends the process when it cannot write a file, so disk space is checked before a
 // build.
+#include <common/settings.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <sys/file.h>

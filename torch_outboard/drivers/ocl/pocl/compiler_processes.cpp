@@ -15,6 +15,8 @@
 //
 // The first process starts after a slow build, and one more whenever a request finds none free, up
 // to OUTBOARD_OCL_COMPILER_PROCESSES. Each exits after 10 s without a request.
+#include <common/packages.h>
+#include <common/start_process.h>
 #include <common/system.h>
 #include <poll.h>
 #include <signal.h>
