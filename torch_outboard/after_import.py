@@ -49,18 +49,23 @@ def _call_after(spec: ModuleSpec) -> None:
     spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
 
 
-def module_exists(name: str) -> bool:
-    """Whether a module can be imported; does not import its parent packages."""
-    if name in sys.modules:
-        return True
+def find_module(name: str) -> ModuleSpec | None:
+    """The specification of a module, without running its code or that of its parent packages."""
     parts = name.split(".")
     path: Sequence[str] | None = None
+    spec = None
     for count in range(1, len(parts) + 1):
-        spec = _found(".".join(parts[:count]), path)
+        part = ".".join(parts[:count])
+        spec = getattr(sys.modules.get(part), "__spec__", None) or _found(part, path)
         if spec is None:
-            return False
-        path = spec.submodule_search_locations
-    return True
+            return None
+        path = spec.submodule_search_locations or []
+    return spec
+
+
+def module_exists(name: str) -> bool:
+    """Whether a module can be imported; does not import its parent packages."""
+    return name in sys.modules or find_module(name) is not None
 
 
 def after_import(name: str, function: Function) -> None:

@@ -14,6 +14,7 @@
 #include "dispatch/external_kernels.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
+#include "dispatch/tensor_arguments.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/process.h"
 
@@ -124,10 +125,7 @@ bool is_decomposed_for_autograd(const c10::OperatorHandle& op) {
 }
 
 bool requires_grad(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor().requires_grad();
-  if (!value.isList()) return false;
-  const auto elements = value.toListRef();
-  return std::any_of(elements.begin(), elements.end(), &requires_grad);
+  return any_tensor(value, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
 }
 
 // A kernel for a composite operator hides its decomposition, and with it the derivative. Calls that

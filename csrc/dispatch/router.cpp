@@ -14,6 +14,7 @@
 #include "dispatch/placement.h"
 #include "dispatch/registration.h"
 #include "dispatch/report.h"
+#include "dispatch/tensor_arguments.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/process.h"
@@ -154,7 +155,6 @@ struct Subject {
   at::ScalarType dtype = at::ScalarType::Undefined;
 
   bool see(const at::Tensor& tensor) {
-    if (!tensor.defined()) return false;
     if (dtype == at::ScalarType::Undefined) dtype = tensor.scalar_type();
     if (!tensor.is_privateuseone()) return false;
     device = tensor.device().index();
@@ -166,18 +166,9 @@ struct Subject {
 Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   Subject subject;
   const auto arguments = torch::jit::last(stack, schema.arguments().size());
+  const auto decides = [&subject](const at::Tensor& tensor) { return subject.see(tensor); };
   for (const c10::IValue& argument : arguments) {
-    if (argument.isTensor()) {
-      if (subject.see(argument.toTensor())) return subject;
-    } else if (argument.isTensorList()) {
-      for (const at::Tensor& tensor : argument.toTensorList()) {
-        if (subject.see(tensor)) return subject;
-      }
-    } else if (argument.isOptionalTensorList()) {
-      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
-        if (tensor.has_value() && subject.see(*tensor)) return subject;
-      }
-    }
+    if (any_tensor(argument, decides)) return subject;
   }
   // A factory: device and dtype are arguments.
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -199,29 +190,18 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
 }
 
-// Whether any of the last `arguments` values, or of the elements of lists among them, is a defined
-// tensor that `test` accepts.
+// Whether `test` is true for a tensor among the last `arguments` values.
 template <class Test>
-bool any_tensor(const torch::jit::Stack& stack, size_t arguments, const Test& test) {
-  const auto accepted = [&test](const c10::IValue& value) {
-    return value.isTensor() && value.toTensor().defined() && test(value.toTensor());
-  };
-  for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
-    if (value.isTensor()) {
-      if (accepted(value)) return true;
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (accepted(element)) return true;
-      }
-    }
-  }
-  return false;
+bool any_argument(const torch::jit::Stack& stack, size_t arguments, const Test& test) {
+  const auto values = torch::jit::last(stack, arguments);
+  return std::any_of(values.begin(), values.end(),
+                     [&test](const c10::IValue& value) { return any_tensor(value, test); });
 }
 
 // Whether an argument is in memory that the device adopted from the host. Its owner may free it at
 // any time, also while a stream still uses it.
 bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
-  return any_tensor(stack, arguments, [](const at::Tensor& tensor) {
+  return any_argument(stack, arguments, [](const at::Tensor& tensor) {
     return tensor.is_privateuseone() && tensor.has_storage() && tensor.storage().nbytes() != 0 &&
            caching_allocator()->device_of_pointer(tensor.storage().data()) < 0;
   });
@@ -273,7 +253,7 @@ class KernelUse {
 
 // Whether an argument has no memory that a built-in kernel could use.
 bool lacks_storage(const torch::jit::Stack& stack, size_t arguments) {
-  return any_tensor(stack, arguments, [](const at::Tensor& tensor) {
+  return any_argument(stack, arguments, [](const at::Tensor& tensor) {
     return !tensor.unsafeGetTensorImpl()->has_storage();
   });
 }

@@ -9,6 +9,27 @@
 
 namespace outboard {
 
+// Whether `value`, or an element of a list, is a defined tensor for which test(tensor) is true.
+// Stops at the first.
+template <class Test>
+bool any_tensor(const c10::IValue& value, const Test& test) {
+  if (value.isTensor()) return value.toTensor().defined() && test(value.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return false;
+  for (const c10::IValue& element : value.toListRef()) {
+    if (any_tensor(element, test)) return true;
+  }
+  return false;
+}
+
+// Calls function(tensor) for each of these tensors.
+template <class Function>
+void for_each_tensor(const c10::IValue& value, const Function& function) {
+  any_tensor(value, [&function](const at::Tensor& tensor) {
+    function(tensor);
+    return false;
+  });
+}
+
 // Replaces each tensor of `value`, also in a list, by convert(tensor). A list is replaced as a
 // whole, since others share it. Other values stay.
 template <class Convert>

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "dispatch/report.h"
+#include "dispatch/tensor_arguments.h"
 
 namespace outboard {
 namespace {
@@ -53,13 +54,8 @@ struct OpenCall final : at::ObserverContext {
 class KeyCollector {
  public:
   void see(const c10::IValue& value, TracedCall& call) {
-    if (value.isTensor()) {
-      see(value.toTensor(), call);
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor()) see(element.toTensor(), call);
-      }
-    } else if (value.isDevice()) {
+    for_each_tensor(value, [&](const at::Tensor& tensor) { see(tensor, call); });
+    if (value.isDevice()) {
       factory_ = value.toDevice();
       if (call.device.empty()) call.device = factory_->str();
     } else if (value.isGenerator() && value.toGenerator().defined()) {
@@ -88,7 +84,6 @@ class KeyCollector {
 
  private:
   void see(const at::Tensor& tensor, TracedCall& call) {
-    if (!tensor.defined()) return;
     keys_ = keys_ | tensor.key_set();
     if (call.dtype != at::ScalarType::Undefined) return;
     call.dtype = tensor.scalar_type();

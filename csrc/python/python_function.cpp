@@ -112,21 +112,6 @@ py::object call(const py::function& function, const DecompositionFunction::Argum
   return {};
 }
 
-void push_results(const py::object& result, const DecompositionFunction::Arguments& returns,
-                  torch::jit::Stack& stack) {
-  if (returns.size() == 1) {
-    stack.push_back(torch::jit::toIValue(result, returns[0].type()));
-  } else if (!returns.empty()) {
-    const auto results = result.cast<py::sequence>();
-    TORCH_CHECK_VALUE(results.size() == returns.size(),
-                      "the function of an operator definition returned ", results.size(),
-                      " values, and the operator has ", returns.size());
-    for (size_t i = 0; i < returns.size(); ++i) {
-      stack.push_back(torch::jit::toIValue(results[i], returns[i].type()));
-    }
-  }
-}
-
 std::vector<std::string> parameters_of(const py::function& function) {
   const py::object code = function.attr("__code__");
   const auto names = code.attr("co_varnames").cast<std::vector<std::string>>();
@@ -167,6 +152,22 @@ py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
   return torch::jit::toPyObject(value);
 }
 
+std::vector<c10::IValue> to_results(const py::object& result,
+                                    const std::vector<c10::Argument>& returns) {
+  std::vector<c10::IValue> values;
+  if (returns.size() == 1) {
+    values.push_back(torch::jit::toIValue(result, returns[0].type()));
+  } else if (!returns.empty()) {
+    const auto results = result.cast<py::sequence>();
+    TORCH_CHECK_VALUE(results.size() == returns.size(), "the function of an operator returned ",
+                      results.size(), " values, and the operator has ", returns.size());
+    for (size_t i = 0; i < returns.size(); ++i) {
+      values.push_back(torch::jit::toIValue(results[i], returns[i].type()));
+    }
+  }
+  return values;
+}
+
 py::object declined_in_python() {
   static PyObject* exception = PyErr_NewException("torch_outboard.Declined", nullptr, nullptr);
   return py::reinterpret_borrow<py::object>(exception);
@@ -183,7 +184,7 @@ Definition::Function make_decomposition(py::function function) {
       const py::object result = call(*held, parameters, stack);
       stack.clear();
       if (!result) return;
-      push_results(result, returns, stack);
+      stack = to_results(result, returns);
       accepted = true;
     });
     return accepted;

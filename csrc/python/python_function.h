@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "device_kernels/definitions/definition.h"
 
@@ -17,6 +18,10 @@ PythonFunction hold_function(pybind11::function function);
 
 // An argument as a Python object. IValues hold dtypes, layouts and memory formats as integers.
 pybind11::object to_python(const c10::IValue& value, const c10::Argument& argument);
+
+// The results of an operator from what a function returned: an object, or a sequence of them.
+std::vector<c10::IValue> to_results(const pybind11::object& result,
+                                    const std::vector<c10::Argument>& returns);
 
 // A function of an operator definition. Its parameters are names of values; a name that is a Python
 // keyword has a trailing underscore. It declines a call by raising `Declined` or ArithmeticError

@@ -12,11 +12,11 @@ command `doctor` prints what `describe() -> str` returns, if the module has it.
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from torch_outboard.after_import import find_module
 
 DEFAULT_DRIVER = "ocl"
 ENTRY_POINT_GROUP = "torch_outboard.drivers"
@@ -111,25 +111,9 @@ def ask_module(choice: DriverChoice) -> Path | int:
 
 def _folder_of_module(name: str) -> Path | None:
     """The folder of a module, found without running code of the module or of its parents."""
-    path: list[str] | None = None
-    parts = name.split(".")
-    for depth in range(1, len(parts) + 1):
-        full_name = ".".join(parts[:depth])
-        loaded = sys.modules.get(full_name)
-        spec = loaded.__spec__ if loaded is not None else _find_spec(full_name, path)
-        if spec is None:
-            return None
-        path = list(spec.submodule_search_locations or [])
-        if depth == len(parts):
-            if path:
-                return Path(path[0])
-            return Path(spec.origin).parent if spec.origin else None
-    return None
-
-
-def _find_spec(name: str, path: list[str] | None) -> importlib.machinery.ModuleSpec | None:
-    for finder in sys.meta_path:
-        spec = finder.find_spec(name, path, None)
-        if spec is not None:
-            return spec
-    return None
+    spec = find_module(name)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0])
+    return Path(spec.origin).parent if spec.origin else None

@@ -1,7 +1,6 @@
 /*
- * Memory. A device is one range of reserved addresses, and allocations are blocks of whole pages in
- * it: first fit, free neighbours merged. Memory shared with other processes is an unnamed file,
- * mapped over such a block.
+ * Memory. A device is one range of reserved addresses, and allocations are whole pages in it: first
+ * fit. Memory shared with other processes is an unnamed file, mapped over such pages.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,19 +15,18 @@
 
 enum { PINNED_ALIGNMENT = 4096 };
 
-/* A part of a device's memory, up to the start of the next block. */
-typedef struct block {
+typedef struct allocation {
   uint64_t start; /* bytes from the base of the device */
-  uint64_t used;  /* requested bytes; 0: free */
+  uint64_t bytes; /* as requested */
   int file;       /* descriptor, above 2, of the file with the pages; 0: private pages */
-} block;
+} allocation;
 
 typedef struct device {
   char* base;     /* device addresses are [base, base + memory) */
   char* contents; /* the same bytes for the driver; equals base when shared */
   pthread_mutex_t lock;
-  block* blocks; /* sorted by start, covering the whole memory; neighbours are never both free */
-  size_t block_count, block_capacity;
+  allocation* allocations; /* sorted by start */
+  size_t count, capacity;
   uint64_t allocated; /* bytes in whole pages */
 } device;
 
@@ -46,11 +44,8 @@ ob_status create_memory(int32_t index) {
   /* Separate: device addresses are a second range, without access. */
   created->base =
       host_settings.shared ? created->contents : reserve(host_settings.memory, PROT_NONE);
-  created->block_capacity = 64;
-  created->blocks = calloc(created->block_capacity, sizeof(block));
-  created->block_count = 1; /* the zeroed block 0: everything is free */
   pthread_mutex_init(&created->lock, NULL);
-  if (created->contents == NULL || created->base == NULL || created->blocks == NULL) {
+  if (created->contents == NULL || created->base == NULL) {
     return fail(OB_OUT_OF_MEMORY, "The host cannot reserve %llu bytes of addresses for a device.",
                 (unsigned long long)host_settings.memory);
   }
@@ -59,46 +54,51 @@ ob_status create_memory(int32_t index) {
   return OB_OK;
 }
 
-static uint64_t block_end(const device* owner, size_t i) {
-  return i + 1 < owner->block_count ? owner->blocks[i + 1].start : host_settings.memory;
-}
-
-/* The block that holds the byte at `offset`. */
-static size_t find_block(const device* owner, uint64_t offset) {
-  size_t low = 0, high = owner->block_count;
-  while (high - low > 1) {
+/* The allocation that starts at or before `offset`; NULL if there is none. */
+static allocation* find_allocation(const device* owner, uint64_t offset) {
+  size_t low = 0, high = owner->count;
+  while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (owner->blocks[middle].start <= offset) {
-      low = middle;
+    if (owner->allocations[middle].start <= offset) {
+      low = middle + 1;
     } else {
       high = middle;
     }
   }
-  return low;
+  return low == 0 ? NULL : &owner->allocations[low - 1];
 }
 
-static bool reserve_block_entry(device* owner) {
-  if (owner->block_count < owner->block_capacity) return true;
-  block* larger = realloc(owner->blocks, 2 * owner->block_capacity * sizeof(block));
-  if (larger == NULL) return false;
-  owner->blocks = larger;
-  owner->block_capacity *= 2;
+/* The allocation that starts at `offset`; NULL if none does. */
+static allocation* allocation_at(const device* owner, uint64_t offset) {
+  allocation* found = find_allocation(owner, offset);
+  return found != NULL && found->start == offset ? found : NULL;
+}
+
+static bool insert_allocation(device* owner, size_t i, allocation inserted) {
+  if (owner->count == owner->capacity) {
+    size_t capacity = owner->capacity == 0 ? 64 : 2 * owner->capacity;
+    allocation* larger = realloc(owner->allocations, capacity * sizeof *larger);
+    if (larger == NULL) return false;
+    owner->allocations = larger;
+    owner->capacity = capacity;
+  }
+  allocation* place = &owner->allocations[i];
+  memmove(place + 1, place, (owner->count - i) * sizeof *place);
+  *place = inserted;
+  owner->count++;
+  owner->allocated += whole_pages(inserted.bytes);
   return true;
 }
 
-static void insert_block(device* owner, size_t i, block inserted) {
-  memmove(&owner->blocks[i + 1], &owner->blocks[i], (owner->block_count - i) * sizeof(block));
-  owner->blocks[i] = inserted;
-  owner->block_count++;
+static void remove_allocation(device* owner, allocation* removed) {
+  owner->allocated -= whole_pages(removed->bytes);
+  owner->count--;
+  size_t behind = owner->count - (size_t)(removed - owner->allocations);
+  memmove(removed, removed + 1, behind * sizeof *removed);
 }
 
-static void remove_block(device* owner, size_t i) {
-  owner->block_count--;
-  memmove(&owner->blocks[i], &owner->blocks[i + 1], (owner->block_count - i) * sizeof(block));
-}
-
-/* Maps the pages of a file over a block; for file 0, private pages of zeros. */
-static bool map_block(const device* owner, uint64_t start, uint64_t size, int file) {
+/* Maps the pages of a file over a range; for file 0, private pages of zeros. */
+static bool map_pages(const device* owner, uint64_t start, uint64_t size, int file) {
   int kind = file == 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
   void* mapped = mmap(owner->contents + start, size, PROT_READ | PROT_WRITE, kind | MAP_FIXED,
                       file == 0 ? -1 : file, 0);
@@ -107,39 +107,31 @@ static bool map_block(const device* owner, uint64_t start, uint64_t size, int fi
   return true;
 }
 
-/* Takes a block with the pages of `file`, or with private pages for file 0. */
-static ob_status take_block(int32_t index, uint64_t bytes, int file, ob_address* address) {
+/* Allocates the pages of `file`, or private pages for file 0. */
+static ob_status take_pages(int32_t index, uint64_t bytes, int file, ob_address* address) {
   ob_status status = OB_OK;
   device* owner = &devices[index];
-  uint64_t size = bytes > host_settings.memory ? UINT64_MAX : whole_pages(bytes);
+  uint64_t size = bytes > host_settings.memory ? UINT64_MAX : whole_pages(bytes), start = 0;
 
   pthread_mutex_lock(&owner->lock);
   size_t i = 0;
-  while (i < owner->block_count &&
-         (owner->blocks[i].used != 0 || block_end(owner, i) - owner->blocks[i].start < size)) {
-    i++;
+  for (; i < owner->count && owner->allocations[i].start - start < size; i++) {
+    start = owner->allocations[i].start + whole_pages(owner->allocations[i].bytes);
   }
-  if (i < owner->block_count && reserve_block_entry(owner)) {
-    uint64_t start = owner->blocks[i].start;
-    if (file != 0 && !map_block(owner, start, size, file)) {
-      status = fail(OB_OUT_OF_MEMORY, "%llu bytes of shared memory cannot be mapped: %s.",
-                    (unsigned long long)bytes, strerror(errno));
-      pthread_mutex_unlock(&owner->lock);
-      return status;
-    }
-    if (start + size < block_end(owner, i)) {
-      insert_block(owner, i + 1, (block){.start = start + size});
-    }
-    owner->blocks[i].used = bytes;
-    owner->blocks[i].file = file;
-    owner->allocated += size;
-    *address = (ob_address)(uintptr_t)(owner->base + start);
-  } else {
+  if (host_settings.memory - start < size) {
     status = fail(OB_OUT_OF_MEMORY,
                   "Device %d has no free range of %llu bytes: %llu of its %llu bytes are in use; "
                   "OUTBOARD_HOST_MEMORY sets the size.",
                   index, (unsigned long long)bytes, (unsigned long long)owner->allocated,
                   (unsigned long long)host_settings.memory);
+  } else if (!insert_allocation(owner, i, (allocation){start, bytes, file})) {
+    status = fail(OB_OUT_OF_MEMORY, "The host has no memory for an allocation.");
+  } else if (file != 0 && !map_pages(owner, start, size, file)) {
+    status = fail(OB_OUT_OF_MEMORY, "%llu bytes of shared memory cannot be mapped: %s.",
+                  (unsigned long long)bytes, strerror(errno));
+    remove_allocation(owner, &owner->allocations[i]);
+  } else {
+    *address = (ob_address)(uintptr_t)(owner->base + start);
   }
   pthread_mutex_unlock(&owner->lock);
   return status;
@@ -179,7 +171,7 @@ ob_status allocate(void* context, const ob_allocation* wanted, ob_address* addre
   bool shareable = (flags & OB_ALLOCATION_SHAREABLE) != 0 && wanted->bytes <= host_settings.memory;
   int file = 0;
   if (shareable) status = create_file(wanted->bytes, &file);
-  if (status == OB_OK) status = take_block(wanted->device, wanted->bytes, file, address);
+  if (status == OB_OK) status = take_pages(wanted->device, wanted->bytes, file, address);
   if (status != OB_OK && file > 0) close(file);
   return status;
 }
@@ -188,29 +180,22 @@ ob_status deallocate(void* context, int32_t index, ob_address address) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   device* owner = &devices[index];
-  uint64_t offset = address - (uintptr_t)owner->base; /* beyond all blocks for other addresses */
+  uint64_t offset = address - (uintptr_t)owner->base; /* beyond all for other addresses */
 
   pthread_mutex_lock(&owner->lock);
-  size_t i = find_block(owner, offset);
-  if (owner->blocks[i].start == offset && owner->blocks[i].used != 0) {
-    uint64_t size = whole_pages(owner->blocks[i].used);
-    if (owner->blocks[i].file == 0) {
-      (void)madvise(owner->contents + offset, size, MADV_DONTNEED); /* back to the system */
-    } else if (map_block(owner, offset, size, 0)) {
-      close(owner->blocks[i].file);
-      owner->blocks[i].file = 0;
-    } else {
-      status = fail(OB_ERROR, "Shared memory cannot be given back: %s.", strerror(errno));
-      pthread_mutex_unlock(&owner->lock);
-      return status;
-    }
-    owner->allocated -= size;
-    owner->blocks[i].used = 0;
-    if (i + 1 < owner->block_count && owner->blocks[i + 1].used == 0) remove_block(owner, i + 1);
-    if (i > 0 && owner->blocks[i - 1].used == 0) remove_block(owner, i);
-  } else {
+  allocation* found = allocation_at(owner, offset);
+  if (found == NULL) {
     status = fail(OB_INVALID_ARGUMENT, "0x%llx is not the start of an allocation on device %d.",
                   (unsigned long long)address, index);
+  } else if (found->file != 0 && !map_pages(owner, offset, whole_pages(found->bytes), 0)) {
+    status = fail(OB_ERROR, "Shared memory cannot be given back: %s.", strerror(errno));
+  } else {
+    if (found->file != 0) {
+      close(found->file);
+    } else { /* back to the system */
+      (void)madvise(owner->contents + offset, whole_pages(found->bytes), MADV_DONTNEED);
+    }
+    remove_allocation(owner, found);
   }
   pthread_mutex_unlock(&owner->lock);
   return status;
@@ -223,9 +208,10 @@ ob_status memory_export(void* context, int32_t index, ob_address address,
   device* owner = &devices[index];
   uint64_t offset = address - (uintptr_t)owner->base;
   pthread_mutex_lock(&owner->lock);
-  block found = owner->blocks[find_block(owner, offset)];
-  bool shared = found.start == offset && found.used != 0 && found.file != 0;
-  int file = shared ? fcntl(found.file, F_DUPFD_CLOEXEC, 0) : -1;
+  const allocation* found = allocation_at(owner, offset);
+  bool shared = found != NULL && found->file != 0;
+  int file = shared ? fcntl(found->file, F_DUPFD_CLOEXEC, 0) : -1;
+  uint64_t bytes = shared ? found->bytes : 0;
   pthread_mutex_unlock(&owner->lock);
   if (!shared) {
     return fail(OB_INVALID_ARGUMENT,
@@ -235,7 +221,7 @@ ob_status memory_export(void* context, int32_t index, ob_address address,
   }
   if (file < 0) return fail(OB_ERROR, "Shared memory cannot be exported: %s.", strerror(errno));
   handle->descriptor = file;
-  handle->bytes = found.used;
+  handle->bytes = bytes;
   memset(handle->data, 0, sizeof handle->data); /* the descriptor says it all */
   return OB_OK;
 }
@@ -256,7 +242,7 @@ ob_status memory_import(void* context, int32_t index, const ob_memory_handle* ha
   }
   int file = fcntl(handle->descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (file < 0) return fail(OB_ERROR, "Shared memory cannot be imported: %s.", strerror(errno));
-  status = take_block(index, bytes, file, address);
+  status = take_pages(index, bytes, file, address);
   if (status != OB_OK) close(file);
   return status;
 }
@@ -313,10 +299,11 @@ ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** conte
     if (!overlaps(owner, address, bytes)) continue;
     uint64_t offset = address - (uintptr_t)owner->base;
     pthread_mutex_lock(&owner->lock);
-    block found = owner->blocks[find_block(owner, offset)];
+    const allocation* found = find_allocation(owner, offset);
+    bool inside =
+        found != NULL && bytes <= found->bytes && offset - found->start <= found->bytes - bytes;
     pthread_mutex_unlock(&owner->lock);
-    if (i != index || offset < found.start || bytes > found.used ||
-        offset - found.start > found.used - bytes) {
+    if (i != index || !inside) {
       return fail(OB_INVALID_ARGUMENT,
                   "%llu bytes at 0x%llx do not lie in one allocation of device %d.",
                   (unsigned long long)bytes, (unsigned long long)address, index);
