@@ -10,6 +10,7 @@ The first two work with the minor version of PyTorch that they were built with a
 file uses the PyTorch that is installed, and what it builds asks for that version.
 """
 
+import importlib.util
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 
 from setuptools import Extension, setup
 from setuptools.command.sdist import sdist
@@ -72,14 +74,8 @@ from torch.utils.cpp_extension import (  # noqa: E402
 
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "faults", "validation", "ocl", "riscv")
-# Sources that drivers have in common are compiled into each.
-COMMON_SOURCES = {
-    "host": ("common/*.c", "common/*.cpp", "compiler/*.cpp", "queues/*.c"),
-    "ocl": ("common/*.c", "common/*.cpp"),
-    "riscv": ("common/*.c", "common/*.cpp", "compiler/*.cpp", "queues/*.c"),
-    "faults": ("common/*.c", "common/*.cpp"),
-    "validation": ("common/*.c", "common/*.cpp"),
-}
+# What they use of the sources that drivers share.
+DRIVER_PARTS = {"host": ("compiler", "queues"), "riscv": ("compiler", "queues")}
 # Programs of drivers, each of one file that `driver_sources` leaves out.
 PROGRAMS = {"ocl/pocl_compiler": "ocl/pocl/compiler_program.c"}
 SOURCES_PER_UNIT = 5
@@ -109,15 +105,20 @@ def library_sources() -> list[str]:
 
 
 def driver_sources(name: str) -> list[str]:
+    """Sources of a driver, without those that drivers share."""
     drivers = ROOT / PACKAGE / "drivers"
-    patterns = (f"{name}/**/*.c", f"{name}/**/*.cpp", *COMMON_SOURCES.get(name, ()))
-    files = [path for pattern in patterns for path in drivers.glob(pattern)]
+    files = [path for path in drivers.glob(f"{name}/**/*") if path.suffix in (".c", ".cpp")]
     programs = {drivers / source for source in PROGRAMS.values()}
     return sorted(str(p.relative_to(ROOT)) for p in files if p not in programs)
 
 
-def is_cxx(driver: str) -> bool:
-    return any(source.endswith(".cpp") for source in driver_sources(driver))
+def driver_building() -> ModuleType:
+    """torch_outboard/drivers/building.py, without the package, which is not built yet."""
+    path = ROOT / PACKAGE / "drivers" / "building.py"
+    spec = importlib.util.spec_from_file_location("building", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def drop_compiler_cache() -> None:
@@ -312,21 +313,10 @@ class Build(BuildExtension):
         if self.inplace:
             target = Path(self.build_lib, self.get_ext_filename(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        compiler = os.environ.get("CXX", "c++") if extension.language == "c++" else None
-        compiler = compiler or os.environ.get("CC", "cc")
-        command = [*compiler.split(), *extension.extra_compile_args]
-        includes = [f"-I{p}" for p in extension.include_dirs]
-        inputs = list(extension.sources)
-        for i, source in enumerate(inputs):
-            # What drivers have in common is C.
-            if extension.language == "c++" and source.endswith(".c"):
-                inputs[i] = str(Path(self.build_temp, extension.name, source).with_suffix(".o"))
-                Path(inputs[i]).parent.mkdir(parents=True, exist_ok=True)
-                c = [*os.environ.get("CC", "cc").split(), "-std=c11", "-O2", "-g", "-fPIC"]
-                c += ["-fvisibility=hidden", *WARNINGS, *includes, "-c", source, "-o", inputs[i]]
-                subprocess.run(c, check=True)
-        command += [*includes, *inputs, "-o", str(target), *extension.extra_link_args]
-        subprocess.run(command, check=True)
+        name = extension.name.rpartition("libob_")[2]
+        driver_building().build(
+            target, extension.sources, DRIVER_PARTS.get(name, ()), extension.include_dirs, WARNINGS
+        )
 
     def run(self) -> None:
         super().run()
@@ -408,18 +398,7 @@ def native_extensions() -> list[Extension]:
         Extension(
             f"{PACKAGE}.drivers.{name}.libob_{name}",
             driver_sources(name),
-            include_dirs=[str(ROOT / "csrc" / "include"), str(ROOT / PACKAGE / "drivers")],
-            extra_compile_args=[
-                "-std=c++20" if is_cxx(name) else "-std=c11",
-                "-O2",
-                "-g",
-                "-fPIC",
-                "-shared",
-                "-fvisibility=hidden",
-                *WARNINGS,
-            ],
-            extra_link_args=["-ldl", "-lpthread"],
-            language="c++" if is_cxx(name) else "c",
+            include_dirs=[str(ROOT / "csrc" / "include")],
         )
         for name in DRIVERS
     ]

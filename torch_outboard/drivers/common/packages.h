@@ -9,8 +9,8 @@ namespace drivers {
 
 // The path of the driver's own shared library, "" if the system does not know it.
 std::string own_path();
-// Folders that hold Python packages: the one with this package, then those that other libraries of
-// the process come from, which finds packages where this library lies in a source tree.
+// Folders that hold Python packages: the one with torch_outboard, if the library is one of it, then
+// those that other libraries of the process come from, such as PyTorch's.
 std::vector<std::string> package_folders();
 // The path of a file in one of them, such as "ziglang/zig"; "" if none has it.
 std::string file_of_package(const std::string& name);

@@ -1,4 +1,5 @@
-/* Settings of drivers: environment variables, all listed in torch_outboard/setting_table.py. */
+/* Settings of drivers: environment variables. A driver's are listed in `SETTINGS` of its module,
+ * those of the kit's drivers in torch_outboard/setting_table.py. */
 #ifndef OUTBOARD_DRIVERS_COMMON_SETTINGS_H
 #define OUTBOARD_DRIVERS_COMMON_SETTINGS_H
 

@@ -2,7 +2,7 @@
  * Programs by a C compiler, for hardware with a C compiler and no OpenCL: a clang compiles OpenCL C
  * behind the headers in torch_outboard/dialects/clang.
  *
- *   native.cpp    the compiler of this machine, its settings, programs for this machine
+ *   native.cpp    the clang of this machine, its settings, its flags for each processor; loading
  *   compiler.cpp  the steps from the source of a program to machine code
  *   process.cpp   a command in a process of its own, with a time limit; temporary folders
  *   kernels.cpp   finds kernels in a source, and writes the entries that call them
@@ -63,6 +63,10 @@ struct NativeCompiler : Compiler {
 
 /* The compiler for this machine's processors. Throws OB_UNSUPPORTED if there is none. */
 NativeCompiler find_native();
+/* The same clang for another processor, which `target` names, such as
+ * "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d". Programs are position-independent ELF
+ * files without undefined symbols, for one thread at a time. */
+NativeCompiler find_for_target(const std::string& target);
 
 /* ---- process.cpp */
 
@@ -112,20 +116,34 @@ std::string entries_of(std::string_view preprocessed);
 extern "C" {
 #endif
 
-/* ---- native.cpp, for drivers in C: programs as libraries of this machine. Failures store their
- *      message as `fail` does. */
+/* ---- What compiled programs hold: compile_program says under which names */
 
-/* The compiler, constant after find_native_compiler. */
+/* The first argument of an entry: ob_range of dialects/clang/entry.h. */
+typedef struct item_range {
+  uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
+} item_range;
+
+/* `kind` is OB_ARGUMENT_ADDRESS for pointers, else OB_ARGUMENT_VALUE. */
+typedef struct kernel_parameter {
+  uint32_t kind, bytes;
+} kernel_parameter;
+
+/* ---- native.cpp, for drivers in C. Failures store their message as `fail` does. */
+
+/* The compiler, constant once it was found. */
 typedef struct native_compiler {
   const char *command, *flags, *version;
   const char* key;       /* tells compilers, dialects and processors apart */
-  uint32_t vector_width; /* of float32 */
+  uint32_t vector_width; /* of float32; 0: unknown */
 } native_compiler;
 
+/* The first of these calls that succeeds chooses the compiler of the library. OB_UNSUPPORTED if
+ * there is none. `target` is as for find_for_target; NULL: this machine. */
 ob_status find_native_compiler(native_compiler* found);
-/* The library, sealed so that damage shows; `data` is for free. */
+ob_status find_target_compiler(const char* target, native_compiler* found);
+/* A program as an ELF file, sealed so that damage shows; `data` is for free. */
 ob_status compile_library(const char* source, const char* options, void** data, uint64_t* bytes);
-/* Loads such a library, for dlclose. OB_INVALID_ARGUMENT if it is damaged. */
+/* Loads such a file of this machine's, for dlclose. OB_INVALID_ARGUMENT if it is damaged. */
 ob_status load_library(const void* data, uint64_t bytes, void** library);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Programs for the processors of this machine: the compiler, its flags, and loading of results.
+// The clang of this machine and its flags, for its own processors and others; loading of results.
 //
 // Settings of all drivers that use a compiler:
 //
@@ -83,14 +83,15 @@ std::string linker_of(const std::string& command) {
 
 std::string find_dialect() {
   std::string folder = drivers::text_setting("OUTBOARD_CLANG_DIALECT");
-  const std::string path = drivers::own_path();
-  const size_t end = path.rfind("/drivers/");
-  if (folder.empty() && end != std::string::npos) folder = path.substr(0, end) + "/dialects/clang";
+  if (folder.empty()) {
+    const std::string header = drivers::file_of_package("torch_outboard/dialects/clang/opencl.h");
+    folder = header.substr(0, header.rfind('/'));
+  }
   if (access((folder + "/opencl.h").c_str(), R_OK) == 0) return folder;
   fail(OB_UNSUPPORTED,
        "The headers for clang are not in %s: install torch_outboard again, or name their folder by "
        "OUTBOARD_CLANG_DIALECT.",
-       folder.empty() ? "the driver's package" : folder.c_str());
+       folder.empty() ? "the package torch_outboard" : folder.c_str());
 }
 
 // ---- Flags
@@ -184,8 +185,10 @@ void* open_library(std::string_view content) {
   return library;
 }
 
-NativeCompiler& native() {
-  static auto& found = *new NativeCompiler(find_native());
+// The compiler of this library, found by the first call that succeeds.
+const NativeCompiler& chosen(const char* target) {
+  static const auto& found =
+      *new NativeCompiler(target == nullptr ? find_native() : find_for_target(target));
   return found;
 }
 
@@ -205,21 +208,38 @@ NativeCompiler find_native() {
   return found;
 }
 
+NativeCompiler find_for_target(const std::string& target) {
+  NativeCompiler found = find_native();
+  found.flags = target + " -O3 -fPIC -fvisibility=hidden -ffreestanding -fno-math-errno";
+  found.link +=
+      found.link.find(" ld.lld ") != std::string::npos
+          ? " -Bsymbolic --no-undefined --gc-sections"
+          : " " + target + " -fuse-ld=lld -Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
+  found.advice = "OUTBOARD_CLANG names another clang, which knows " + target;
+  found.key = key_of(found);
+  return found;
+}
+
 }  // namespace compiler
 
-ob_status find_native_compiler(native_compiler* found) try {
-  const compiler::NativeCompiler& native = compiler::native();
-  *found = {native.command.c_str(), native.flags.c_str(), native.version.c_str(),
-            native.key.c_str(), compiler::vector_width()};
+ob_status find_target_compiler(const char* target, native_compiler* found) try {
+  const compiler::NativeCompiler& chosen = compiler::chosen(target);
+  const uint32_t width = target == nullptr ? compiler::vector_width() : 0;
+  *found = {chosen.command.c_str(), chosen.flags.c_str(), chosen.version.c_str(),
+            chosen.key.c_str(), width};
   return OB_OK;
 } catch (...) {
   return drivers::keep_exception();
 }
 
+ob_status find_native_compiler(native_compiler* found) {
+  return find_target_compiler(nullptr, found);
+}
+
 ob_status compile_library(const char* source, const char* options, void** data,
                           uint64_t* bytes) try {
   const std::string sealed =
-      drivers::sealed(compiler::compile_program(compiler::native(), source, options));
+      drivers::sealed(compiler::compile_program(compiler::chosen(nullptr), source, options));
   *data = std::malloc(sealed.size());
   if (*data == nullptr) throw std::bad_alloc();
   std::memcpy(*data, sealed.data(), sealed.size());

@@ -19,6 +19,7 @@
 
 #include <common/failures.h>
 #include <common/system.h>
+#include <compiler/compiler.h>
 #include <outboard/driver.h>
 #include <pthread.h>
 #include <queues/queues.h>
@@ -65,17 +66,6 @@ enum { LOCAL_MEMORY_BYTES = 64 * 1024, MAX_PARAMETERS = 256, KERNEL_TIMES = 16 }
 void find_code(void);
 /* Sets the properties that depend on the compiler. */
 void describe_code(ob_device_properties* properties);
-
-/* The first argument of a kernel's entry: ob_range of dialects/clang/entry.h. */
-typedef struct item_range {
-  uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
-} item_range;
-
-/* Written by drivers/compiler. `kind` is OB_ARGUMENT_ADDRESS for pointers, else OB_ARGUMENT_VALUE.
- */
-typedef struct kernel_parameter {
-  uint32_t kind, bytes;
-} kernel_parameter;
 
 struct ob_kernel_t {
   atomic_int references; /* the owner's, and one for each pending launch */

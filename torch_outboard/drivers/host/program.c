@@ -1,6 +1,5 @@
 /* Programs: shared libraries compiled from source, and their kernels. */
 #define _GNU_SOURCE
-#include <compiler/compiler.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,14 +9,10 @@
 namespace riscv {
 namespace {
 
-// Position-independent, since programs lie where there is room, and without a library of C.
-constexpr const char* kFlags =
-    "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax -O3 -fPIC "
-    "-fvisibility=hidden -ffreestanding -fno-math-errno";
+constexpr const char* kTarget = "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax";
 
 // Constant after load_compiler.
-compiler::Compiler& g_compiler = *new compiler::Compiler;
-std::string& g_key = *new std::string;
+compiler::NativeCompiler& g_compiler = *new compiler::NativeCompiler;
 
 // ---- Images
 
@@ -51,21 +47,9 @@ uint32_t access_of(uint32_t flags) {
 
 }  // namespace
 
-void load_compiler() {
-  // The one for this machine says which clang and headers there are.
-  const compiler::NativeCompiler native = compiler::find_native();
-  g_compiler = native;
-  g_compiler.link += native.link.find(" ld.lld ") != std::string::npos
-                         ? " -Bsymbolic --no-undefined --gc-sections"
-                         : " --target=riscv64-unknown-elf -fuse-ld=lld "
-                           "-Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
-  g_compiler.flags = kFlags;
-  g_compiler.advice = "OUTBOARD_CLANG names another clang that knows RISC-V";
-  const std::string key = native.key + g_compiler.link + kFlags;
-  g_key = drivers::format("%016zx", std::hash<std::string>()(key));
-}
+void load_compiler() { g_compiler = compiler::find_for_target(kTarget); }
 
-std::string compiler_key() { return g_key; }
+std::string compiler_key() { return g_compiler.key; }
 
 std::string compile(const char* source, const char* options) {
   return compiler::compile_program(g_compiler, source, options);

@@ -1,4 +1,6 @@
 // Programs, kernels and launches.
+#include <compiler/compiler.h>
+
 #include "riscv.h"
 
 struct ob_program_t {
@@ -16,11 +18,6 @@ struct ob_kernel_t {
 
 namespace riscv {
 namespace {
-
-// The first argument of a kernel's entry: ob_range of the dialect's entry.h.
-struct Range {
-  uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
-};
 
 ob_program new_program(Device& device, std::string file) {
   const auto place = [&](uint64_t bytes) {
@@ -82,8 +79,8 @@ void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& spac
   }
 }
 
-Range range_of(const ob_launch* launch) {
-  Range range = {{0, 0, 0}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, launch->dimensions};
+item_range range_of(const ob_launch* launch) {
+  item_range range = {{0, 0, 0}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, launch->dimensions};
   bool makes_sense = launch->dimensions >= 1 && launch->dimensions <= 3;
   for (uint32_t i = 0; i < launch->dimensions && makes_sense; ++i) {
     makes_sense = launch->global[i] != 0 && launch->local[i] == 1;
@@ -165,7 +162,7 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
          kernel->name.c_str(), kernel->device.index, device.index);
   }
   Call call = {kernel->image, kernel->name, kernel->entry, {}, 0};
-  const Range range = range_of(launch);
+  const item_range range = range_of(launch);
   call.arguments.assign(reinterpret_cast<const char*>(&range), sizeof range);
   add_arguments(call, launch, device.space);
   return enqueue_task(
