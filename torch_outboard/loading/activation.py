@@ -55,7 +55,12 @@ def activate() -> None:
         return
     try:
         choice = choose_driver(os.environ.get(DRIVER_VARIABLE) or DEFAULT_DRIVER)
-        if problem := _name_problem(choice.name):
+        if why := name_problem(choice.name):
+            problem = (
+                f"{DRIVER_VARIABLE}={choice.name!r} cannot name a device, because {why}; the "
+                f"device is called '{DEFAULT_DRIVER}' until {DRIVER_VARIABLE} names an installed "
+                "driver"
+            )
             # A warning, because a device string with this name fails in PyTorch's parser.
             warnings.warn(problem, stacklevel=2)
             choice = DriverChoice(DEFAULT_DRIVER, problem=problem)
@@ -64,19 +69,22 @@ def activate() -> None:
         state.inactive = f"registering the device failed ({type(error).__name__}: {error})"
 
 
-def _name_problem(name: str) -> str | None:
-    """The reason why a driver's name cannot be a device name in PyTorch; None if it can."""
+def name_problem(name: str) -> str | None:
+    """Why a driver's name cannot be a device name in PyTorch; None if it can."""
     # PyTorch's parser of "name:index" accepts only letters and underscores.
     if not re.fullmatch(r"[a-z_]*[a-z][a-z_]*", name):
-        why = "PyTorch takes lower-case letters and underscores only, no digits"
-    elif hasattr(torch, name) or hasattr(torch.Tensor, name) or name in ("opencl", "opengl"):
-        why = "PyTorch uses that name for something else"
-    else:
-        return None
-    return (
-        f"{DRIVER_VARIABLE}={name!r} cannot name a device, because {why}; the device is called "
-        f"'{DEFAULT_DRIVER}' until {DRIVER_VARIABLE} names an installed driver"
-    )
+        return "PyTorch takes lower-case letters and underscores only, no digits"
+    if hasattr(torch, name) or hasattr(torch.Tensor, name) or _is_device_type(name):
+        return "PyTorch uses that name for something else"
+    return None
+
+
+def _is_device_type(name: str) -> bool:
+    try:
+        torch.device(name)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _register(choice: DriverChoice) -> None:
