@@ -18,6 +18,7 @@ from torch_outboard.state import state
 COMMANDS = {
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
+    "check": "check a driver against the driver contract",
     "prebuild": "compile kernels ahead of their use and keep them on disk",
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list PyTorch's operators, what runs them, and what differs in another PyTorch",

@@ -15,12 +15,14 @@ class DriverError(RuntimeError):
     """A call of a driver failed.
 
     Attributes:
+        function: the name of the function.
         status: the status that the call returned.
+        message: the driver's message.
     """
 
-    def __init__(self, call: str, status: Status, message: str) -> None:
-        super().__init__(f"{call}: {status.name}: {message}")
-        self.status = status
+    def __init__(self, function: str, status: Status, message: str) -> None:
+        super().__init__(f"{function}: {status.name}: {message}")
+        self.function, self.status, self.message = function, status, message
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@
  *     const ob_driver *ob_driver_table(void);
  *
  * or a table is registered in process before the first use of the device.
+ * `dlopen` returns the library that is loaded already for a second file with the
+ * same SONAME, or for a second name of the same file: two versions of a driver in
+ * one process need different SONAMEs, or none, and different files.
  *
  * Versions. The table starts with the version of the header that the driver was
  * compiled with. A driver of another major version is refused; one of any minor
@@ -33,6 +36,14 @@
  *
  * Optional. A field marked (optional) may be NULL; its comment says what
  * happens then. All others must be there.
+ *
+ * Preconditions. The caller promises what a comment says of arguments, and the
+ * driver may rely on it: handles are alive, ranges lie within one allocation, sizes
+ * and patterns are as described. Pointers are not NULL, results included, unless a
+ * comment says "may be NULL" or "0 where". A promise that is marked (checked) is
+ * checked by the driver as well: it returns OB_INVALID_ARGUMENT, keeps a message and
+ * changes nothing. Device indices are (checked) in every function. A driver that
+ * checks more returns the same; messages are free in their words.
  *
  * Status. Every call returns an ob_status. On anything but OB_OK and
  * OB_NOT_READY the driver keeps a message for the calling thread, which
@@ -60,7 +71,7 @@ extern "C" {
 #endif
 
 #define OB_VERSION_MAJOR 2u
-#define OB_VERSION_MINOR 2u
+#define OB_VERSION_MINOR 3u
 
 /* ---- Status ------------------------------------------------------------- */
 
@@ -100,7 +111,12 @@ enum {
  * allocation. It need not be an address that the host can touch (see
  * ob_host_access), but it never equals the address of other host memory: a
  * driver whose interface has handles reserves a range of addresses for each
- * allocation and translates. 0 is never a valid address. */
+ * allocation and translates. 0 is never a valid address, and no argument of a launch:
+ * an operand that is absent comes as any address of the device. With
+ * OB_ADDRESSING_POINTER a driver may translate addresses at a launch as well, but only
+ * those of OB_ARGUMENT_ADDRESS: nothing of the kit hides an address in a value, in
+ * memory or in a source. Kernels compare no addresses and add only offsets within one
+ * allocation. */
 typedef uint64_t ob_address;
 
 typedef struct ob_queue_t* ob_queue;
@@ -139,7 +155,13 @@ enum { OB_DEVICE_OTHER = 0, OB_DEVICE_CPU = 1, OB_DEVICE_GPU = 2, OB_DEVICE_ACCE
 
 /* Bits of ob_device_properties.dtypes: what kernels of this device can compute
  * on, and what its library calls may be offered. Nothing says what a device can
- * store: storing and copying works for every dtype everywhere, it is only bytes. */
+ * store: storing and copying works for every dtype everywhere, it is only bytes.
+ * A device whose programs are compiled with the dialect for clang
+ * (torch_outboard/dialects/clang) claims all dtypes up to OB_DTYPE_UINT64: the dialect
+ * computes float16 and bfloat16 by float32 where the processor cannot. It has work
+ * groups of one work-item (max_work_group_size 1), and claims as local_memory the
+ * bytes that its launches allocate for a work group: 65536 is enough for all kernels
+ * of the kit. */
 enum {
   OB_DTYPE_BOOL = 1u << 0,
   OB_DTYPE_UINT8 = 1u << 1,
@@ -242,7 +264,7 @@ enum {
 typedef struct ob_allocation {
   size_t struct_size;
   int32_t device;
-  uint64_t bytes; /* > 0 */
+  uint64_t bytes; /* > 0 (checked) */
   uint32_t flags; /* (since 2.1) OB_ALLOCATION_* */
 } ob_allocation;
 
@@ -258,7 +280,7 @@ typedef struct ob_memory_handle {
 
 typedef struct ob_host_allocation {
   size_t struct_size;
-  uint64_t bytes; /* > 0 */
+  uint64_t bytes; /* > 0 (checked) */
 } ob_host_allocation;
 
 /* ---- Queues ------------------------------------------------------------- */
@@ -266,14 +288,14 @@ typedef struct ob_host_allocation {
 typedef struct ob_queue_description {
   size_t struct_size;
   int32_t device;
-  int32_t priority; /* between the device's limits */
+  int32_t priority; /* between the device's limits (checked) */
 } ob_queue_description;
 
 /* ---- Events ------------------------------------------------------------- */
 
 /* Bits of ob_event_description.flags. */
 enum {
-  /* The event is for event_elapsed and event_time. */
+  /* The event is for event_elapsed and event_time, which others refuse (checked). */
   OB_EVENT_TIMING = 1u << 0
 };
 
@@ -303,7 +325,8 @@ typedef struct ob_program_image {
 typedef int32_t ob_argument_kind;
 enum {
   OB_ARGUMENT_ADDRESS = 0, /* `address`: memory of the queue's device */
-  OB_ARGUMENT_VALUE = 1,   /* `value`, `size` bytes, copied by the call */
+  OB_ARGUMENT_VALUE = 1,   /* `value`, `size` > 0 bytes, copied by the call: a number, a
+                            * vector or a struct */
   OB_ARGUMENT_LOCAL = 2    /* `size` bytes of local memory */
 };
 
@@ -318,7 +341,8 @@ typedef struct ob_launch {
   size_t struct_size;
   ob_kernel kernel;
   uint32_t dimensions; /* 1, 2 or 3 */
-  uint64_t global[3];  /* work items; a multiple of `local` */
+  uint64_t global[3];  /* work items, > 0; a multiple of `local`. No dimension has a limit
+                        * below 2^31: a device with lower ones splits the launch */
   uint64_t local[3];   /* work items in a work group; always given */
   const ob_argument* arguments;
   uint32_t argument_count;
@@ -571,11 +595,12 @@ typedef struct ob_driver {
 
   /* Memory of a device. Does not wait. The kit's caching allocator calls this
    * rarely and with large sizes. The content is undefined. Owned by the caller
-   * until `deallocate`. */
+   * until `deallocate`. Allocations do not overlap, whatever their device.
+   * OB_OUT_OF_MEMORY where the device has no room, more than total_memory included. */
   ob_status (*allocate)(void* context, const ob_allocation* wanted, ob_address* address);
 
   /* Gives back what `allocate` returned, the start of an allocation. The caller
-   * guarantees that no work uses it. */
+   * guarantees that no work uses it. Its bytes can be allocated again. */
   ob_status (*deallocate)(void* context, int32_t device, ob_address address);
 
   /* (optional: total_memory and the kit's own count) Free and total bytes. */
@@ -621,7 +646,7 @@ typedef struct ob_driver {
   ob_status (*event_destroy)(void* context, ob_event event);
   /* The event now stands for all work on `queue` so far. Recording again moves
    * it; waits already enqueued keep the earlier meaning. Does not wait.
-   * OB_INVALID_ARGUMENT if the queue is another device's. */
+   * The queue is of the event's device (checked). */
   ob_status (*event_record)(void* context, ob_event event, ob_queue queue);
   /* Later work on `queue` (of any device) starts when the event has happened.
    * Nothing happens if it was never recorded. Does not wait. */
@@ -630,15 +655,15 @@ typedef struct ob_driver {
   ob_status (*event_query)(void* context, ob_event event);
   /* Waits until it has happened. */
   ob_status (*event_synchronize)(void* context, ob_event event);
-  /* Milliseconds from `start` to `end`, both with OB_EVENT_TIMING, recorded and
-   * completed, on the same device. OB_NOT_READY while one is pending;
-   * OB_INVALID_ARGUMENT if one was never recorded, is of another device or has
-   * no OB_EVENT_TIMING. */
+  /* Milliseconds from `start` to `end`, negative if `end` happened first. Both have
+   * OB_EVENT_TIMING, were recorded, and are of the same device (checked).
+   * OB_NOT_READY while one is pending. */
   ob_status (*event_elapsed)(void* context, ob_event start, ob_event end, double* milliseconds);
 
   /* ---- Transfers: asynchronous on a queue; do not wait. Host memory stays
    *      valid and unchanged by the host until the queue has passed the copy.
-   *      bytes > 0. ---- */
+   *      bytes > 0, without another limit than the allocation. Offsets and host
+   *      pointers have no alignment. ---- */
 
   ob_status (*copy_host_to_device)(void* context, ob_queue queue, ob_address destination,
                                    const void* source, uint64_t bytes);
@@ -652,7 +677,8 @@ typedef struct ob_driver {
   ob_status (*copy_peer)(void* context, ob_queue queue, int32_t destination_device,
                          ob_address destination, int32_t source_device, ob_address source,
                          uint64_t bytes);
-  /* (optional: row by row) `rows` rows of `row_bytes`, pitches in bytes. */
+  /* (optional: row by row) `rows` rows of `row_bytes`, both > 0, pitches in bytes and
+   * >= row_bytes. Bytes between rows are not written. */
   ob_status (*copy_host_to_device_2d)(void* context, ob_queue queue, ob_address destination,
                                       uint64_t destination_pitch, const void* source,
                                       uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
@@ -680,13 +706,17 @@ typedef struct ob_driver {
   /* Compiles a source. On OB_BUILD_FAILED last_error is the compiler's log. May
    * be slow; may take the interpreter lock. */
   ob_status (*program_build)(void* context, const ob_program_source* source, ob_program* program);
-  /* (optional: programs are not kept on disk) With data == NULL stores the size
-   * in *bytes; otherwise fills *bytes bytes. */
+  /* (optional: programs are not kept on disk) `data` may be NULL: the size is stored
+   * in *bytes. Otherwise *bytes is the capacity of `data`, at least that size; the
+   * driver fills `data` and stores in *bytes how many bytes it wrote. */
   ob_status (*program_binary)(void* context, ob_program program, void* data, uint64_t* bytes);
+  /* OB_INVALID_ARGUMENT for bytes of another driver or version that the driver can tell
+   * from its own; the kit then compiles the source. */
   ob_status (*program_load)(void* context, const ob_program_image* image, ob_program* program);
   /* Before `finalize` at the latest; its kernels may still be alive. */
   ob_status (*program_release)(void* context, ob_program program);
-  /* A kernel of a program; used by one thread at a time, kept alive by itself. */
+  /* A kernel of a program; used by one thread at a time, kept alive by itself. The
+   * program has a kernel of that name (checked). */
   ob_status (*kernel_create)(void* context, ob_program program, const char* name,
                              ob_kernel* kernel);
   ob_status (*kernel_release)(void* context, ob_kernel kernel);
@@ -805,6 +835,13 @@ typedef struct ob_driver {
    * communicator on one queue; not nested. */
   ob_status (*communication_begin)(void* context);
   ob_status (*communication_end)(void* context);
+
+  /* ---- Since 2.3 ---- */
+
+  /* (optional: `check` cannot see what the driver makes of failed work) For tests:
+   * enqueues work that fails when the queue reaches it, as a broken program would.
+   * Does not wait. OB_UNSUPPORTED where the device cannot survive that. */
+  ob_status (*inject_failure)(void* context, ob_queue queue);
 } ob_driver;
 
 /* The one symbol a driver's shared library exports. */

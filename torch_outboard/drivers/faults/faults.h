@@ -121,7 +121,8 @@ constexpr int32_t kMaxDevices = 64;
   F(CALL, communicator_error)                                                                     \
   F(WORK, communicate)                                                                            \
   F(CALL, communication_begin)                                                                    \
-  F(CALL, communication_end)
+  F(CALL, communication_end)                                                                      \
+  F(WORK, inject_failure)
 /* clang-format on */
 
 enum Function {

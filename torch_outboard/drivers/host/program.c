@@ -98,11 +98,12 @@ ob_status program_binary(void* context, ob_program program, void* data, uint64_t
     *bytes = program->bytes;
     return OB_OK;
   }
-  if (*bytes != program->bytes) {
+  if (*bytes < program->bytes) {
     return fail(OB_INVALID_ARGUMENT, "The binary has %llu bytes, not %llu; ask for its size first.",
                 (unsigned long long)program->bytes, (unsigned long long)*bytes);
   }
   memcpy(data, program->data, program->bytes);
+  *bytes = program->bytes;
   return OB_OK;
 }
 

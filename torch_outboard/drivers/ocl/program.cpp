@@ -321,12 +321,13 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
 ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
   std::lock_guard lock(program->mutex);
   if (data != nullptr) {
-    if (*bytes != program->binary.size()) {
+    if (*bytes < program->binary.size()) {
       fail(OB_INVALID_ARGUMENT,
            "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.",
            program->binary.size(), *bytes);
     }
     std::memcpy(data, program->binary.data(), program->binary.size());
+    *bytes = program->binary.size();
     return OB_OK;
   }
   // Read together with its size: a later launch would change it.

@@ -415,6 +415,19 @@ static ob_status graph_release(void* context, ob_graph graph) {
   return OB_OK;
 }
 
+/* ---- Failures for tests ---- */
+
+static ob_status run_failure(task* work) { return fail(OB_ERROR, "A test asked for a failure."); }
+
+static void destroy_failure(task* work) { free(work); }
+
+static ob_status inject_failure(void* context, ob_queue queue) {
+  task* work = calloc(1, sizeof *work);
+  if (work == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for work on a queue.");
+  *work = (task){.references = 1, .run = run_failure, .destroy = destroy_failure};
+  return enqueue_task(queue, work);
+}
+
 void set_queue_functions(ob_driver* table) {
   table->queue_create = queue_create;
   table->queue_destroy = queue_destroy;
@@ -424,6 +437,7 @@ void set_queue_functions(ob_driver* table) {
   table->graph_end = graph_end;
   table->graph_launch = graph_launch;
   table->graph_release = graph_release;
+  table->inject_failure = inject_failure;
   set_event_functions(table);
   set_transfer_functions(table);
 }

@@ -58,7 +58,7 @@ ob_status enqueue_task(ob_queue queue, task* work);
 /* ---- In the table ---- */
 
 /* Sets queue_create to queue_synchronize, the functions of events, transfers and graphs,
- * peer_access and host_callback. */
+ * peer_access, host_callback and inject_failure. */
 void set_queue_functions(ob_driver* table);
 
 /* Not set, because it is wrong for drivers whose tasks fail. */

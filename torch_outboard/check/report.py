@@ -1,0 +1,103 @@
+"""The report of `check`: a table for people and bug reports, or JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+
+from torch_outboard.check.catalog import all_checks
+from torch_outboard.check.outcome import Outcome, Verdict
+from torch_outboard.check.runner import RUNS, Report
+from torch_outboard.columns import columns
+
+WIDTH = 100
+
+
+def as_json(report: Report, versions: dict[str, str]) -> str:
+    """The report as one JSON object."""
+    counts = Counter(each.verdict.value for each in report.outcomes)
+    content = {
+        "driver": report.driver,
+        "device": report.device,
+        "problem": report.problem,
+        "remark": report.remark,
+        "versions": versions,
+        "seconds": round(report.seconds, 1),
+        "counts": {verdict.value: counts[verdict.value] for verdict in Verdict},
+        "outcomes": [each.as_dict() for each in report.outcomes],
+    }
+    return json.dumps(content, indent=2)
+
+
+def as_text(report: Report, versions: dict[str, str]) -> str:
+    """The report for people: a table of the groups, what cannot be tested, and each failure."""
+    title = f"{report.driver}: {report.device or 'no device'}"
+    parts = [f"{title}\n{', '.join(f'{name} {text}' for name, text in versions.items())}"]
+    if report.problem:
+        return "\n\n".join([*parts, f"The driver cannot be checked: {report.problem}"])
+    parts.append(_groups(report))
+    parts += _reasons(report)
+    if report.remark:
+        parts.append(f"The second run is not delayed: {report.remark}.")
+    parts += [_failure(each) for each in report.failures]
+    parts.append(_summary(report))
+    return "\n\n".join(parts)
+
+
+def _groups(report: Report) -> str:
+    counts: dict[str, Counter[Verdict]] = {}
+    times: Counter[str] = Counter()
+    for each in report.outcomes:
+        group = each.check.partition(".")[0]
+        counts.setdefault(group, Counter())[each.verdict] += 1
+        times[group] += each.seconds
+    rows = [("group", *(verdict.value for verdict in Verdict), "seconds")]
+    for group, count in counts.items():
+        numbers = (str(count[verdict] or "-") for verdict in Verdict)
+        rows.append((group, *numbers, f"{times[group]:.1f}"))
+    return columns(rows, range(1, 7))
+
+
+def _reasons(report: Report) -> list[str]:
+    """What was not offered and not testable, each reason once."""
+    parts = []
+    for verdict in (Verdict.NOT_OFFERED, Verdict.NOT_TESTABLE):
+        checks: dict[str, list[str]] = {}
+        for each in report.outcomes:
+            if each.verdict == verdict and each.check not in checks.setdefault(each.reason, []):
+                checks[each.reason].append(each.check)
+        if checks:
+            lines = [f"{verdict.value.capitalize()}:"]
+            lines += [_wrapped(f"{reason}: {', '.join(c)}") for reason, c in checks.items()]
+            parts.append("\n".join(lines))
+    return parts
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False
+    )
+
+
+def _failure(outcome: Outcome) -> str:
+    run = "behind fault injection" if outcome.run == "faults" else "direct"
+    what = all_checks()[outcome.check].what
+    lines = [f"FAILED {outcome.check} ({run}): {what}"]
+    for name in ("function", "says", "expected", "got", "advice"):
+        title = {"says": "driver.h", "advice": "next"}.get(name, name)
+        text = textwrap.fill(
+            str(getattr(outcome, name)), WIDTH, initial_indent=f"  {title:<9} ",
+            subsequent_indent=" " * 12, break_long_words=False,
+        )  # fmt: skip
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def _summary(report: Report) -> str:
+    counts = Counter(each.verdict for each in report.outcomes)
+    named = ", ".join(f"{counts[v]} {v.value}" for v in Verdict if counts[v])
+    runs = sorted({each.run for each in report.outcomes}, key=RUNS.index)
+    times = {"direct": "once", "faults": "again behind fault injection"}
+    how = " and ".join(times[run] for run in runs)
+    return f"{named}; {how}, in {report.seconds:.0f} s"
