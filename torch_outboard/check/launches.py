@@ -194,7 +194,7 @@ def beyond_65536(driver: Session) -> None:
     queue, kernel = driver.make_queue(), kernel_of(driver, "count")
     most = 66_003
     memory = driver.make_memory(4 * (most + 1))
-    for sizes in ([most], [1, most], [1, 1, most], [257, 256], [41, 40, 41]):
+    for sizes in ([most], [1, most], [1, 1, most], [257, 256], [41, 39, 41]):
         width, height, depth = (*sizes, 1, 1)[:3]
         count = width * height * depth
         driver.fill(queue, memory, bytes(4), 4 * (count + 1))
