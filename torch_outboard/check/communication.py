@@ -273,7 +273,7 @@ def ranks_that_do_not_come_together(driver: Session) -> None:
     first.all_reduce(address, timeout=300)
     driver.queue_synchronize(first.queue)
     waited = time.monotonic() - start
-    expect(0.2 < waited < 30, "a wait of 0.3 seconds", f"{waited:.2f} seconds")
+    expect(waited > 0.2, "a wait of 0.3 seconds", f"{waited:.2f} seconds")
     expect("1" in (first.error() or ""), "an error that names rank 1", first.error())
     # The other learns of it, and both stay as they are.
     for rank in (second, first):

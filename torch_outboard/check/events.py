@@ -7,7 +7,7 @@ import threading
 import time
 
 from torch_outboard.check.catalog import check
-from torch_outboard.check.session import Session, expect, expect_bytes, expect_within
+from torch_outboard.check.session import Session, ends, expect, expect_bytes, expect_within
 from torch_outboard.drivers.contract import Status
 
 RECORD = "The event now stands for all work on `queue` so far."
@@ -319,6 +319,6 @@ def synchronize_waits(driver: Session) -> None:
     time.sleep(0.1)
     early = not thread.is_alive()
     expect_within(lambda: driver.event_query(event), opened, "event_query")
-    thread.join(10)
+    ended = ends(thread, 10)
     expect(not early, "a wait for the work before the event", "a return before")
-    expect(not thread.is_alive(), "a return when the event has happened", "none in 10 seconds")
+    expect(ended, "a return when the event has happened", "none in 10 seconds")

@@ -9,10 +9,12 @@ import time
 from torch_outboard.check.catalog import check
 from torch_outboard.check.session import (
     Session,
+    ends,
     expect,
     expect_bytes,
     expect_equal,
     expect_within,
+    happens,
 )
 from torch_outboard.drivers.contract import Status
 
@@ -81,7 +83,10 @@ def synchronize_waits_for_work_so_far(driver: Session) -> None:
 
     driver.host_callback(queue, hold)
     expect(
-        reached.wait(10), "a call of the function", "none in 10 seconds", function="host_callback"
+        happens(reached, 10),
+        "a call of the function",
+        "none in 10 seconds",
+        function="host_callback",
     )
     thread = threading.Thread(target=driver.queue_synchronize, args=(queue,), daemon=True)
     thread.start()
@@ -89,14 +94,13 @@ def synchronize_waits_for_work_so_far(driver: Session) -> None:
     early = not thread.is_alive()
     driver.gate(queue)
     go.set()
-    thread.join(10)
+    ended = ends(thread, 10)
     expect(
         not early,
         "a wait for the work on the queue",
         "a return before",
         function="queue_synchronize",
     )
-    ended = not thread.is_alive()
     expect(
         ended,
         "a return when earlier work is done",
@@ -153,9 +157,9 @@ def queues_come_while_a_device_is_awaited(driver: Session) -> None:
         driver.queue_destroy(driver.queue_create(0))
 
     expect_within(come_and_go, opened, "queue_create")
-    thread.join(10)
+    ended = ends(thread, 10)
     expect(waits, "a wait for the blocked queue", "a return before")
-    expect(not thread.is_alive(), "a return when the queue is done", "none in 10 seconds")
+    expect(ended, "a return when the queue is done", "none in 10 seconds")
 
 
 @check(
@@ -185,7 +189,7 @@ def queues_go_while_a_device_is_awaited(driver: Session) -> None:
             driver.queue_destroy(queue)
     finally:
         stopped.set()
-        waiter.join(20)
+        ends(waiter, 20)
     if problems:
         raise problems[0]
     found = driver.read(driver.make_queue(), memory, 4096)

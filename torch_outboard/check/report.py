@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 
 from torch_outboard.check.catalog import all_checks
 from torch_outboard.check.outcome import Outcome, Verdict
@@ -69,9 +70,23 @@ def _reasons(report: Report) -> list[str]:
                 checks[each.reason].append(each.check)
         if checks:
             lines = [f"{verdict.value.capitalize()}:"]
-            lines += [_wrapped(f"{reason}: {', '.join(c)}") for reason, c in checks.items()]
+            lines += [_wrapped(f"{reason}: {_names(c, report)}") for reason, c in checks.items()]
             parts.append("\n".join(lines))
     return parts
+
+
+def _names(checks: Sequence[str], report: Report) -> str:
+    """Names of checks; a group of which all are among them is named once."""
+    known = {each.check for each in report.outcomes}
+    names: list[str] = []
+    for check in checks:
+        group = check.partition(".")[0]
+        members = {each for each in known if each.startswith(f"{group}.")}
+        whole = members <= set(checks) and len(members) > 1
+        name = f"all of {group}" if whole else check
+        if name not in names:
+            names.append(name)
+    return ", ".join(names)
 
 
 def _wrapped(text: str) -> str:

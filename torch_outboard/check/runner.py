@@ -15,7 +15,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -57,6 +57,26 @@ class Report:
         return [each for each in self.outcomes if each.verdict == Verdict.FAILED]
 
 
+@dataclass(frozen=True)
+class Options:
+    """How checks are run.
+
+    Attributes:
+        runs: `"direct"`, and `"faults"` for a second time behind fault injection and validation.
+        jobs: processes at once; 0: as many as there are processors, up to 4.
+        settings: environment variables of the processes, besides those of this one.
+        longest: the limit of every check in seconds, where its own is longer; 0: no other.
+    """
+
+    runs: Sequence[str] = RUNS
+    jobs: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+    longest: float = 0
+
+    def limit(self, each: Check) -> float:
+        return min(each.seconds, self.longest or each.seconds)
+
+
 class _Problem(Exception):
     """The driver cannot be opened."""
 
@@ -64,11 +84,12 @@ class _Problem(Exception):
 class _Process:
     """A process that has opened the driver."""
 
-    def __init__(self, wanted: str, behind_faults: bool) -> None:
+    def __init__(self, wanted: str, behind_faults: bool, options: Options) -> None:
+        self.options = options
         self.folder = tempfile.mkdtemp(prefix="outboard_check_")
         context = multiprocessing.get_context("forkserver")
         self.pipe, theirs = context.Pipe()
-        arguments = wanted, behind_faults, self.folder, theirs
+        arguments = wanted, behind_faults, self.folder, dict(options.settings), theirs
         self.process = context.Process(target=worker.work, args=arguments, daemon=True)
         begin = time.monotonic()
         self.process.start()
@@ -110,8 +131,9 @@ class _Process:
         self.checks.append(each.name)
         answer: Any = None
         try:
-            self.pipe.send(each.name)
-            answer = _receive(self.pipe, each.seconds + GRACE)
+            limit = self.options.limit(each)
+            self.pipe.send((each.name, limit))
+            answer = _receive(self.pipe, limit + GRACE)
         except (OSError, EOFError):
             pass
         if isinstance(answer, Outcome):
@@ -124,7 +146,7 @@ class _Process:
             under_way = answer[1] if answer is not None else []
             function = under_way[0] if under_way else function
             calls = ", ".join(f"`{name}`" for name in under_way)
-            got = f"no end within {each.seconds:.0f} seconds; " + (
+            got = f"no end within {self.options.limit(each):.0f} seconds; " + (
                 f"calls that did not return: {calls}" if calls else "no call is under way"
             )
         return Outcome(
@@ -171,9 +193,8 @@ def _receive(pipe: Connection, seconds: float) -> Any:
 def run_checks(
     wanted: str,
     checks: Sequence[Check],
+    options: Options = Options(),
     *,
-    runs: Sequence[str] = RUNS,
-    jobs: int = 0,
     on_outcome: Callable[[Outcome, int, int], None] = lambda *_: None,
 ) -> Report:
     """Runs checks of a driver.
@@ -181,17 +202,15 @@ def run_checks(
     Args:
         wanted: the driver's name, or the path of its library.
         checks: what to run.
-        runs: `"direct"`, and `"faults"` for a second time behind fault injection and validation.
-        jobs: processes at once; 0: as many as there are processors, up to 4.
+        options: how.
         on_outcome: called with each outcome, its number and the number of all.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload([worker.__name__])
     report, begin = Report(wanted), time.monotonic()
-    if jobs < 1:
-        jobs = min(len(os.sched_getaffinity(0)), 4)
-    work = _Work(report, checks, runs, on_outcome)
+    jobs = options.jobs if options.jobs > 0 else min(len(os.sched_getaffinity(0)), 4)
+    work = _Work(report, checks, options, on_outcome)
     try:  # before the threads, which would all find the same problem
-        first = _Process(wanted, behind_faults=runs[0] == "faults")
+        first = _Process(wanted, options.runs[0] == "faults", options)
     except _Problem as problem:
         report.problem = str(problem)
         return report
@@ -217,15 +236,17 @@ class _Work:
         self,
         report: Report,
         checks: Sequence[Check],
-        runs: Sequence[str],
+        options: Options,
         on_outcome: Callable[[Outcome, int, int], None],
     ) -> None:
-        self.report, self.on_outcome = report, on_outcome
+        self.report, self.options, self.on_outcome = report, options, on_outcome
         self.broken: BaseException | None = None
         self._lock = threading.Lock()
-        self._left: dict[str, queue.SimpleQueue[Check]] = {run: queue.SimpleQueue() for run in runs}
+        self._left: dict[str, queue.SimpleQueue[Check]] = {
+            run: queue.SimpleQueue() for run in options.runs
+        }
         self._all = 0
-        for run in runs:
+        for run in options.runs:
             # Long ones first: the last process to end alone would idle the others.
             for each in sorted(checks, key=lambda each: -each.seconds):
                 if run == "direct" or not each.direct_only:
@@ -263,7 +284,7 @@ class _Work:
             process.end()
 
     def _open(self, run: str) -> _Process:
-        process = _Process(self.report.driver, behind_faults=run == "faults")
+        process = _Process(self.report.driver, run == "faults", self.options)
         if process.remark:
             self.report.remark = process.remark
         return process

@@ -253,6 +253,20 @@ def _hex(data: bytes, offset: int) -> str:
     return data[offset : offset + 8].hex(" ") or "the end"
 
 
+def happens(event: threading.Event, seconds: float) -> bool:
+    """Whether an event is set within a time; one in which this process is stopped hardly counts."""
+    return any(event.wait(0.25) for _ in range(int(4 * seconds)))
+
+
+def ends(thread: threading.Thread, seconds: float) -> bool:
+    """The same for the end of a thread."""
+    for _ in range(int(4 * seconds)):
+        thread.join(0.25)
+        if not thread.is_alive():
+            return True
+    return False
+
+
 def expect_within(
     work: Callable[[], object], opened: threading.Event, function: str, **fields: str
 ) -> None:
@@ -267,11 +281,10 @@ def expect_within(
             problem.append(error)
         done.set()
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    returned = done.wait(5)
+    threading.Thread(target=run, daemon=True).start()
+    returned = happens(done, 5)
     opened.set()
-    thread.join(30)
+    happens(done, 30)
     if problem:
         raise problem[0]
     expect(
@@ -283,13 +296,20 @@ def expect_within(
     )
 
 
-def in_threads(work: Callable[[int], object], count: int) -> list[Any]:
+def in_threads(
+    work: Callable[[int], object], count: int, together: threading.Barrier | None = None
+) -> list[Any]:
     """Results of `work` for each number below `count`, at once in as many threads.
+
+    Args:
+        work: gets the number.
+        count: of threads.
+        together: a barrier at which they meet again; it breaks when one of them fails.
 
     Raises:
         Exception: what the first of them raised.
     """
-    together = threading.Barrier(count)
+    together = together or threading.Barrier(count)
     results: list[Any] = [None] * count
     problems: list[Exception] = []
 
@@ -299,6 +319,7 @@ def in_threads(work: Callable[[int], object], count: int) -> list[Any]:
             results[number] = work(number)
         except Exception as error:
             problems.append(error)
+            together.abort()
 
     threads = [threading.Thread(target=begin, args=(i,), daemon=True) for i in range(count)]
     for thread in threads:

@@ -69,7 +69,7 @@ def messages(driver: Session) -> None:
                 expect_equal(later, mine, f"the message of thread {number}", function="last_error")
             turn.wait(30)
 
-    in_threads(work, THREADS)
+    in_threads(work, THREADS, turn)
 
 
 def _different_failures(driver: Session) -> list[Callable[[], None]]:

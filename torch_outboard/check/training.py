@@ -26,7 +26,11 @@ def _train(driver: Session, placement: str) -> None:
     """Trains in a process that has PyTorch's device, and compares the losses."""
     if not driver.wanted:
         raise NotTestable("the driver was opened without a name that PyTorch could use")
-    settings = {"OUTBOARD_DRIVER": driver.wanted, "OUTBOARD_PLACEMENT": placement, "OMP_NUM_THREADS": "1"}
+    settings = {
+        "OUTBOARD_DRIVER": driver.wanted,
+        "OUTBOARD_PLACEMENT": placement,
+        "OMP_NUM_THREADS": "1",
+    }
     if os.environ.get("OUTBOARD_FAULTS"):  # as this process has them
         settings["OUTBOARD_VALIDATE"] = "1"
     command = [sys.executable, "-m", "torch_outboard.check.training_steps", str(STEPS)]

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from torch_outboard.check.catalog import Check, all_checks, perform
+from torch_outboard.check.catalog import all_checks, perform
 from torch_outboard.check.opening import open_driver
 from torch_outboard.check.session import Session
 
@@ -26,8 +26,10 @@ NAME_BYTES = 64
 _PR_SET_PDEATHSIG = 1
 
 
-def work(wanted: str, behind_faults: bool, folder: str, pipe: Connection) -> None:
-    """Runs checks by name until the pipe closes.
+def work(
+    wanted: str, behind_faults: bool, folder: str, settings: dict[str, str], pipe: Connection
+) -> None:
+    """Runs checks, whose names and limits in seconds come by the pipe, until it closes.
 
     Answers `("ready", device, remark)` or `("problem", reason)`, then an outcome for each name, or
     `("hangs", functions)` when its time is over.
@@ -37,6 +39,7 @@ def work(wanted: str, behind_faults: bool, folder: str, pipe: Connection) -> Non
     output = os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    os.environ.update(settings)
     torch.set_num_threads(1)
     checks = all_checks()
     try:
@@ -48,9 +51,9 @@ def work(wanted: str, behind_faults: bool, folder: str, pipe: Connection) -> Non
     run = "faults" if behind_faults else "direct"
     with contextlib.suppress(EOFError):
         while True:
-            each = checks[pipe.recv()]
-            with _watched(each, opened.session, pipe):
-                outcome = perform(each, opened.session, run)
+            name, limit = pipe.recv()
+            with _watched(limit, opened.session, pipe):
+                outcome = perform(checks[name], opened.session, run)
             pipe.send(outcome)
 
 
@@ -67,12 +70,12 @@ def _noting(folder: str) -> Callable[[str], None]:
 
 
 @contextlib.contextmanager
-def _watched(each: Check, driver: Session, pipe: Connection) -> Iterator[None]:
+def _watched(limit: float, driver: Session, pipe: Connection) -> Iterator[None]:
     """Tells the parent which functions are under way when a check takes too long."""
     done = threading.Event()
 
     def watch() -> None:
-        left, last = each.seconds, time.monotonic()
+        left, last = limit, time.monotonic()
         while left > 0:
             if done.wait(min(left, 0.5)):
                 return

@@ -17,7 +17,7 @@ import torch_outboard
 from torch_outboard.check import report as reports
 from torch_outboard.check.catalog import all_checks, chosen
 from torch_outboard.check.outcome import Outcome, Verdict
-from torch_outboard.check.runner import RUNS, run_checks
+from torch_outboard.check.runner import RUNS, Options, run_checks
 from torch_outboard.columns import print_columns
 from torch_outboard.drivers import contract
 from torch_outboard.drivers.discovery import DEFAULT_DRIVER
@@ -71,8 +71,7 @@ def run(options: argparse.Namespace) -> int:
     report = run_checks(
         wanted,
         checks,
-        runs=(options.which,) if options.which else RUNS,
-        jobs=options.jobs,
+        Options((options.which,) if options.which else RUNS, options.jobs),
         on_outcome=_show_progress,
     )
     if sys.stderr.isatty():
