@@ -90,7 +90,7 @@ test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and devi
 	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) --timeout 1800 tests/drivers tests/device_kernels \
 		tests/examples/test_compile_by_hand.py tests/examples/test_wrong_kernel.py \
 		--deselect 'tests/device_kernels/test_model_paths.py::test_training_step_is_native[ResNet-18]'
-	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --placement device --jobs $(MAX_JOBS) --timeout 900 \
+	@$(ON_RISCV) $(PY) -m torch_outboard scoreboard --suite operators --dtype float32 --driver riscv --placement device --jobs $(MAX_JOBS) --timeout 900 \
 		$(addprefix --entry ,$(RISCV_ENTRIES))
 
 .PHONY: test-clang

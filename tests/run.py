@@ -25,8 +25,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
-from tests import changed
-from tests.opinfo.worker import ARGUMENTS, DTYPES, LAYOUTS, REFUSALS, TURN
+from tests import changed, turns
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
@@ -69,13 +68,8 @@ GPU_FORMS = (
     "tests/device_kernels/products/test_attention.py",
 )
 
-# Beside dtypes what CPU does not take of every dtype, and arguments of every layout.
-SWEEP_DTYPES = (*DTYPES, REFUSALS, LAYOUTS)
-
-COMPILED_DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "complex64",
-)  # fmt: skip
-COMPILED_DYNAMIC_DTYPES = ("float32", "float16", "int64")
+# One sample of every operator, where `changed` asks for it.
+TURN = "turn"
 
 
 @dataclass(frozen=True)
@@ -143,33 +137,36 @@ def clang_stages(*tests: str) -> list[Stage]:
     return [replace(pytest_stage("clang", "not slow", tests), needs_kernels=True, clang=True)]
 
 
-def sweep(dtype: str, *options: str) -> tuple[str, ...]:
-    # A turn is short, and what passed before is looked at again.
-    resume = () if dtype == TURN else ("--resume",)
-    command = ("-m", "tests.opinfo.sweep", "--dtype", dtype)
-    return (*command, *options, "--jobs", str(jobs()), *resume)
-
-
-def device_sweep_stage(dtype: str) -> Stage:
-    arguments = sweep(dtype, "--driver", "ocl", "--placement", "device")
-    return on_ocl(Stage(f"sweep-{dtype}-ocl-device", arguments))
-
-
-def sweep_stage(dtype: str, access: str) -> Stage:
-    return Stage(f"sweep-{dtype}-{access}", sweep(dtype, "--access", access))
-
-
-def compiled_sweep_stage(
-    dtype: str, driver: str = "ocl", dynamic: bool = False, clang: bool = False
-) -> Stage:
-    """Entries compiled, with few samples: each is a graph or two."""
-    arguments = ("-m", "tests.inductor.sweep", "--dtype", dtype, "--driver", driver, "--resume")
-    arguments = (*arguments, "--samples", "1", "--jobs", str(jobs()))
-    arguments += ("--dynamic",) if dynamic else ()
-    words = ("compiled", dtype, driver, "clang" if clang else "", "dynamic" if dynamic else "")
-    name = "-".join(word for word in words if word)
+def scoreboard_stage(name: str, *options: str, driver: str = "host", clang: bool = False) -> Stage:
+    """A part of the scoreboard, with its results in a folder of that name."""
+    command = ("-m", "torch_outboard", "scoreboard", "--driver", driver, *options)
+    folder = str(RESULTS / "scoreboard" / name)
+    arguments = (*command, "--jobs", str(jobs()), "--output", folder)
     kernels = clang or driver == "ocl"
-    return Stage(name, arguments, driver=driver, needs_kernels=kernels, clang=clang)
+    return Stage(f"scoreboard-{name}", arguments, driver, needs_kernels=kernels, clang=clang)
+
+
+def turn_stage(on_device: bool) -> Stage:
+    """One sample of every operator: by device kernels, or by CPU's on separate memory."""
+    # By itself each configuration has another sample.
+    if on_device:
+        options = ("--placement", "device", "--turn", f"ocl device {turns.turn()}")
+        return scoreboard_stage("turn-ocl", *options, driver="ocl")
+    return scoreboard_stage(
+        "turn-separate", "--access", "separate", "--turn", turns.turn() or "none"
+    )
+
+
+def eager_stage(name: str, *options: str, driver: str = "host") -> Stage:
+    """All suites but compiled ones; goes on where it was stopped."""
+    return scoreboard_stage(name, *options, "--without", "compiled", "--resume", driver=driver)
+
+
+def compiled_stage(driver: str, *options: str, clang: bool = False) -> Stage:
+    """Entries compiled, with few samples: each is a graph or two."""
+    name = f"compiled-{driver}{'-clang' if clang else ''}"
+    options = ("--suite", "compiled", "--samples", "1", "--resume", *options)
+    return scoreboard_stage(name, *options, driver=driver, clang=clang)
 
 
 def wheel_stage(access: str) -> Stage:
@@ -191,8 +188,7 @@ def default_stages() -> list[Stage]:
         kernels_stage("not slow"),
         on_ocl(pytest_stage("gpu", "not slow", GPU_FORMS)),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
-        replace(sweep_stage(TURN, "separate"), beside=True),
-        replace(device_sweep_stage(TURN), beside=True),
+        *(replace(turn_stage(on_device), beside=True) for on_device in (False, True)),
     ]
 
 
@@ -206,16 +202,14 @@ def full_stages() -> list[Stage]:
         *clang_stages(*CLANG_DRIVER, "tests/device_kernels", "tests/inductor"),
         *(wheel_stage(access) for access in ("shared", "separate")),
     ]
-    for access in ("shared", "separate"):
-        stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
-    stages += [device_sweep_stage(dtype) for dtype in (*SWEEP_DTYPES, ARGUMENTS)]
-    stages += [sweep_stage(ARGUMENTS, "shared")]
-    stages += [compiled_sweep_stage(dtype) for dtype in COMPILED_DTYPES]
+    float32 = ("--dtype", "float32")
     return [
         *stages,
-        *(compiled_sweep_stage(dtype, dynamic=True) for dtype in COMPILED_DYNAMIC_DTYPES),
-        compiled_sweep_stage("float32", driver="host"),
-        *([compiled_sweep_stage("float32", driver="host", clang=True)] if has_clang() else []),
+        *(eager_stage(access, "--access", access) for access in ("shared", "separate")),
+        eager_stage("ocl", "--placement", "device", driver="ocl"),
+        compiled_stage("ocl", "--placement", "device"),
+        compiled_stage("host", *float32),
+        *([compiled_stage("host", *float32, clang=True)] if has_clang() else []),
     ]
 
 
@@ -241,7 +235,7 @@ def changed_stages(base: str = "", paths: Sequence[str] = ()) -> list[Stage]:
             stage = replace(pytest_stage(configuration, None, files), name=f"{configuration}-files")
             stages.append(on_ocl(stage) if on_device else stage)
         if TURN in tests:
-            stages.append(device_sweep_stage(TURN) if on_device else sweep_stage(TURN, "separate"))
+            stages.append(turn_stage(on_device))
     return [replace(stage, may_be_empty=True) for stage in stages]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_a_stage_without_the_kernels_that_it_needs_fails(suite, capfd):
     assert "passed, " not in printed
 
 
-@pytest.mark.parametrize("name", ["ocl", "gpu", "sweep-float32-ocl-device"])
+@pytest.mark.parametrize("name", ["ocl", "gpu", "scoreboard-ocl"])
 def test_stages_of_device_kernels_need_them(name):
     stages = {each.name: each for each in run.full_stages()}
     assert stages[name].needs_kernels
@@ -160,3 +161,27 @@ def test_continuous_integration_runs_all_and_any_fails_it(tmp_path, failing):
     assert [line for line in result.stderr.splitlines() if line.startswith("FAILED")] == [
         f"FAILED: make {target}" for target in failing.split()
     ]
+
+
+def test_whatever_tests_depend_on_changes_the_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    (tmp_path / ".gitignore").write_text("*.so\n*.log\n")
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "first")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "torch_outboard" / "lib").mkdir(parents=True)
+    seen = [run.fingerprint()]
+    for name, text in (
+        (".gitignore", "*.so\n*.log\n*.o\n"),  # known to git
+        ("new.py", "1"),  # not known yet
+        ("new.py", "2"),
+        ("torch_outboard/lib/built.so", "1"),  # ignored
+        ("torch_outboard/lib/built.so", "2"),
+    ):
+        (tmp_path / name).write_text(text)
+        seen.append(run.fingerprint())
+    assert len(set(seen)) == len(seen)
+    (tmp_path / "a.log").write_text("ignored")
+    assert run.fingerprint() == seen[-1]

@@ -4,7 +4,6 @@ A turn has the name of the commit, or the one in TEST_TURN. The head of each run
 it a run is repeated. Without git and TEST_TURN the name is empty, and the turn always the same.
 """
 
-import hashlib
 import os
 import subprocess
 from functools import cache
@@ -27,7 +26,10 @@ def turn() -> str:
 
 def number_of(text: str) -> int:
     """A number that differs from text to text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    # Not at the top: it loads PyTorch, and conftest.py chooses the device after it has loaded this.
+    from torch_outboard.scoreboard import turns
+
+    return turns.number_of(text)
 
 
 def is_its_turn(name: str, of: int) -> bool:

@@ -63,9 +63,9 @@ STEPS = (
     Step("tests of Inductor", f"{PYTEST} tests/inductor", 400),
     *(
         Step(
-            f"operator sweep, {dtype}",
-            f"{{python}} -m tests.opinfo.sweep --dtype {dtype} --driver ocl --placement device "
-            "--jobs {jobs}",
+            f"scoreboard, {dtype}",
+            f"{{python}} -m torch_outboard scoreboard --suite operators --dtype {dtype} "
+            "--driver ocl --placement device --jobs {jobs}",
             500,
         )
         for dtype in ("float32", "float16", "bfloat16")

@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from tests.opinfo.comparison import tree_difference
+from torch_outboard.scoreboard.comparison.differences import tree_difference
 
 aten = torch.ops.aten
 QUERIES, KEYS, SIZE = 36, 40, 20

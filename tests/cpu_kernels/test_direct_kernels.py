@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.device_kernels.on_device import difference
-from tests.opinfo.comparison import tree_difference
-from tests.opinfo.worker import TURN, WorkerProcess
 from tests.turns import is_its_turn, turn
+from torch_outboard.scoreboard.comparison.differences import tree_difference
+from torch_outboard.scoreboard.worker import TURN, Settings, WorkerProcess
 
 # OpInfo entries whose operators have typed kernels, some of them only in the gradient.
 NAMES = """acos acosh add addcdiv addcmul addmm addmv all amax amin any argmax argmin asin asinh
@@ -31,15 +31,15 @@ RIGHT = ("right", "excluded", "not runnable")
 def test_entries_of_the_operator_database() -> None:
     """A sample of about one in sixteen, with variants and gradients, where memory is shared."""
     access = os.environ.get("OUTBOARD_HOST_ACCESS") or "shared"
-    worker = WorkerProcess("", access, timeout=240, turn=turn())
+    worker = WorkerProcess(Settings(access=access, turn=turn()), timeout=240)
     names = NAMES.split()
     try:
         entries = [
             entry
-            for entry in worker.entries(TURN)
+            for entry in worker.entries("operators", TURN)
             if (entry in names or entry.rpartition(".")[0] in names) and is_its_turn(entry, 16)
         ]
-        answers = [worker.check(entry, TURN) for entry in entries]
+        answers = [worker.check("operators", entry, TURN) for entry in entries]
     finally:
         worker.close()
     wrong = {a.entry: (a.dtype, a.failures) for a in answers if a.status not in RIGHT}

@@ -9,10 +9,10 @@ import torch
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves
 
-from tests.opinfo.checks import CPU, attempt, error_difference
-from tests.opinfo.comparison import tree_difference
-from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
+from torch_outboard.scoreboard.comparison.calls import CPU, attempt, error_difference
+from torch_outboard.scoreboard.comparison.differences import tree_difference
+from torch_outboard.scoreboard.comparison.transplant import Transplant
 
 # Operators that move data and prepare memory, at any placement.
 SUPPORT = {"aten::_copy_from", "aten::_to_copy", "aten::fill_.Scalar", "aten::zero_"}

@@ -15,14 +15,14 @@ from torch.testing import assert_close
 from torch.utils._pytree import tree_map
 
 from tests.device_kernels.on_device import SUPPORT, compare
-from tests.opinfo.checks import CPU, attempt
-from tests.opinfo.comparison import tree_difference
-from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
-from torch_outboard.commands.sample_arguments import attempts
 from torch_outboard.device import devices
 from torch_outboard.dispatch.dispatcher import overload_of
+from torch_outboard.inspection.sample_arguments import attempts
 from torch_outboard.ops import tables
+from torch_outboard.scoreboard.comparison.calls import CPU, attempt
+from torch_outboard.scoreboard.comparison.differences import tree_difference
+from torch_outboard.scoreboard.comparison.transplant import Transplant
 
 # Of these only shapes and dtypes are known.
 RANDOM = {"random"}

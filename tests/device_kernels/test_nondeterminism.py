@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from tests.opinfo.checks import attempt
 from torch_outboard import fallback, placement
+from torch_outboard.scoreboard.comparison.calls import attempt
 
 ALERTS: dict[str, Callable[[torch.device], torch.Tensor]] = {
     "max_unpooling2d_forward_out": lambda device: torch.nn.functional.max_unpool2d(

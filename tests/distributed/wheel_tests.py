@@ -16,15 +16,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.distributed.wheel.exclusions import EXCLUSIONS, exclusion_of
-from tests.line_process import START_TIMEOUT, LineProcess, ask_all
-from tests.opinfo.sweep import NOT_RIGHT, Journal
-from tests.opinfo.worker import Answer
-from tests.run import RESULTS
+from tests.run import RESULTS, fingerprint
+from torch_outboard.scoreboard.answers import (
+    CRASH,
+    EXCLUDED,
+    FAIL,
+    HANG,
+    NOT_ON_CPU,
+    PASS,
+    Answer,
+    Journal,
+    failure,
+    is_bad,
+)
+from torch_outboard.scoreboard.processes import START_TIMEOUT, LineProcess, ask_all
 
 FOLDER = RESULTS / "distributed"
 RANKS = 4
 # Some tests of groups ask for more.
 MORE_RANKS = 8
+STATUSES = {"passed": PASS, "failed": FAIL, "skipped": NOT_ON_CPU, "timeout": HANG, "crash": CRASH}
 TOO_FEW = "Skipped due to small world size."
 
 
@@ -77,13 +88,12 @@ class Worker:
             # It ends a test itself, and its ranks, when its time is up.
             row = json.loads(self.process(ranks).ask(request, 2 * self.timeout + START_TIMEOUT))
         except (TimeoutError, EOFError, RuntimeError) as error:
-            return Answer(test, "crash", failures=[{"check": "crash", "reason": str(error)}])
-        statuses = {"passed": "right", "failed": "wrong", "skipped": "not runnable"}
-        status = statuses.get(row["status"], row["status"])
+            return Answer(test, CRASH, failures=[failure("test", -1, str(error), CRASH)])
+        status = STATUSES[row["status"]]
         answer = Answer(test, status, samples=ranks, seconds=row["seconds"])
-        if status != "right":
-            failure = {"check": row["status"], "reason": row["reason"], "output": row["output"]}
-            answer.failures.append(failure)
+        if status != PASS:
+            row = {**failure("test", -1, row["reason"], status), "output": row["output"]}
+            answer.failures.append(row)
         return answer
 
     def close(self) -> None:
@@ -97,13 +107,14 @@ def without_excluded(answer: Answer) -> Answer:
     exclusion = exclusion_of(answer.entry)
     if exclusion is None:
         return answer
-    if answer.status == "right":
+    if answer.status == PASS:
         if not exclusion.always:
             return answer
         reason = f"exclusion is needless: {exclusion.reason}"
-        return Answer(answer.entry, "wrong", failures=[{"check": "excluded", "reason": reason}])
-    if answer.status == "wrong" and exclusion.hides(answer.failures[0]["reason"]):
-        return Answer(answer.entry, "excluded", excluded=[exclusion.reason], seconds=answer.seconds)
+        return Answer(answer.entry, FAIL, failures=[failure("test", -1, reason)])
+    if answer.status == FAIL and exclusion.hides(answer.failures[0]["reason"]):
+        row = {"check": "test", "reason": exclusion.reason, "owner": "PyTorch"}
+        return Answer(answer.entry, EXCLUDED, excluded=[row], seconds=answer.seconds)
     return answer
 
 
@@ -119,13 +130,15 @@ def scoreboard(title: str, answers: Sequence[Answer], available: int) -> str:
     counts = Counter(answer.status for answer in answers)
     lines = [
         f"# Distributed tests of the wheel: {title}", "",
-        f"Of {available} tests CPU passes {len(answers)} by Gloo; of these {counts['right']} are "
-        f"right, {counts['excluded']} excluded.", "",
+        f"Of {available} tests CPU passes {len(answers)} by Gloo; of these {counts[PASS]} pass, "
+        f"{counts[EXCLUDED]} are excluded.", "",
         "| test | | reason |", "|---|---|---|",
     ]  # fmt: skip
     for answer in answers:
-        reason = answer.excluded or [last_line(f["reason"]) for f in answer.failures]
-        if answer.status != "right":
+        reason = [row["reason"] for row in answer.excluded] or [
+            last_line(f["reason"]) for f in answer.failures
+        ]
+        if answer.status != PASS:
             lines.append(f"| {answer.entry} | {answer.status} | {reason[0].replace('|', ' ')} |")
     return "\n".join(lines) + "\n"
 
@@ -157,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if gone := {exclusion.test for exclusion in EXCLUSIONS} - set(every):
         parser.error(f"exclusions of tests that are not there: {', '.join(sorted(gone))}")
     versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
-    on_cpu = Journal(FOLDER / "cpu.jsonl", resume=True, sources=versions)
+    on_cpu = Journal(FOLDER / "cpu.jsonl", versions)
     known = {answer.entry for answer in on_cpu.answers}
     missing = [name for name in options.test or every if name not in known]
     if missing:
@@ -165,11 +178,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         workers = [Worker("cpu", "", "shared", options.timeout) for _ in range(options.jobs)]
         for answer in ask_all(workers, missing, Worker.run):
             on_cpu.add(answer)
-    passed = sorted(a.entry for a in on_cpu.answers if a.status == "right")
+    passed = sorted(a.entry for a in on_cpu.answers if a.status == PASS)
 
     driver = options.driver or os.environ.get("OUTBOARD_DRIVER", "host")
     stem = f"{Path(driver).stem}-{options.access}"
-    journal = Journal(FOLDER / f"{stem}.jsonl", options.resume, options.test or ())
+
+    def again(answer: Answer) -> bool:
+        if options.test:
+            return answer.entry in options.test
+        return is_bad(answer) or not options.resume
+
+    path = FOLDER / f"{stem}.jsonl"
+    journal = Journal(path, fingerprint(), again, few=bool(options.test))
     finished = {answer.entry for answer in journal.answers}
     tests = [t for t in passed if t not in finished and t in (options.test or passed)]
     ran: list[Answer] = []
@@ -178,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for answer in map(without_excluded, ask_all(workers, tests, Worker.run)):
         journal.add(answer)
         ran.append(answer)
-        if answer.status in NOT_RIGHT:
+        if is_bad(answer):
             reason = answer.failures[0]["reason"]
             print(f"{answer.entry}: {reason if options.test else last_line(reason)}", flush=True)
             if options.test:
@@ -188,14 +208,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     answers = sorted(ran if options.test else journal.answers, key=lambda a: a.entry)
     counts = Counter(answer.status for answer in answers)
     print(
-        f"{driver}, {options.access}: of {len(answers)} tests that CPU passes {counts['right']} "
-        f"are right, {counts['excluded']} excluded"
+        f"{driver}, {options.access}: of {len(answers)} tests that CPU passes {counts[PASS]} pass, "
+        f"{counts[EXCLUDED]} are excluded"
     )
     if not options.test:
         title = f"{driver}, {options.access} memory, {versions}"
         (FOLDER / f"{stem}.md").write_text(scoreboard(title, answers, len(every)))
         print(f"scoreboard: {FOLDER / stem}.md")
-    return int(any(answer.status in NOT_RIGHT for answer in answers))
+    return int(any(map(is_bad, answers)))
 
 
 if __name__ == "__main__":

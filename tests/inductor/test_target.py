@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tests.changed import ROOT
 from tests.inductor.support import checked_code, skip_without_kernels
-from tests.line_process import ROOT
 from tests.support import run_python
 from torch_outboard import _C
 from torch_outboard.inductor import target

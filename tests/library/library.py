@@ -58,7 +58,8 @@ def entry_calls(name: str, dtype: torch.dtype, device: torch.device) -> Counter[
     """The library's calls while an entry of the operator database is right on all samples."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    from tests.opinfo.checks import Limits, check_entry
+    from torch_outboard.scoreboard.findings import Limits
+    from torch_outboard.scoreboard.suites.operators import check_entry
 
     (op, *_) = (op for op in op_db if op.name == name)
     with fallback.policy(copied="allow"), calls() as made:

@@ -23,6 +23,7 @@ COMMANDS = {
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list PyTorch's operators, what runs them, and what differs in another PyTorch",
     "explain": "show what runs an operator, where and why: dispatch keys, kernels",
+    "scoreboard": "run PyTorch's own tests on the device, and show what is right",
     "trace": "run a program and show which operators it called, by which keys and where",
 }
 

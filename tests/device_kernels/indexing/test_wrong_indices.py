@@ -8,9 +8,9 @@ from torch.nn.functional import nll_loss
 
 from tests.device_kernels.on_device import assert_raises_as_on_cpu, compare
 from tests.index_probes import PROBES, WRONG, Memory, disagreement, outcome
-from tests.opinfo.checks import CPU, attempt
 from tests.turns import number_of, turn
 from torch_outboard import fallback
+from torch_outboard.scoreboard.comparison.calls import CPU, attempt
 
 
 @pytest.mark.parametrize(

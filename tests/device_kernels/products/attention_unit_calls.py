@@ -15,8 +15,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import torch_outboard  # noqa: F401
 from tests.device_kernels import gpu_driver
-from tests.opinfo.transplant import Transplant
 from torch_outboard.drivers.contract import Feature
+from torch_outboard.scoreboard.comparison.transplant import Transplant
 
 HALVES = (torch.float16, torch.bfloat16)
 # Probabilities and gradients of scores are rounded to 11 or 8 bits.

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 import torch_outboard  # noqa: F401
-from tests.opinfo.transplant import Transplant
 from torch_outboard.drivers.contract import Feature
+from torch_outboard.scoreboard.comparison.transplant import Transplant
 
 HALVES = (torch.float16, torch.bfloat16)
 # Sums of K products of values that have 8 or 11 bits, rounded once: sums are in float32.

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.device_kernels.on_device import difference
-from tests.opinfo.transplant import Transplant
 from torch_outboard import fallback
+from torch_outboard.scoreboard.comparison.transplant import Transplant
 
 NEAR = {"rtol": 1e-5, "atol": 1e-4}
 LESS_NEAR = {"rtol": 1e-5, "atol": 1e-3}  # sums of many

@@ -7,7 +7,7 @@ import torch
 
 from tests.device_kernels.launches import is_processor, launched
 from tests.device_kernels.products.test_matrix_product import check, values
-from tests.opinfo.transplant import Transplant
+from torch_outboard.scoreboard.comparison.transplant import Transplant
 
 PACKING = {"pack_left", "pack_right"}
 # Tiles have 12 rows and 32 columns, or 5 and 16. Full ones, one line more or less, and a few.

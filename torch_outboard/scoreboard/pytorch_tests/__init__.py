@@ -1,0 +1,1 @@
+"""Runs the test files of a source tree of PyTorch, unchanged, for the device."""

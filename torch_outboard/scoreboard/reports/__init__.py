@@ -1,0 +1,1 @@
+"""Reports of a run: JSON, tables, a page, and what changed since the run before."""
