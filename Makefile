@@ -68,7 +68,7 @@ test-power: build ## what the default tests find of faults put into a copy, one 
 	@$(PY) -m tests.power $(if $(FAULT),--fault $(FAULT))
 
 .PHONY: test-full
-test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
+test-full: build ## every test and the whole scoreboard; a stopped run resumes where it was
 	@$(PY) -m tests.run full --resume
 
 # What has another folder's setting would be taken for this one's: the metadata goes again.
@@ -86,7 +86,7 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 
 # Left out is what would take an hour in emulation.
 .PHONY: test-riscv
-test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
+test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the scoreboard, on an emulated RISC-V
 	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) --timeout 1800 tests/drivers tests/device_kernels \
 		tests/examples/test_compile_by_hand.py tests/examples/test_wrong_kernel.py \
 		--deselect 'tests/device_kernels/test_model_paths.py::test_training_step_is_native[ResNet-18]'

@@ -21,7 +21,7 @@ def shares_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def test_new_tensors(device: torch.device) -> None:
-    """The operator sweep compares layouts; this is about their storages."""
+    """The scoreboard compares layouts; this is about their storages."""
     for size, stride in (
         ((), ()), ((0,), (1,)), ((2, 0, 4), (4, 4, 1)), ((2, 3), (10, 2)), ((4,), (0,)),
     ):  # fmt: skip
@@ -66,7 +66,7 @@ def test_deterministic_filling(device: torch.device) -> None:
 
 # ---- Views
 
-# Of the others the operator sweep looks at what they share.
+# Of the others the scoreboard looks at what they share.
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "view of dtype": lambda x: x.view(torch.int32),
     "_reshape_alias": lambda x: torch.ops.aten._reshape_alias(x, [4, 6], [6, 1]),
@@ -188,7 +188,7 @@ def test_bad_set(device: torch.device) -> None:
 
 
 def test_item(device: torch.device) -> None:
-    """The operator sweep has other dtypes."""
+    """The scoreboard has other dtypes."""
     for value, dtype in ((2**64 - 1, torch.uint64), (0.5, torch.float8_e4m3fn)):
         there = torch.tensor([0, value], dtype=dtype).to(device)
         assert there[1].item() == there[1:].item() == value

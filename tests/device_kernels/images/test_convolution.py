@@ -41,7 +41,7 @@ def check(
 
 
 LAST = {"memory_format": torch.channels_last}
-# Sizes of images and weights, options. Small images of every dtype are the operator sweep's.
+# Sizes of images and weights, options. Small images of every dtype are the scoreboard's.
 CASES = {
     "pointwise": ((2, 40, 9, 9), (30, 40, 1, 1), {}),
     "two filters for each channel": (

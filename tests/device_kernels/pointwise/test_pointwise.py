@@ -1,6 +1,6 @@
 """Pointwise operators against CPU: dtypes, layouts, sizes, forms and types of results.
 
-OpInfo's samples go through every definition (tests/opinfo); here are the corners that they
+OpInfo's samples go through every definition (the scoreboard); here are the corners that they
 do not reach.
 """
 
