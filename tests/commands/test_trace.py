@@ -85,3 +85,16 @@ def test_files_hold_tables_page_and_profile(tmp_path):
 def test_calls_have_keys_and_nested_calls(tmp_path):
     printed = traced(tmp_path, "--calls")
     assert re.search(r"^aten::neg +(\S+ > )*PrivateUse1", printed, re.MULTILINE), printed
+
+
+def test_a_program_that_fails_is_traced_up_to_there(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, torch_outboard\n"
+        "torch.ones(2, device=torch_outboard.device_name()).neg()\n"
+        "raise KeyError('the end')\n"
+    )
+    result = try_python(COMMAND, "trace", str(program))
+    assert result.returncode == 1
+    assert "KeyError: 'the end'" in result.stderr
+    assert "aten::neg" in result.stdout

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,12 +54,12 @@ def run(options: argparse.Namespace) -> int:
     with _profile(options.chrome):
         if options.calls:
             with trace() as calls:
-                code = run_program(options.program)
+                code = _status(options.program)
             tables = str(calls)
         else:
             begin = time.perf_counter()
             with fallback.report(call_sites="waits") as report:
-                code = run_program(options.program)
+                code = _status(options.program)
             summary = ProgramSummary(report, time.perf_counter() - begin)
             tables = str(summary)
             if options.page is not None:
@@ -68,6 +69,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         options.output.write_text(f"{tables}\n", encoding="utf-8")
     return code
+
+
+def _status(program: list[str]) -> int:
+    """Runs the program; an error or Ctrl-C is printed, so that the trace is shown all the same."""
+    try:
+        return run_program(program)
+    except (Exception, KeyboardInterrupt) as error:
+        traceback.print_exc()
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _problem(options: argparse.Namespace) -> str | None:
