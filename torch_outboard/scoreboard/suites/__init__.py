@@ -66,6 +66,36 @@ SUITES: dict[str, Suite] = {
         ("gradcheck", "gradgradcheck", "forward mode"),
         ("float64", "complex128"),
     ),
+    "inputs": Suite(
+        "reference inputs of the database, conjugated and negated views, mixed dtypes",
+        ("reference inputs", "conj view", "neg view", "promotion"),
+        ("float32", "int64", "bool", "complex64"),
+    ),
+    "functions": Suite(
+        "the operators under transforms of torch.func",
+        ("vmap", "vjp", "jvp", "vmap of vjp"),
+        ("float32", "int64"),
+    ),
+    "contexts": Suite(
+        "the operators with fake tensors and in autocast",
+        ("fake", "autocast"),
+        ("float32", "int64"),
+    ),
+    "foreach": Suite(
+        "operators of lists of tensors",
+        ("foreach", "foreach inplace", "foreach backward"),
+        ("float32", "float64", "bfloat16", "int64", "bool", "complex64"),
+    ),
+    "modules": Suite(
+        "the modules of torch.nn",
+        ("module forward", "module backward", "module state"),
+        ("float32", "float64"),
+    ),
+    "optimizers": Suite(
+        "the optimizers of torch.optim",
+        ("optimizer loop", "optimizer foreach", "optimizer fused", "optimizer state"),
+        ("float32", "float64"),
+    ),
     "compiled": Suite(
         "the operators under torch.compile, with static and with dynamic shapes",
         ("compiled", "compiled dynamic"),

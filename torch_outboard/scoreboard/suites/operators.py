@@ -105,7 +105,7 @@ def run_both(
     """Calls a function of the entry on CPU and on the device; None if one of them raises."""
     on_cpu = prepare(op, sample, CPU)
     expected = attempt(lambda: on_cpu.of(function))
-    result.samples += check == "forward" and expected.error is None
+    result.samples += check != "inplace" and expected.error is None
     try:
         on_device = prepare(op, sample, device)
     except Exception as error:
@@ -116,9 +116,33 @@ def run_both(
     if expected.error is None and actual.error is None:
         return pair
     result.add(check, number, error_difference(expected, actual))
-    if expected.error is not None and actual.error is not None:
+    if expected.error is not None and actual.error is not None and check == "forward":
         compare_arguments(pair, device, number, result)
     return None
+
+
+def check_call(
+    op: OpInfo,
+    sample: SampleInput,
+    number: int,
+    device: torch.device,
+    result: EntryResult,
+    check: str,
+) -> None:
+    """Structure, dtypes, strides and values of the results, or that both raise."""
+    pair = run_both(op, sample, number, device, result, check, op.op)
+    if pair is None:
+        return
+    difference = tree_difference(
+        pair.expected,
+        pair.actual,
+        device,
+        exactly(op, sample),
+        values=pair.known.values,
+        sums=pair.known.sums,
+        again=tie_check(ties_of(op, sample)),
+    )
+    result.add(check, number, difference)
 
 
 def check_forward(
@@ -145,11 +169,13 @@ def check_forward(
     compare_arguments(pair, device, number, result)
 
 
-def compare_arguments(pair: Pair, device: torch.device, number: int, result: EntryResult) -> None:
+def compare_arguments(
+    pair: Pair, device: torch.device, number: int, result: EntryResult, check: str = "mutation"
+) -> None:
     tensors = zip(pair.on_cpu.tensors, pair.on_device.tensors, strict=True)
     for position, (want, got) in enumerate(tensors):
         difference = tensor_difference(want, got, device, values=pair.known.values)
-        result.add("mutation", number, difference and f"argument {position}: {difference}")
+        result.add(check, number, difference and f"argument {position}: {difference}")
 
 
 def check_inplace(
@@ -292,7 +318,12 @@ def exact_gradients(
 
 
 def check_backward(
-    op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
+    op: OpInfo,
+    sample: SampleInput,
+    number: int,
+    device: torch.device,
+    result: EntryResult,
+    check: str = "backward",
 ) -> None:
     cotangents: list[torch.Tensor] = []
     on_cpu = prepare(op, sample, CPU, requires_grad=True)
@@ -302,11 +333,11 @@ def check_backward(
     try:
         on_device = prepare(op, sample, device, requires_grad=True)
     except Exception as error:
-        result.add("backward", number, f"moving the arguments: {first_line(error)}")
+        result.add(check, number, f"moving the arguments: {first_line(error)}")
         return
     actual = attempt(lambda: gradients(op, sample, on_device, cotangents))
     if expected.error is not None or actual.error is not None:
-        result.add("backward", number, error_difference(expected, actual))
+        result.add(check, number, error_difference(expected, actual))
         return
     known = nature(op, sample, backward=True)
     values = "random sums" if known.values == "random" else known.values
@@ -321,4 +352,4 @@ def check_backward(
         strides=False,
         again=tie_check(ties_of(op, sample), backward=True),
     )
-    result.add("backward", number, difference)
+    result.add(check, number, difference)
