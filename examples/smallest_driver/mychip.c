@@ -28,9 +28,11 @@ static ob_status fill(void* context, ob_queue q, ob_address to, const void* patt
 }
 CALL(device_count, *count = 1, int32_t* count)
 CALL(deallocate, free((void*)address), int32_t device, ob_address address)
-CALL(queue_create, *q = (ob_queue)&card, const ob_queue_description* wanted, ob_queue* q)
+CALL(queue_create, *q = malloc(1), const ob_queue_description* wanted, ob_queue* q)
+CALL(queue_destroy, free(q), ob_queue q)
 CALL(queue_done, (void)q, ob_queue q)
-CALL(event_create, *e = (ob_event)&card, const ob_event_description* wanted, ob_event* e)
+CALL(event_create, *e = malloc(1), const ob_event_description* wanted, ob_event* e)
+CALL(event_destroy, free(e), ob_event e)
 CALL(event_done, (void)e, ob_event e)
 CALL(record, (void)e, ob_event e, ob_queue q)
 CALL(wait, (void)e, ob_queue q, ob_event e)
@@ -45,8 +47,8 @@ const ob_driver* ob_driver_table(void) {
       OB_VERSION_MAJOR, OB_VERSION_MINOR, sizeof table, "mychip",
       .last_error = last_error, .initialize = initialize, .device_count = device_count,
       .device_properties = properties, .allocate = allocate, .deallocate = deallocate,
-      .queue_create = queue_create, .queue_destroy = queue_done, .queue_query = queue_done,
-      .queue_synchronize = queue_done, .event_create = event_create, .event_destroy = event_done,
+      .queue_create = queue_create, .queue_destroy = queue_destroy, .queue_query = queue_done,
+      .queue_synchronize = queue_done, .event_create = event_create, .event_destroy = event_destroy,
       .event_record = record, .event_wait = wait, .event_query = event_done,
       .event_synchronize = event_done, .event_elapsed = elapsed, .copy_host_to_device = upload,
       .copy_device_to_host = download, .copy_device_to_device = copy, .fill = fill};
