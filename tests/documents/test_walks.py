@@ -54,7 +54,9 @@ def test_a_walk(page: Path, tmp_path: Path) -> None:
         pytest.skip("the driver `ocl` runs no kernels here")
     environment = environment_without("OUTBOARD_", "PYTEST_")
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    environment["PYTHONPATH"] = str(ROOT)
+    # What a walk installs goes into its own folder.
+    environment |= {"PIP_TARGET": str(tmp_path / "packages"), "PIP_NO_DEPS": "1", "PIP_QUIET": "1"}
+    environment["PYTHONPATH"] = f"{ROOT}:{environment['PIP_TARGET']}"
     for name in ("examples", "tests", "csrc", "pyproject.toml"):  # commands are typed in a clone
         (tmp_path / name).symlink_to(ROOT / name)
     assert steps(page)
