@@ -35,7 +35,7 @@ int64_t now() {
       .count();
 }
 
-// Reported calls that this thread is in: a wait belongs to the outermost one.
+// Reported calls that this thread is in: waits and programs belong to the outermost one.
 thread_local int t_calls = 0;
 
 std::string call_site() {
@@ -156,7 +156,7 @@ ReportedCall::~ReportedCall() {
   row.calls += 1;
   row.copied_bytes += copied_bytes_;
   row.nanoseconds += spent;
-  add(row.costs, costs);
+  if (t_calls == 0) add(row.costs, costs);
 }
 
 }  // namespace outboard

@@ -22,7 +22,7 @@ struct ReportRow {
   uint64_t calls = 0;
   uint64_t copied_bytes = 0;  // between host and device
   uint64_t nanoseconds = 0;   // in the calling thread, waits and compiling included
-  ThreadCosts costs;          // of the calling thread
+  ThreadCosts costs;          // of outermost calls
 };
 
 // The waits of the host for a device that began at one line of the program.

@@ -142,7 +142,10 @@ def policy(
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a report: an operator on a dtype at a placement, and the cost of its calls."""
+    """A line of a report: an operator on a dtype at a placement, and the cost of its calls.
+
+    Waits and compiled programs of nested calls count for the outermost call.
+    """
 
     op: str
     dtype: torch.dtype | None
