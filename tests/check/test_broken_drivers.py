@@ -3,6 +3,7 @@
 import re
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,16 @@ def settings_of(base: str, libraries: dict[str, Path]) -> dict[str, str]:
 
 
 def outcomes(
-    fault: str, base: str, names: list[str], libraries: dict[str, Path], longest: float = LONGEST
+    fault: str,
+    base: str,
+    names: list[str],
+    libraries: dict[str, Path],
+    longest: float = LONGEST,
+    jobs: int = 2,
 ) -> list[Outcome]:
     """What the direct run of these checks gives."""
     settings = settings_of(base, libraries) | {"BROKEN_FAULT": fault}
-    options = Options(("direct",), jobs=2, settings=settings, longest=longest)
+    options = Options(("direct",), jobs=jobs, settings=settings, longest=longest)
     report = run_checks(str(libraries["broken"]), chosen(names), options)
     assert report.problem == ""
     return report.outcomes
@@ -63,7 +69,7 @@ def outcomes(
 
 def find(broken: Broken, libraries: dict[str, Path]) -> Outcome:
     longest = 60 if broken.base == "ocl" or broken.fault in SLOW else LONGEST
-    (outcome,) = outcomes(broken.fault, broken.base, [broken.check], libraries, longest)
+    (outcome,) = outcomes(broken.fault, broken.base, [broken.check], libraries, longest, 1)
     return outcome
 
 
@@ -83,14 +89,12 @@ def test_list() -> None:
     assert {broken.check.partition(".")[0] for broken in BROKEN} == {*GROUPS} - {"training"}
 
 
-@pytest.mark.parametrize(
-    "group", [group for group in GROUPS if group not in ("programs", "launches", "training")]
-)
-def test_found(group: str, libraries: dict[str, Path]) -> None:
-    for broken in BROKEN:
-        if broken.check.startswith(f"{group}.") and broken.fault not in SLOW:
-            outcome = find(broken, libraries)
-            assert is_named(outcome), (broken, outcome)
+def test_found(libraries: dict[str, Path]) -> None:
+    quick = [each for each in BROKEN if each.base != "ocl" and each.fault not in SLOW]
+    with ThreadPoolExecutor(6) as pool:  # some wait for what does not come
+        found = pool.map(lambda broken: find(broken, libraries), quick)
+    missed = [pair for pair in zip(quick, found, strict=True) if not is_named(pair[1])]
+    assert missed == []
 
 
 @pytest.mark.parametrize("broken", [b for b in BROKEN if b.base == "ocl"], ids=lambda b: b.fault)

@@ -1,32 +1,23 @@
 """Drivers at the level of their table; most tests run on each configuration of each driver.
 
 PyTorch takes no part. Each configuration has copies of the libraries to itself, since a library is
-one driver and is initialized once.
-
-With `--driver` or OUTBOARD_DRIVER, a driver that is not of this package is tested in place of them:
-all that the contract promises, without the tests that ask the drivers of this package for more.
+one driver and is initialized once. `python -m torch_outboard check` runs the checks of
+test_checks.py on any other driver.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from driver_support import (
     CONFIGURATIONS,
-    EXTERNAL_CONFIGURATIONS,
     HOST_CONFIGURATIONS,
-    MISSING,
     OCL_CONFIGURATIONS,
     RISCV_CONFIGURATIONS,
     DriverUnderTest,
-    external_driver,
     is_riscv_tested,
     open_configuration,
     open_driver,
-    open_external,
-    problem_of_external,
     reason_without_opencl,
 )
 
@@ -35,35 +26,13 @@ from torch_outboard.drivers import ocl
 FOLDER = Path(__file__).parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """A driver that cannot be opened ends the run at once."""
-    external = external_driver()
-    if external is None or hasattr(config, "workerinput"):
-        return
-    if problem := problem_of_external(external):
-        raise pytest.UsageError(f"driver {external} cannot be tested: {problem}")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is no test of the driver that was named."""
-    if is_riscv_tested():
-        wanted = _is_of_riscv
-    elif external_driver() is not None:
-        wanted = _is_of_any_driver
-    else:
+    """Leaves out what is no test of `riscv` where that is tested."""
+    if not is_riscv_tested():
         return
-    chosen = [item for item in items if FOLDER not in item.path.parents or wanted(item)]
+    chosen = [item for item in items if FOLDER not in item.path.parents or _is_of_riscv(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
-
-
-def _is_of_any_driver(item: pytest.Item) -> bool:
-    if "configured" not in getattr(item, "fixturenames", ()):
-        return False
-    host_only = item.get_closest_marker("host_only")
-    if host_only is not None and not host_only.kwargs.get("unless_external"):
-        return False
-    return not any(item.get_closest_marker(name) for name in ("ocl_only", "shipped_only"))
 
 
 def _is_of_riscv(item: pytest.Item) -> bool:
@@ -82,22 +51,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Optional functions that the driver lacks, with the number of tests skipped for each."""
-    external = external_driver()
-    if external is None:
-        return
-    pattern = re.compile(MISSING.format(r"(\w+)"))
-    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
-    missing = Counter(found[1] for text in reasons if (found := pattern.search(text)))
-    terminalreporter.section("driver")
-    terminalreporter.line(
-        f"{external}: {len(terminalreporter.stats.get('passed', []))} tests passed"
-    )
-    for name, count in sorted(missing.items()):
-        terminalreporter.line(f"without optional function {name}: {count} tests skipped")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Marks `host_only` and `ocl_only` limit the configurations of a test.
 
@@ -106,11 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "configured" not in metafunc.fixturenames:
         return
     names = list(CONFIGURATIONS)
-    if (external := external_driver()) is not None:
-        names = list(EXTERNAL_CONFIGURATIONS)
-        if not open_external(external).has("host_callback"):
-            names.remove("external-delayed")  # that is how fault injection delays work
-    elif is_riscv_tested():
+    if is_riscv_tested():
         names = list(RISCV_CONFIGURATIONS)
     elif host_only := metafunc.definition.get_closest_marker("host_only"):
         names = list(HOST_CONFIGURATIONS)[: 1 if host_only.kwargs.get("once") else None]
@@ -131,14 +80,9 @@ def configured(
 
 
 @pytest.fixture
-def driver(
-    configured: DriverUnderTest, request: pytest.FixtureRequest
-) -> Iterator[DriverUnderTest]:
+def driver(configured: DriverUnderTest) -> Iterator[DriverUnderTest]:
     """The driver under test; afterwards nothing that a test made may be left."""
     controls = configured.faults
-    if settings := EXTERNAL_CONFIGURATIONS.get(request.node.callspec.params["configured"]):
-        assert controls is not None
-        controls.configure(**settings)
     before = controls.live() if controls is not None else None
     configured.skipped = False
     yield configured

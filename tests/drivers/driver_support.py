@@ -1,8 +1,4 @@
-"""Shared by the tests of drivers: the drivers opened in several configurations.
-
-Those are the drivers of this package, or one other: the driver that `--driver` or OUTBOARD_DRIVER
-names.
-"""
+"""Shared by the tests of drivers: the drivers of this package in several configurations."""
 
 from __future__ import annotations
 
@@ -12,18 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
+from torch_outboard.check.outcome import NotOffered, NotTestable
+from torch_outboard.check.session import Session
 from torch_outboard.drivers import contract, faults, host, ocl, riscv, validation
-from torch_outboard.drivers.client import Client, DriverError
+from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
-from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, ask_module, choose_driver
 
 MEMORY = 64 << 20  # bytes of each device
 
@@ -62,156 +57,41 @@ RISCV_CONFIGURATIONS: dict[str, dict[str, str]] = {
 
 CONFIGURATIONS = HOST_CONFIGURATIONS | OCL_CONFIGURATIONS
 
-# Settings of fault injection for an external driver. It is opened once, where it lies, since its
-# library may find other files by its own location.
-EXTERNAL_CONFIGURATIONS: dict[str, dict[str, int]] = {
-    "external": {"delay_us": 0},
-    "external-delayed": {"delay_us": 200},
-}
-
-
 # The headers for drivers that compile by clang.
 DIALECT = Path(host.__file__).parents[2] / "dialects" / "clang"
 
-MISSING = "optional function `{}` is missing"
 
+class DriverUnderTest(Session):
+    """A driver of this package that knows its configuration.
 
-class DriverUnderTest(Client):
-    """A client that knows its configuration; `faults` is None without fault injection.
+    A test that needs a function or a device which the driver lacks is skipped.
 
-    A test that calls an optional function which the driver lacks is skipped.
+    Attributes:
+        name: that of the driver.
+        configuration: a name of `CONFIGURATIONS` or `RISCV_CONFIGURATIONS`, else "".
+        memory: what the environment asked for; "" for the driver's choice.
+        faults: None without fault injection.
+        skipped: whether a test ended in the middle, and left things behind.
     """
 
-    name: str  # "external" for one that is not of this package
-    memory: str  # what the environment asked for; "" for the driver's choice
+    name: str
+    configuration: str = ""
+    memory: str
     faults: faults.FaultInjection | None = None
-
-    def __init__(self, driver: contract.Driver) -> None:
-        self._queues: dict[int, int] = {}  # devices by queue
-        self.skipped = False  # in the middle of a test, which then leaves things behind
-        self._binaries: dict[tuple[int, str], bytes] = {}  # by device and source
-        self._forget()
-        super().__init__(driver)
-
-    def _forget(self) -> None:
-        self._made: list[tuple[str, int]] = []  # functions that end what a test made
-        self._memory: list[tuple[int, int]] = []  # devices and addresses
-        self._gates: list[threading.Event] = []
-        self._programs: dict[tuple[int, str], int] = {}  # by device and source
-
-    @property
-    def shipped(self) -> bool:
-        """Whether it is one of this package, which promises more than the contract."""
-        return self.name != "external"
-
-    @functools.cached_property
-    def devices(self) -> int:
-        """Number of devices."""
-        return int(self.device_count())
-
-    @functools.cached_property
-    def budget(self) -> int:
-        """Bytes that can be allocated on a device at once: all of those of our own drivers."""
-        if self.shipped:
-            return MEMORY
-        properties = self.device_properties(0)
-        return min(MEMORY, int(properties.max_allocation or properties.total_memory) // 2)
+    skipped = False
 
     def need(self, *names: str) -> None:
-        """Skips the test unless the driver has these functions."""
-        for name in names:
-            if not self.has(name):
-                assert name in contract.OPTIONAL, f"required function `{name}` is missing"
-                self.skipped = True
-                pytest.skip(MISSING.format(name))
+        self._skip_unless(super().need, *names)
 
-    def need_device(self, device: int) -> None:
-        """Skips the test if there is no such device."""
-        if device >= self.devices:
+    def need_devices(self, count: int) -> None:
+        self._skip_unless(super().need_devices, count)
+
+    def _skip_unless(self, need: Callable[..., None], *arguments: object) -> None:
+        try:
+            need(*arguments)
+        except (NotOffered, NotTestable) as error:
             self.skipped = True
-            pytest.skip(f"the driver has {self.devices} device(s)")
-
-    def status(self, name: str, *arguments: Any) -> Status:
-        self.need(name)
-        return super().status(name, *arguments)
-
-    def make_queue(self, device: int = 0, priority: int = 0) -> int:
-        """A queue that is destroyed after the test."""
-        self.need_device(device)
-        self._made.append(("queue_destroy", self.queue_create(device, priority)))
-        return self._made[-1][1]
-
-    def make_event(self, device: int = 0, timing: bool = False) -> int:
-        """An event that is destroyed after the test."""
-        self.need_device(device)
-        self._made.append(("event_destroy", self.event_create(device, timing)))
-        return self._made[-1][1]
-
-    def make_memory(self, size: int, device: int = 0, shareable: bool = False) -> int:
-        """Bytes that are allocated until after the test."""
-        self.need_device(device)
-        self._memory.append((device, self.allocate(device, size, shareable)))
-        return self._memory[-1][1]
-
-    def make_kernel(self, source: str, name: str, device: int = 0) -> int:
-        """A kernel of a program that is compiled once; it is released after the test."""
-        self.need_device(device)
-        key = device, source
-        if key not in self._programs:
-            if self.has("program_load"):
-                self._programs[key] = self.program_load(device, self.binary_of(source, device))
-            else:
-                self._programs[key] = self.program_build(device, source)
-        self._made.append(("kernel_release", self.kernel_create(self._programs[key], name)))
-        return self._made[-1][1]
-
-    def binary_of(self, source: str, device: int = 0) -> bytes:
-        """A program that is compiled once."""
-        if (device, source) not in self._binaries:
-            program = self.program_build(device, source)
-            self._binaries[device, source] = self.program_binary(program)
-            self.program_release(program)
-        return self._binaries[device, source]
-
-    def gate(self, queue: int) -> threading.Event:
-        """Blocks a queue until the returned event is set, at the latest at the end of the test."""
-        self.need("host_callback")
-        opened = threading.Event()
-        self._gates.append(opened)
-        self.host_callback(queue, lambda: opened.wait(60))
-        return opened
-
-    def let_go(self) -> None:
-        """Ends what a test made by the methods above."""
-        for opened in self._gates:
-            opened.set()
-        for device in {device for device, _ in self._memory}:
-            self.device_synchronize(device)
-        for device, address in self._memory:
-            self.deallocate(device, address)
-        for program in self._programs.values():
-            self.program_release(program)
-        for function, handle in reversed(self._made):
-            getattr(self, function)(handle)
-        self._forget()
-
-    def queue_create(self, device: int, priority: int = 0) -> int:
-        queue = super().queue_create(device, priority)
-        self._queues[queue] = device
-        return queue
-
-    def queue_destroy(self, queue: int) -> None:
-        self._queues.pop(queue, None)
-        self.call("queue_destroy", queue)
-
-    def device_synchronize(self, device: int) -> None:
-        """Waits for a device; if it must be for each queue, as the kit does."""
-        if self.has("device_synchronize"):
-            self.call("device_synchronize", device)
-            return
-        for queue, of_device in list(self._queues.items()):
-            if of_device == device:
-                self.call("queue_synchronize", queue)
+            pytest.skip(str(error))
 
 
 def is_riscv_tested() -> bool:
@@ -219,92 +99,17 @@ def is_riscv_tested() -> bool:
     return os.environ.get("OUTBOARD_DRIVER") == "riscv"
 
 
-def external_driver() -> str | None:
-    """The name or path of a driver that is not of this package, if the tests are to run on one."""
-    wanted = os.environ.get("OUTBOARD_DRIVER", "host")
-    return None if wanted in SHIPPED_DRIVERS else wanted
-
-
-def external_table(wanted: str) -> contract.Driver:
-    """The table of such a driver.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    choice = choose_driver(wanted)
-    if choice.problem is not None:
-        raise ValueError(choice.problem)
-    try:
-        found = ask_module(choice) if choice.must_ask else choice.library or choice.table
-    except RuntimeError as error:
-        raise ValueError(str(error)) from error
-    if isinstance(found, int):
-        return contract.Driver.from_address(found)
-    assert found is not None
-    if not found.is_file():
-        raise ValueError(f"{found} is no regular file")
-    try:
-        return contract.load(str(found))
-    except (OSError, AttributeError) as error:
-        raise ValueError(str(error)) from error
-
-
-# Tried in a separate process, since a library may crash or hang when it is loaded.
-_TRY = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from driver_support import external_table
-from torch_outboard.drivers.client import Client
-try:
-    client = Client(external_table(sys.argv[1]))
-    if client.device_count() < 1:
-        raise ValueError(f"it found no device: {client.last_error()}")
-except Exception as error:
-    print(error)
-    sys.exit(1)
-"""
-
-
-def problem_of_external(wanted: str) -> str | None:
-    """Why a driver that is not of this package cannot be tested; None if it can."""
-    command = [sys.executable, "-c", _TRY, wanted, str(Path(__file__).parent)]
-    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    try:
-        tried = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=120
-        )
-    except subprocess.TimeoutExpired:
-        return "loading and initializing it did not end within two minutes"
-    if tried.returncode < 0:
-        return f"loading or initializing it ended the process by signal {-tried.returncode}"
-    if tried.returncode > 0:
-        return tried.stdout.strip() or tried.stderr.strip()
-    return None
-
-
-@functools.cache
-def open_external(wanted: str) -> DriverUnderTest:
-    """A driver that is not of this package, wrapped by fault injection and validation."""
-    driver = external_table(wanted)
-    controls = faults.FaultInjection(faults.library_path())
-    with _environment(OUTBOARD_FAULTS="count"):
-        driver = contract.wrap(driver, faults.library_path())
-        client = DriverUnderTest(contract.wrap(driver, validation.library_path()))
-    client.name, client.memory, client.faults = "external", "", controls
-    return client
-
-
 def open_configuration(name: str, folder: Path) -> DriverUnderTest:
-    """The driver in one of CONFIGURATIONS or EXTERNAL_CONFIGURATIONS."""
-    if name in EXTERNAL_CONFIGURATIONS:
-        external = external_driver()
-        assert external is not None
-        return open_external(external)
+    """The driver in one of CONFIGURATIONS or RISCV_CONFIGURATIONS."""
     if name in OCL_CONFIGURATIONS:
-        return open_driver(folder, ocl, validate=True, **OCL, **OCL_CONFIGURATIONS[name])
-    if name in RISCV_CONFIGURATIONS:
-        return open_driver(folder, riscv, validate=True, **RISCV_CONFIGURATIONS[name])
-    return open_driver(folder, validate=True, **HOST, **HOST_CONFIGURATIONS[name])
+        module, settings = ocl, OCL | OCL_CONFIGURATIONS[name]
+    elif name in RISCV_CONFIGURATIONS:
+        module, settings = riscv, RISCV_CONFIGURATIONS[name]
+    else:
+        module, settings = host, HOST | HOST_CONFIGURATIONS[name]
+    driver = open_driver(folder, module, validate=True, **settings)
+    driver.configuration = name
+    return driver
 
 
 @contextlib.contextmanager
@@ -402,15 +207,3 @@ def fails_with(
     with pytest.raises(DriverError, match=words) as error:
         yield error
     assert error.value.status == status
-
-
-def assert_bytes(actual: bytes, expected: bytes) -> None:
-    """Says where the first difference is; pytest would compare megabytes line by line for hours."""
-    if actual == expected:
-        return
-    pairs = enumerate(zip(actual, expected, strict=False))
-    offset = next((i for i, (a, b) in pairs if a != b), min(len(actual), len(expected)))
-    pytest.fail(
-        f"{len(actual)} bytes for {len(expected)}, different from byte {offset} on: "
-        f"{actual[offset : offset + 8]!r} and not {expected[offset : offset + 8]!r}"
-    )

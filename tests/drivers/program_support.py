@@ -1,73 +1,12 @@
-"""Sources of kernels that tests of programs launch, and processes that do."""
+"""Binaries that are damaged, and processes that launch kernels."""
 
-import array
 import json
 import subprocess
 
 from driver_support import OCL, DriverUnderTest, fails_with
 
 from tests.support import try_python
-from torch_outboard.drivers.contract import Addressing, Status
-
-# One source for pointers and for (memory object, offset in bytes).
-_MACROS = {
-    Addressing.POINTER: """
-#define ADDRESS(type, name) __global type* name
-#define AT(type, name) name
-""",
-    Addressing.HANDLE: """
-#define ADDRESS(type, name) __global type* name##_start, ulong name##_offset
-#define AT(type, name) ((__global type*)((__global char*)name##_start + name##_offset))
-""",
-}
-KERNELS = """
-__kernel void add(ADDRESS(int, a), ADDRESS(int, b), int factor, ADDRESS(int, out), long bias) {
-  size_t i = get_global_id(0);
-  AT(int, out)[i] = AT(int, a)[i] + factor * AT(int, b)[i] + (int)bias;
-}
-
-__kernel void coordinates(ADDRESS(int, out)) {
-  size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-  size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
-  AT(int, out)[2 * i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_id(1));
-  AT(int, out)[2 * i + 1] =
-      (int)(get_group_id(0) + 10 * get_group_id(1) + 100 * get_num_groups(1) +
-            1000 * get_local_size(0) + 10000 * get_work_dim() + 100000 * get_global_offset(2));
-}
-
-__kernel void increment(ADDRESS(int, data)) { AT(int, data)[get_global_id(0)] += 1; }
-
-__kernel void append(ADDRESS(int, data), int digit) {
-  AT(int, data)[get_global_id(0)] = AT(int, data)[get_global_id(0)] * 3 + digit;
-}
-
-__kernel void spin(ADDRESS(int, data), int rounds) {
-  size_t i = get_global_id(0);
-  int value = AT(int, data)[i];
-  for (int round = 0; round < rounds; ++round) value = value * 1664525 + 1013904223;
-  AT(int, data)[i] = value;
-}
-"""
-
-
-def source_for(driver: DriverUnderTest, source: str) -> str:
-    """A source in which ADDRESS declares a parameter, and AT is the pointer that it stands for."""
-    return _MACROS[Addressing(driver.device_properties(0).addressing)] + source
-
-
-def kernel_of(driver: DriverUnderTest, name: str, device: int = 0, source: str = KERNELS) -> int:
-    """A kernel of such a source, released after the test."""
-    return driver.make_kernel(source_for(driver, source), name, device)
-
-
-def ints(*values: int) -> bytes:
-    """Values as a kernel's `int`s lie in memory."""
-    return array.array("i", values).tobytes()
-
-
-def read_ints(driver: DriverUnderTest, queue: int, address: int, count: int) -> list[int]:
-    """The same from memory of a device, after the work of the queue so far."""
-    return list(array.array("i", driver.read(queue, address, 4 * count)))
+from torch_outboard.drivers.contract import Status
 
 
 def refuses_binaries(driver: DriverUnderTest, binary: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Memory of devices and pinned memory."""
+"""Memory of devices and pinned memory, where our drivers promise more than the contract."""
 
 import ctypes
 import os
@@ -7,38 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from driver_support import MEMORY, DriverUnderTest, assert_bytes, fails_with
+from driver_support import MEMORY, DriverUnderTest, fails_with
 
 from torch_outboard.drivers import contract
 from torch_outboard.drivers.contract import DeviceKind, Status
 
 
-def test_allocate(driver: DriverUnderTest) -> None:
-    device = driver.devices - 1
-    for size in (1, 63, 64, 4096, 4097, 1 << 20, driver.budget):
-        address = driver.allocate(device, size)
-        assert address != 0
-        assert address % (driver.device_properties(device).alignment or 64) == 0
-        driver.deallocate(device, address)
-
-
-def test_allocations_do_not_overlap(driver: DriverUnderTest, queue: int) -> None:
-    memory = [(driver.make_memory(size), size) for size in (1, 100, 4096, 10000, 65536, 3)]
-    for i, (address, size) in enumerate(memory):
-        driver.fill(queue, address, bytes([i]), size)
-    for i, (address, size) in enumerate(memory):
-        assert_bytes(driver.read(queue, address, size), bytes([i]) * size)
-
-
-def test_memory_of_devices_is_separate(driver: DriverUnderTest) -> None:
-    driver.need_device(1)
-    whole = [driver.allocate(device, driver.budget) for device in range(2)]
-    assert abs(whole[0] - whole[1]) >= driver.budget
-    for device, address in enumerate(whole):
-        driver.deallocate(device, address)
-
-
-@pytest.mark.shipped_only
 def test_limit_and_memory_info(driver: DriverUnderTest) -> None:
     assert driver.memory_info(0) == (MEMORY, MEMORY)
     address = driver.allocate(0, 10000)
@@ -56,24 +30,6 @@ def test_limit_and_memory_info(driver: DriverUnderTest) -> None:
         driver.allocate(0, 1)
 
 
-def test_sizes_that_cannot_be(driver: DriverUnderTest) -> None:
-    calls = [(driver.allocate, (0, 0), Status.INVALID_ARGUMENT)]
-    for size in (driver.device_properties(0).total_memory + 1, 2**63, 2**64 - 1):
-        calls.append((driver.allocate, (0, size), Status.OUT_OF_MEMORY))
-    if driver.has("host_allocate"):
-        calls.append((driver.host_allocate, (0,), Status.INVALID_ARGUMENT))
-        for size in (1 << 50, 2**64 - 1):
-            calls.append((driver.host_allocate, (size,), Status.OUT_OF_MEMORY))
-    for call, arguments, status in calls:
-        with fails_with(status):
-            call(*arguments)
-
-
-def test_memory_info_makes_sense(driver: DriverUnderTest) -> None:
-    free, total = driver.memory_info(driver.devices - 1)
-    assert 0 < free <= total <= 1 << 60
-
-
 def test_deallocate_what_is_not_allocated(driver: DriverUnderTest) -> None:
     address = driver.allocate(0, 8192)
     host = ctypes.create_string_buffer(64)
@@ -88,14 +44,12 @@ def test_deallocate_what_is_not_allocated(driver: DriverUnderTest) -> None:
     ]:
         with fails_with(Status.INVALID_ARGUMENT) as error:
             driver.deallocate(device, wrong)
-        if driver.shipped:
-            assert f"{wrong:x}" in str(error.value)
+        assert f"{wrong:x}" in str(error.value)
     driver.deallocate(0, address)
     with fails_with(Status.INVALID_ARGUMENT):
         driver.deallocate(0, address)
 
 
-@pytest.mark.shipped_only
 def test_random_use_against_a_model(driver: DriverUnderTest) -> None:
     choose = random.Random(1)
     live: dict[int, int] = {}
@@ -131,7 +85,6 @@ def free_in_one_piece(live: dict[int, int]) -> int:
     return max([start - end for end, start in zip(ends, sorted(live)[1:], strict=False)], default=0)
 
 
-@pytest.mark.shipped_only
 def test_freed_memory_goes_back_to_the_system(driver: DriverUnderTest, queue: int) -> None:
     def resident() -> int:
         status = Path("/proc/self/status").read_text()
@@ -152,34 +105,16 @@ def test_freed_memory_goes_back_to_the_system(driver: DriverUnderTest, queue: in
     assert resident() - before < MEMORY // 4
 
 
-def test_pinned_memory(driver: DriverUnderTest, queue: int) -> None:
-    address = driver.make_memory(1 << 20)
+def test_pinned_memory_is_aligned(driver: DriverUnderTest) -> None:
     for size in (1, 64, 1 << 20):
         pointer = driver.host_allocate(size)
-        if driver.shipped:
-            assert pointer % 64 == 0
-        ctypes.memset(pointer, 0x5A, size)
-        driver.fill(queue, address, b"\xee", size)
-        driver.copy_host_to_device(queue, address, pointer, size)
-        assert_bytes(driver.read(queue, address, size), b"\x5a" * size)
+        assert pointer % 64 == 0
         driver.host_deallocate(pointer)
 
 
-def test_registered_memory(driver: DriverUnderTest, queue: int) -> None:
+def test_memory_that_cannot_be_registered(driver: DriverUnderTest) -> None:
     driver.need("host_register")
-    size = 1 << 16
-    address = driver.make_memory(size)
-    host = ctypes.create_string_buffer(os.urandom(size), size)
-    sent = host.raw
-    for _ in range(2):  # and again, once it was unregistered
-        driver.host_register(ctypes.addressof(host), size)
-        driver.copy_host_to_device(queue, address, host, size)
-        driver.queue_synchronize(queue)
-        ctypes.memset(host, 0, size)
-        driver.copy_device_to_host(queue, host, address, size)
-        driver.queue_synchronize(queue)
-        assert_bytes(host.raw, sent)
-        driver.host_unregister(ctypes.addressof(host))
-    for pointer, bytes_of_it in ((0, 64), (ctypes.addressof(host), 0)):
+    host = ctypes.create_string_buffer(64)
+    for pointer, size in ((0, 64), (ctypes.addressof(host), 0)):
         with fails_with(Status.INVALID_ARGUMENT):
-            driver.host_register(pointer, bytes_of_it)
+            driver.host_register(pointer, size)

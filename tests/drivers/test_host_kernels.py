@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from driver_support import MEMORY, DriverUnderTest, open_driver, reason_without_clang
-from program_support import ints, read_ints, refuses_binaries
+from program_support import refuses_binaries
 
 from tests.support import run_python
+from torch_outboard.check.sources import ints, read_ints
 
 pytestmark = pytest.mark.skipif(
     reason_without_clang() is not None, reason=str(reason_without_clang())

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from driver_support import OCL, DriverUnderTest, fails_with, open_driver
-from program_support import KERNELS, ints, kernel_of, read_ints, refuses_binaries, source_for
+from program_support import refuses_binaries
 
 from tests.support import run_python
+from torch_outboard.check.sources import KERNELS, ints, kernel_of, read_ints, source_for
 from torch_outboard.drivers import ocl
 from torch_outboard.drivers.contract import Feature, Status
 

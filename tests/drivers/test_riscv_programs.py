@@ -14,8 +14,8 @@ from driver_support import (
     is_riscv_tested,
     open_driver,
 )
-from program_support import read_ints
 
+from torch_outboard.check.sources import read_ints
 from torch_outboard.drivers import riscv
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status

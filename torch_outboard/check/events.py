@@ -143,6 +143,7 @@ def destroyed_while_pending(driver: Session) -> None:
     for each in again:
         driver.event_record(each, driver.make_queue())
     driver.copy_device_to_host(waiting, result, memory, 64)
+    time.sleep(0.05)
     expect(not driver.queue_query(waiting), "a queue that goes on waiting", "an idle one")
     opened.set()
     driver.queue_synchronize(waiting)

@@ -180,9 +180,9 @@ def random_use(driver: Session) -> None:
 )
 def allocation_does_not_wait(driver: Session) -> None:
     """Memory is allocated and freed while a queue is blocked."""
-    queue = driver.make_queue()
+    queue, memory = driver.make_queue(), driver.make_memory(1 << 16)
     opened = driver.gate(queue)
-    driver.fill(queue, driver.make_memory(1 << 16), b"a", 1 << 16)
+    driver.fill(queue, memory, b"a", 1 << 16)
 
     def allocate() -> None:
         driver.deallocate(0, driver.allocate(0, 1 << 20))

@@ -288,9 +288,8 @@ def work_waits_for_callbacks(driver: Session) -> None:
 )
 def callbacks_hold_no_lock(driver: Session) -> None:
     """While a function runs, other threads use every other part of the driver."""
-    queue = driver.make_queue()
-    opened = driver.gate(queue)
-    memory = driver.make_memory(4096)
+    queue, memory = driver.make_queue(), driver.make_memory(4096)
+    opened = driver.gate(queue, is_reached=True)
 
     def work() -> None:
         other = driver.queue_create(0)

@@ -95,20 +95,18 @@ class _Process:
         self.process.start()
         theirs.close()
         self.checks: list[str] = []
-        answer = _receive(self.pipe, OPENING)
-        if answer is None or answer[0] != "ready":
-            problem = self._end_of_opening() if answer is None else answer[1]
+        try:
+            answer = _receive(self.pipe, OPENING)
+        except EOFError:
+            problem = f"loading or initializing it ended the process: {self._how_it_ended()}"
             self.end()
-            raise _Problem(problem)
+            raise _Problem(problem) from None
+        if answer is None or answer[0] != "ready":
+            self.end()
+            late = f"loading and initializing it did not end within {OPENING:.0f} seconds"
+            raise _Problem(late if answer is None else answer[1])
         self.device, self.remark = answer[1:]
         self.opened_soon = time.monotonic() - begin < SOON
-
-    def _end_of_opening(self) -> str:
-        """Why nothing came."""
-        self.process.join(0.5)
-        if self.process.exitcode is None:
-            return f"loading and initializing it did not end within {OPENING:.0f} seconds"
-        return f"loading or initializing it ended the process: {self._how_it_ended()}"
 
     def _how_it_ended(self) -> str:
         self.process.join(5)
@@ -127,26 +125,22 @@ class _Process:
 
     def perform(self, each: Check, run: str) -> Outcome:
         """Runs a check; a crash or a hang is its outcome."""
-        begin = time.monotonic()
+        begin, limit = time.monotonic(), self.options.limit(each)
         self.checks.append(each.name)
-        answer: Any = None
+        function = each.functions[0] if each.functions else "ob_driver_table"
         try:
-            limit = self.options.limit(each)
             self.pipe.send((each.name, limit))
             answer = _receive(self.pipe, limit + GRACE)
         except (OSError, EOFError):
-            pass
-        if isinstance(answer, Outcome):
-            return answer
-        function = each.functions[0] if each.functions else "ob_driver_table"
-        if answer is None and not self.process.is_alive():
             got = f"the process ended by {self._how_it_ended()}"
             function = self._file("function").replace("\0", "") or function
         else:
+            if isinstance(answer, Outcome):
+                return answer
             under_way = answer[1] if answer is not None else []
             function = under_way[0] if under_way else function
             calls = ", ".join(f"`{name}`" for name in under_way)
-            got = f"no end within {self.options.limit(each):.0f} seconds; " + (
+            got = f"no end within {limit:.0f} seconds; " + (
                 f"calls that did not return: {calls}" if calls else "no call is under way"
             )
         return Outcome(
@@ -176,14 +170,16 @@ class _Process:
 
 
 def _receive(pipe: Connection, seconds: float) -> Any:
-    """What comes within a time, in which this process was not stopped; None for nothing."""
+    """What comes within a time, in which this process was not stopped; None for nothing.
+
+    Raises:
+        EOFError: if the other end is gone.
+        OSError: the same.
+    """
     left, last = seconds, time.monotonic()
     while left > 0:
-        try:
-            if pipe.poll(min(left, 0.5)):
-                return pipe.recv()
-        except (EOFError, ConnectionResetError):
-            return None
+        if pipe.poll(min(left, 0.5)):
+            return pipe.recv()
         now = time.monotonic()
         left -= min(now - last, 1.0)
         last = now
@@ -215,7 +211,7 @@ def run_checks(
         report.problem = str(problem)
         return report
     report.device = first.device
-    first.end()
+    work.opened.put(first)
     threads = [threading.Thread(target=work.run, daemon=True) for _ in range(jobs)]
     for thread in threads:
         thread.start()
@@ -241,6 +237,8 @@ class _Work:
     ) -> None:
         self.report, self.options, self.on_outcome = report, options, on_outcome
         self.broken: BaseException | None = None
+        # Processes that no thread has taken yet.
+        self.opened: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._left: dict[str, queue.SimpleQueue[Check]] = {
             run: queue.SimpleQueue() for run in options.runs
@@ -262,7 +260,7 @@ class _Work:
             self.broken = error
 
     def _run(self, run: str) -> None:
-        process: _Process | None = None
+        process: _Process | None = self._taken(run)
         while (each := self._next(run)) is not None:
             try:
                 process = process or self._open(run)
@@ -288,6 +286,15 @@ class _Work:
         if process.remark:
             self.report.remark = process.remark
         return process
+
+    def _taken(self, run: str) -> _Process | None:
+        """A process of the first run that is open already."""
+        if run != self.options.runs[0]:
+            return None
+        try:
+            return self.opened.get_nowait()
+        except queue.Empty:
+            return None
 
     def _next(self, run: str) -> Check | None:
         try:

@@ -82,6 +82,11 @@ class Session(Client):
             raise NotTestable("device 0 says that it runs no code (max_work_group_size 0)")
         return most
 
+    def last_error(self) -> str:
+        """The message of this thread's last failed call; "" for none."""
+        message: bytes | None = self.driver.last_error(self.driver.context)
+        return (message or b"").decode(errors="replace")
+
     def status(self, name: str, *arguments: Any) -> Status:
         self.need(name)
         if self._on_call is not None:
@@ -133,12 +138,24 @@ class Session(Client):
             self.program_release(program)
         return self._binaries[device, source]
 
-    def gate(self, queue: int) -> threading.Event:
-        """Blocks a queue until the returned event is set, at the latest at the end of the check."""
+    def gate(self, queue: int, is_reached: bool = False) -> threading.Event:
+        """Blocks a queue until the returned event is set, at the latest at the end of the check.
+
+        Args:
+            queue: the queue.
+            is_reached: whether to return only when the queue has come there.
+        """
         self.need("host_callback")
-        opened = threading.Event()
+        reached, opened = threading.Event(), threading.Event()
         self._gates.append(opened)
-        self.host_callback(queue, lambda: opened.wait(60))
+
+        def wait() -> None:
+            reached.set()
+            opened.wait(60)
+
+        self.host_callback(queue, wait)
+        if is_reached and not happens(reached, 10):
+            raise Failed("a call of the function", "none in 10 seconds", function="host_callback")
         return opened
 
     def let_go(self) -> None:
@@ -238,7 +255,7 @@ def expect_bytes(found: bytes, wanted: bytes, what: str, **fields: str) -> None:
     low, high = 0, min(len(found), len(wanted))
     while low < high:  # the length of what both begin with
         middle = (low + high + 1) // 2
-        if found[:middle] == wanted[:middle]:
+        if found[low:middle] == wanted[low:middle]:
             low = middle
         else:
             high = middle - 1

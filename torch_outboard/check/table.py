@@ -6,7 +6,7 @@ import ctypes
 
 from torch_outboard.check.catalog import check
 from torch_outboard.check.outcome import Failed
-from torch_outboard.check.session import Session, expect, expect_equal
+from torch_outboard.check.session import Session, expect, expect_equal, in_threads
 from torch_outboard.drivers import contract
 
 # Functions of which a driver has all or none.
@@ -75,6 +75,11 @@ def groups_are_whole(driver: Session) -> None:
     advice="Return an empty string where nothing failed before.",
 )
 def last_error_without_failure(driver: Session) -> None:
-    """`last_error` is a string before any failure."""
-    message = driver.driver.last_error(driver.driver.context)
-    expect(message is not None, "a string", "NULL", function="last_error")
+    """`last_error` is a string before any failure, in every thread."""
+
+    def ask(_: int = 0) -> bytes | None:
+        message: bytes | None = driver.driver.last_error(driver.driver.context)
+        return message
+
+    for message in (ask(), *in_threads(ask, 1)):
+        expect(message is not None, "a string", "NULL", function="last_error")

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import resource
 import signal
 import threading
 import time
@@ -36,6 +37,7 @@ def work(
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()  # with what the driver starts
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # which takes seconds to write
     output = os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <string>
 #include <vector>
 
 using namespace broken;
@@ -63,9 +64,11 @@ std::atomic<uint64_t> calls{0};
 
 FAULT("half_a_group") { table.host_deallocate = nullptr; }
 FAULT("last_error_is_null") {
-  table.last_error = [](void* context) -> const char* {
-    const char* words = broken::base.last_error(context);
-    return *words == '\0' ? nullptr : words;
+  static std::string first;
+  first = base.last_error(base.context);
+  table.last_error = [](void*) -> const char* {
+    const char* words = base.last_error(base.context);
+    return first == words ? nullptr : words;
   };
 }
 FAULT("no_message") {

@@ -192,10 +192,9 @@ constexpr auto DESTROY = [](auto inner, auto... arguments) -> ob_status {
   Object destroyed;
   if (!remove_object(kind, key, destroyed)) return not_alive(kind, key);
   const ob_status status = inner();
-  if (status != OB_OK) {
-    layers::t_message_is_ours = false;
-    add_object(kind, key, destroyed);
-  }
+  if (status != OB_OK) layers::t_message_is_ours = false;
+  // Other failures are those of work, of which the end of an object informs.
+  if (status == OB_INVALID_ARGUMENT) add_object(kind, key, destroyed);
   return status ?: injected;
 };
 
