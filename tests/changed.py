@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/python/", "shared:device shared:dispatch shared:runtime "
      "ocl:inductor/test_captured_graphs.py"),
     ("csrc/include/", "shared:drivers shared:runtime"),
+    ("torch_outboard/check/", "shared:check shared:drivers/test_checks.py"),
     ("torch_outboard/drivers/", "shared:drivers shared:runtime separate:transfer "
      "ocl:device_kernels/test_every_family.py"),
     ("torch_outboard/kernels/", DEVICE_KERNELS),

@@ -37,7 +37,11 @@ FAILURE_WIDTH = 300  # characters
 RUN_AGAIN = 5  # tests of a stage, at most
 NO_TESTS_COLLECTED = 5
 LOW_PRIORITY = 10  # of processes, as of `nice`
-CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
+CLANG_DRIVER = (
+    "tests/drivers/test_host_kernels.py",
+    "tests/drivers/test_driver_programs.py",
+    "tests/drivers/test_checks.py",
+)
 CLANG_KERNELS = (
     "tests/device_kernels/test_every_family.py",
     # Its graphs are not those of the driver `ocl`.

@@ -65,7 +65,7 @@ TABLE = (
         "flag",
         "`1`: the answers of the driver are compared with `outboard/driver.h`, and a wrong answer "
         "becomes an error that names it",
-        "`0`; `1` in `doctor` and in the driver contract tests",
+        "`0`; `1` in `doctor` and `check`",
     ),
     Setting(
         "OUTBOARD_WORK_IN_FLIGHT",

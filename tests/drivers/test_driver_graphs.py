@@ -1,6 +1,5 @@
 """Graphs of our drivers beyond the contract: in graphs, and used wrongly."""
 
-
 import pytest
 from driver_support import DriverUnderTest, fails_with
 

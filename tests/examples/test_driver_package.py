@@ -2,13 +2,14 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import torch_outboard
 from tests.examples.running import ROOT, run
-from tests.support import run_pytest, run_python
+from tests.support import environment_without, run_python
 
 pytestmark = pytest.mark.by_turns(6)
 
@@ -34,9 +35,10 @@ def test_it_installs_and_trains() -> None:
 
 @pytest.mark.slow
 def test_it_keeps_the_contract(mychip: Path) -> None:
-    without = ("OUTBOARD_", "PYTEST_")
-    result = run_pytest("tests/drivers", "--driver", mychip, without=without)
-    assert result.returncode == 0, result.stdout[-3000:]
+    command = [sys.executable, "-m", "torch_outboard", "check", mychip]
+    environment = environment_without("OUTBOARD_")
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
 
 
 PRODUCTS = """

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
 
-from torch_outboard.check.catalog import all_checks
+from torch_outboard.check.catalog import GROUPS, all_checks
 from torch_outboard.check.outcome import Outcome, Verdict
 from torch_outboard.check.runner import RUNS, Report
 from torch_outboard.columns import columns
@@ -61,32 +60,36 @@ def _groups(report: Report) -> str:
 
 
 def _reasons(report: Report) -> list[str]:
-    """What was not offered and not testable, each reason once."""
+    """What was not offered and not testable: whole groups, then each reason once."""
     parts = []
     for verdict in (Verdict.NOT_OFFERED, Verdict.NOT_TESTABLE):
         checks: dict[str, list[str]] = {}
         for each in report.outcomes:
             if each.verdict == verdict and each.check not in checks.setdefault(each.reason, []):
                 checks[each.reason].append(each.check)
-        if checks:
-            lines = [f"{verdict.value.capitalize()}:"]
-            lines += [_wrapped(f"{reason}: {_names(c, report)}") for reason, c in checks.items()]
-            parts.append("\n".join(lines))
+        if not checks:
+            continue
+        lines = [f"{verdict.value.capitalize()}:"]
+        whole = set()
+        if verdict == Verdict.NOT_OFFERED:
+            whole = _groups_without_anything(report)
+            if whole:
+                groups = sorted(whole, key=GROUPS.index)
+                lines.append(_wrapped(f"optional functions of {', '.join(groups)} are missing"))
+        for reason, names in checks.items():
+            rest = [name for name in names if name.partition(".")[0] not in whole]
+            if rest:
+                lines.append(_wrapped(f"{reason}: {', '.join(rest)}"))
+        parts.append("\n".join(lines))
     return parts
 
 
-def _names(checks: Sequence[str], report: Report) -> str:
-    """Names of checks; a group of which all are among them is named once."""
-    known = {each.check for each in report.outcomes}
-    names: list[str] = []
-    for check in checks:
-        group = check.partition(".")[0]
-        members = {each for each in known if each.startswith(f"{group}.")}
-        whole = members <= set(checks) and len(members) > 1
-        name = f"all of {group}" if whole else check
-        if name not in names:
-            names.append(name)
-    return ", ".join(names)
+def _groups_without_anything(report: Report) -> set[str]:
+    """Groups of which no check is offered."""
+    verdicts: dict[str, set[Verdict]] = {}
+    for each in report.outcomes:
+        verdicts.setdefault(each.check.partition(".")[0], set()).add(each.verdict)
+    return {group for group, found in verdicts.items() if found == {Verdict.NOT_OFFERED}}
 
 
 def _wrapped(text: str) -> str:

@@ -1,7 +1,7 @@
 """Validation: compares the answers of any driver with what `outboard/driver.h` promises.
 
 It is active in a process started with `OUTBOARD_VALIDATE=1`, in `python -m torch_outboard doctor`
-and in the driver contract tests. The comment at the top of `validation.cpp` lists its checks.
+and in `check`. The comment at the top of `validation.cpp` lists its checks.
 """
 
 from pathlib import Path
