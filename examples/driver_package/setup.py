@@ -1,23 +1,28 @@
-"""Compiles the driver into the package, where the kit finds it by its name."""
+"""Compiles the driver into the package, where torch_outboard finds it."""
 
-import os
+import importlib.util
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
-import torch_outboard
+# chip: headers and libraries of its own, such as -I/opt/mychip/include and -lmychip.
+FLAGS = ["-Wall"]
+# Sources of torch_outboard that the driver uses beside messages and settings: "--with", "queues".
+PARTS = []
 
 
 class BuildDriver(build_py):
     def run(self):
         super().run()
-        folder = Path("src" if self.editable_mode else self.build_lib, "mychip_torch")
-        command = [os.environ.get("CC", "cc"), "-std=c11", "-O2", "-shared", "-fPIC"]
-        command += ["-fvisibility=hidden", f"-I{torch_outboard.include_paths()[0]}"]
-        command += ["src/mychip_torch/mychip.c", "-o", str(folder / "libob_mychip.so")]
-        subprocess.run(command, check=True)
+        package = Path("src" if self.editable_mode else self.build_lib, "mychip_torch")
+        # pip hides installed packages from a build, but not from `python -E`.
+        hidden = importlib.util.find_spec("torch_outboard") is None
+        command = [sys.executable, *(["-E"] if hidden else [])]
+        command += ["-m", "torch_outboard.drivers.building", "-o", str(package / "libob_mychip.so")]
+        subprocess.run([*command, *PARTS, *FLAGS, "src/mychip_torch/mychip.c"], check=True)
 
 
 class MachineCode(Distribution):

@@ -16,6 +16,7 @@ from torch_outboard.state import state
 # exit status, and, for a command with options, `add_arguments(parser)`; it is imported only for its
 # command. Lines of its docstring with PROGRAM and without backticks are the examples of `--help`.
 COMMANDS = {
+    "new": "write the project of a driver for a new device",
     "doctor": "say what was found and what is wrong",
     "devices": "list the devices of the driver in use",
     "check": "check a driver against the driver contract",

@@ -1,266 +1,416 @@
 /*
- * The driver of mychip: one card with 1 GiB of memory that the host cannot touch, a copy engine,
- * and a library for matrix products. Memory of the host simulates the card, and each call has done
- * its work when it returns. A driver for a real card replaces malloc, memcpy and the loops by calls
- * of the card's interface; everything else stays the same.
+ * The driver of mychip: the table of functions that outboard/driver.h describes.
+ *
+ * It runs as it is, on memory of the host that plays the chip's. `chip:` marks each place for a
+ * call of the chip's own interface. Everything else can stay: it checks arguments and leaves a
+ * message where a call fails.
  */
-#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#define _GNU_SOURCE
+#include <common/system.h>
+#include <inttypes.h>
 #include <outboard/driver.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* ---- Failures: a status, and a sentence that becomes a Python exception ---- */
+/* ---- Devices ---- */
 
-static _Thread_local char sentence[200];
+enum { DEVICES = 1 }; /* chip: how many there are */
 
-static ob_status fail(ob_status status, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(sentence, sizeof sentence, format, arguments);
-  va_end(arguments);
+/* Of each device. chip: what it has. */
+static uint64_t memory_bytes = UINT64_C(1) << 30;
+/* A setting: the library is not called. */
+static int products_by_host;
+
+static ob_status check_device(int32_t device) {
+  if (device >= 0 && device < DEVICES) return OB_OK;
+  return fail(OB_INVALID_ARGUMENT, "Device %d does not exist: mychip has %d.", device, DEVICES);
+}
+
+static ob_status initialize(void* context) {
+  /* chip: look for devices and open them. */
+  ob_status status = read_number("OUTBOARD_MYCHIP_MEMORY", 1, UINT64_C(1) << 46, &memory_bytes);
+  static const char* const placements[] = {"library", "host", NULL};
+  if (status == OB_OK) {
+    status = read_choice("OUTBOARD_MYCHIP_PRODUCTS", placements, &products_by_host);
+  }
   return status;
 }
 
-static const char* last_error(void* context) { return sentence; }
-
-/* ---- The card ---- */
-
-static const uint64_t card_bytes = (uint64_t)1 << 30;
-static atomic_uint_fast64_t used_bytes;
-static bool has_products;
-
-static ob_status initialize(void* context) {
-  const char* products = getenv("OUTBOARD_MYCHIP_PRODUCTS");
-  has_products = products == NULL || strcmp(products, "host") != 0;
+static ob_status finalize(void* context) {
+  /* chip: close the devices. */
   return OB_OK;
 }
 
 static ob_status device_count(void* context, int32_t* count) {
-  *count = 1;
+  *count = DEVICES;
   return OB_OK;
 }
 
-static ob_status device_properties(void* context, int32_t device, ob_device_properties* wanted) {
-  if (device != 0) return fail(OB_INVALID_ARGUMENT, "There is one mychip, and no %d.", device);
-  ob_device_properties card = {
-      .name = "mychip 1000",
-      .vendor = "Chips of mine",
-      .driver_version = "1.0",
+/* ---- Memory: torch_outboard caches it, so calls are few and large ---- */
+
+enum { ALIGNMENT = 64 }; /* chip: of its allocations, in bytes */
+
+static ob_status device_properties(void* context, int32_t device,
+                                   ob_device_properties* properties) {
+  ob_status status = check_device(device);
+  if (status != OB_OK) return status;
+  ob_device_properties ours = {
+      .struct_size = properties->struct_size,
+      .name = "mychip",
+      .vendor = "its vendor",
+      .driver_version = "1",
       .kind = OB_DEVICE_ACCELERATOR,
-      .host_access = OB_HOST_ACCESS_NONE,
       .addressing = OB_ADDRESSING_POINTER,
-      .total_memory = card_bytes,
-      .alignment = 64,
+      /* Data moves by copies alone. */
+      .host_access = OB_HOST_ACCESS_NONE,
+      /* chip: what its library multiplies. */
       .dtypes = OB_DTYPE_FLOAT32,
+      .total_memory = memory_bytes,
+      .alignment = ALIGNMENT,
   };
-  card.struct_size = wanted->struct_size;
-  memcpy(wanted, &card, card.struct_size < sizeof card ? card.struct_size : sizeof card);
+  /* The caller may know a shorter struct. */
+  size_t size = properties->struct_size < sizeof ours ? properties->struct_size : sizeof ours;
+  memcpy(properties, &ours, size);
   return OB_OK;
 }
 
-/* ---- Memory: the highest bit but one marks addresses of the card. A line before each allocation
- *      holds its size. ---- */
+/* A bit of the chip's addresses that no address of the host has: the system stops a host that
+ * follows one. chip: its addresses are what they are. */
+static const ob_address on_chip = UINT64_C(1) << 62;
 
-static const uint64_t on_card = (uint64_t)1 << 62;
-enum { LINE = 64 };
+typedef struct allocation {
+  struct allocation* next;
+  int32_t device;
+  ob_address address;
+  uint64_t bytes;
+} allocation;
 
-static void* at(ob_address address) { return (void*)(uintptr_t)(address & ~on_card); }
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static allocation* allocations;
+static uint64_t used_bytes[DEVICES];
+
+/* Pages for the chip's memory, or NULL. */
+static void* take_memory(int32_t device, uint64_t bytes) {
+  if (bytes > memory_bytes - used_bytes[device]) return NULL;
+  const uint64_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return aligned_alloc(ALIGNMENT, whole); /* chip: allocate */
+}
 
 static ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
-  if (wanted->device != 0 || wanted->bytes == 0) {
-    return fail(OB_INVALID_ARGUMENT, "No memory of this size, or on this device.");
+  ob_status status = check_device(wanted->device);
+  if (status != OB_OK) return status;
+  if (wanted->bytes == 0) {
+    return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   }
-  if (wanted->bytes > card_bytes) return fail(OB_OUT_OF_MEMORY, "The card has 1 GiB in all.");
-  const uint64_t bytes = (wanted->bytes + LINE - 1) / LINE * LINE;
-  if (atomic_fetch_add(&used_bytes, bytes) + bytes > card_bytes) {
-    atomic_fetch_sub(&used_bytes, bytes);
-    return fail(OB_OUT_OF_MEMORY, "The card has no %llu bytes left.", (unsigned long long)bytes);
+  allocation* created = malloc(sizeof *created);
+  pthread_mutex_lock(&memory_lock);
+  void* memory = created == NULL ? NULL : take_memory(wanted->device, wanted->bytes);
+  const uint64_t used = used_bytes[wanted->device];
+  if (memory != NULL) {
+    *created = (allocation){.next = allocations,
+                            .device = wanted->device,
+                            .address = (uintptr_t)memory | on_chip,
+                            .bytes = wanted->bytes};
+    allocations = created;
+    used_bytes[wanted->device] += wanted->bytes;
+    *address = created->address;
   }
-  char* line = aligned_alloc(LINE, LINE + bytes);
-  if (line == NULL) {
-    atomic_fetch_sub(&used_bytes, bytes);
-    return fail(OB_OUT_OF_MEMORY, "The host has no memory to play the card's.");
-  }
-  memcpy(line, &bytes, sizeof bytes);
-  *address = (uint64_t)(uintptr_t)(line + LINE) | on_card;
-  return OB_OK;
+  pthread_mutex_unlock(&memory_lock);
+  if (memory != NULL) return OB_OK;
+  free(created);
+  return fail(OB_OUT_OF_MEMORY,
+              "Device %d has no %" PRIu64 " bytes: %" PRIu64 " of its %" PRIu64 " are in use.",
+              wanted->device, wanted->bytes, used, memory_bytes);
 }
 
 static ob_status deallocate(void* context, int32_t device, ob_address address) {
-  if (device != 0) return fail(OB_INVALID_ARGUMENT, "There is one mychip, and no %d.", device);
-  char* line = (char*)at(address) - LINE;
-  uint64_t bytes;
-  memcpy(&bytes, line, sizeof bytes);
-  atomic_fetch_sub(&used_bytes, bytes);
-  free(line);
+  ob_status status = check_device(device);
+  if (status != OB_OK) return status;
+  pthread_mutex_lock(&memory_lock);
+  allocation** link = &allocations;
+  while (*link != NULL && ((*link)->device != device || (*link)->address != address)) {
+    link = &(*link)->next;
+  }
+  allocation* found = *link;
+  if (found != NULL) {
+    *link = found->next;
+    used_bytes[device] -= found->bytes;
+  }
+  pthread_mutex_unlock(&memory_lock);
+  if (found == NULL) {
+    return fail(OB_INVALID_ARGUMENT,
+                "0x%" PRIx64 " is not the start of an allocation on device %d.", address, device);
+  }
+  free((void*)(uintptr_t)(address & ~on_chip)); /* chip: free */
+  free(found);
   return OB_OK;
 }
 
 static ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes,
                              uint64_t* total_bytes) {
-  if (device != 0) return fail(OB_INVALID_ARGUMENT, "There is one mychip, and no %d.", device);
-  *total_bytes = card_bytes;
-  *free_bytes = card_bytes - atomic_load(&used_bytes);
+  ob_status status = check_device(device);
+  if (status != OB_OK) return status;
+  pthread_mutex_lock(&memory_lock);
+  *free_bytes = memory_bytes - used_bytes[device];
+  pthread_mutex_unlock(&memory_lock);
+  *total_bytes = memory_bytes;
   return OB_OK;
 }
 
-/* ---- Queues, without pending work ---- */
+/* Finds the bytes of a range of addresses, which lies in one allocation of the device. */
+static ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents) {
+  pthread_mutex_lock(&memory_lock);
+  const allocation* found = allocations;
+  while (found != NULL && (found->device != device || address < found->address ||
+                           address - found->address >= found->bytes ||
+                           bytes > found->bytes - (address - found->address))) {
+    found = found->next;
+  }
+  pthread_mutex_unlock(&memory_lock);
+  if (found == NULL) {
+    return fail(OB_INVALID_ARGUMENT,
+                "%" PRIu64 " bytes at 0x%" PRIx64 " do not lie in one allocation of device %d.",
+                bytes, address, device);
+  }
+  *contents = (char*)(uintptr_t)(address & ~on_chip);
+  return OB_OK;
+}
+
+static ob_status check_host_range(const void* pointer, uint64_t bytes) {
+  const uint64_t address = (uintptr_t)pointer;
+  if (pointer != NULL && address < on_chip && bytes <= on_chip - address) return OB_OK;
+  return fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at %p are not memory of the host.", bytes,
+              pointer);
+}
+
+/* ---- Queues. Work is done when a call returns, so nothing is ever pending. A chip's queues work
+ *      on their own: then calls only enqueue. ---- */
 
 struct ob_queue_t {
-  int32_t device;
+  int32_t device; /* chip: beside it, its own queue */
 };
 
 static ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
-  if (wanted->device != 0 || wanted->priority != 0) {
-    return fail(OB_INVALID_ARGUMENT, "Queues are on device 0, and have priority 0.");
+  ob_status status = check_device(wanted->device);
+  if (status != OB_OK) return status;
+  if (wanted->priority != 0) {
+    return fail(OB_INVALID_ARGUMENT, "Priority %d was asked for; queues have priority 0.",
+                wanted->priority);
   }
-  *queue = calloc(1, sizeof **queue);
-  return *queue != NULL ? OB_OK : fail(OB_OUT_OF_MEMORY, "The host has no memory for a queue.");
-}
-
-static ob_status queue_destroy(void* context, ob_queue queue) {
-  free(queue);
+  ob_queue created = malloc(sizeof *created);
+  if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a queue.");
+  created->device = wanted->device; /* chip: create its queue */
+  *queue = created;
   return OB_OK;
 }
 
+static ob_status queue_destroy(void* context, ob_queue queue) {
+  free(queue); /* chip: wait for its queue, and destroy it */
+  return OB_OK;
+}
+
+/* chip: OB_NOT_READY while work is pending. */
 static ob_status queue_query(void* context, ob_queue queue) { return OB_OK; }
+
+/* chip: wait, and report work that failed, once. */
 static ob_status queue_synchronize(void* context, ob_queue queue) { return OB_OK; }
 
-/* ---- Events, which have happened when they are recorded ---- */
+/* ---- Events ---- */
 
 struct ob_event_t {
-  bool timing, recorded;
-  struct timespec time;
+  int32_t device;
+  bool has_time, recorded;
+  uint64_t time; /* nanoseconds; chip: instead of it, its own event */
 };
 
 static ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event) {
-  if (wanted->device != 0) return fail(OB_INVALID_ARGUMENT, "Events are on device 0.");
-  *event = calloc(1, sizeof **event);
-  if (*event == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for an event.");
-  (*event)->timing = (wanted->flags & OB_EVENT_TIMING) != 0;
+  ob_status status = check_device(wanted->device);
+  if (status != OB_OK) return status;
+  ob_event created = malloc(sizeof *created);
+  if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for an event.");
+  *created = (struct ob_event_t){.device = wanted->device,
+                                 .has_time = (wanted->flags & OB_EVENT_TIMING) != 0};
+  *event = created; /* chip: create its event */
   return OB_OK;
 }
 
 static ob_status event_destroy(void* context, ob_event event) {
-  free(event);
+  free(event); /* chip: destroy its event, which may be pending */
   return OB_OK;
 }
 
 static ob_status event_record(void* context, ob_event event, ob_queue queue) {
-  clock_gettime(CLOCK_MONOTONIC, &event->time);
+  if (event->device != queue->device) {
+    return fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded on device %d.",
+                event->device, queue->device);
+  }
+  event->time = nanoseconds(); /* chip: record its event */
   event->recorded = true;
   return OB_OK;
 }
 
+/* chip: make the queue wait, unless the event was never recorded. */
 static ob_status event_wait(void* context, ob_queue queue, ob_event event) { return OB_OK; }
+
+/* chip: OB_NOT_READY while a recorded event has not happened. */
 static ob_status event_query(void* context, ob_event event) { return OB_OK; }
+
+/* chip: wait for the event, if it was recorded. */
 static ob_status event_synchronize(void* context, ob_event event) { return OB_OK; }
 
 static ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
-  if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
-    return fail(OB_INVALID_ARGUMENT, "Events with times have to be recorded, both.");
+  if (!start->has_time || !end->has_time || !start->recorded || !end->recorded ||
+      start->device != end->device) {
+    return fail(OB_INVALID_ARGUMENT,
+                "Times are of events of one device that have OB_EVENT_TIMING and were recorded.");
   }
-  *milliseconds = 1e3 * difftime(end->time.tv_sec, start->time.tv_sec) +
-                  1e-6 * (double)(end->time.tv_nsec - start->time.tv_nsec);
+  /* chip: OB_NOT_READY while one has not happened, else its own time. */
+  *milliseconds = 1e-6 * (double)(int64_t)(end->time - start->time);
   return OB_OK;
 }
 
-/* ---- Transfers: the queue is ignored, since its work is done ---- */
+/* ---- Copies and fills ---- */
 
-static ob_status move(void* to, const void* from, uint64_t bytes) {
-  if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "A copy of nothing.");
-  memcpy(to, from, bytes);
-  return OB_OK;
+static ob_status check_copy(uint64_t bytes) {
+  return bytes > 0 ? OB_OK : fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes was asked for.");
 }
 
-static ob_status copy_host_to_device(void* context, ob_queue queue, ob_address to, const void* from,
-                                     uint64_t bytes) {
-  return move(at(to), from, bytes);
+static ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
+                                     const void* source, uint64_t bytes) {
+  char* to;
+  ob_status status = check_copy(bytes);
+  if (status == OB_OK) status = locate(queue->device, destination, bytes, &to);
+  if (status == OB_OK) status = check_host_range(source, bytes);
+  if (status == OB_OK) memcpy(to, source, bytes); /* chip: copy from `source` to `destination` */
+  return status;
 }
 
-static ob_status copy_device_to_host(void* context, ob_queue queue, void* to, ob_address from,
-                                     uint64_t bytes) {
-  return move(to, at(from), bytes);
+static ob_status copy_device_to_host(void* context, ob_queue queue, void* destination,
+                                     ob_address source, uint64_t bytes) {
+  char* from;
+  ob_status status = check_copy(bytes);
+  if (status == OB_OK) status = locate(queue->device, source, bytes, &from);
+  if (status == OB_OK) status = check_host_range(destination, bytes);
+  if (status == OB_OK) memcpy(destination, from, bytes); /* chip: copy */
+  return status;
 }
 
-static ob_status copy_device_to_device(void* context, ob_queue queue, ob_address to,
-                                       ob_address from, uint64_t bytes) {
-  return move(at(to), at(from), bytes);
+static ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
+                                       ob_address source, uint64_t bytes) {
+  char *to, *from;
+  ob_status status = check_copy(bytes);
+  if (status == OB_OK) status = locate(queue->device, destination, bytes, &to);
+  if (status == OB_OK) status = locate(queue->device, source, bytes, &from);
+  if (status == OB_OK) memcpy(to, from, bytes); /* chip: copy */
+  return status;
 }
 
-static ob_status fill(void* context, ob_queue queue, ob_address to, const void* pattern,
+static ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
                       uint32_t pattern_bytes, uint64_t bytes) {
-  const bool known = pattern_bytes == 1 || pattern_bytes == 2 || pattern_bytes == 4 ||
-                     pattern_bytes == 8 || pattern_bytes == 16;
-  if (!known || bytes == 0 || bytes % pattern_bytes != 0) {
-    return fail(OB_INVALID_ARGUMENT, "%u bytes do not fill %llu.", pattern_bytes,
-                (unsigned long long)bytes);
+  const bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
+  if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two || bytes == 0 ||
+      bytes % pattern_bytes != 0) {
+    return fail(OB_INVALID_ARGUMENT,
+                "%u bytes cannot fill %" PRIu64
+                ": patterns have 1, 2, 4, 8 or 16 bytes, and fill a multiple of that.",
+                pattern_bytes, bytes);
   }
-  for (uint64_t i = 0; i < bytes; i += pattern_bytes) {
-    memcpy((char*)at(to) + i, pattern, pattern_bytes);
-  }
+  char* to;
+  ob_status status = locate(queue->device, destination, bytes, &to);
+  if (status != OB_OK) return status;
+  /* chip: fill */
+  for (uint64_t i = 0; i < bytes; i += pattern_bytes) memcpy(to + i, pattern, pattern_bytes);
   return OB_OK;
 }
 
-/* ---- The card's library ---- */
+/* ---- Matrix products by the chip's library ---- */
 
 /* The order of a matrix for a BLAS: rows one after the other ('N') or columns ('T'), `leading`
  * elements from one to the next. 0 for any other. */
 static char order_of(const ob_tensor* matrix, int64_t* leading) {
-  const bool by_rows = matrix->sizes[2] == 1 || matrix->strides[2] == 1;
-  const bool by_columns = matrix->sizes[1] == 1 || matrix->strides[1] == 1;
-  *leading = by_rows ? matrix->strides[1] : matrix->strides[2];
-  return by_rows ? 'N' : by_columns ? 'T' : 0;
+  const int64_t rows = matrix->sizes[1], columns = matrix->sizes[2];
+  const bool by_rows = columns == 1 || matrix->strides[2] == 1;
+  if (!by_rows && rows != 1 && matrix->strides[1] != 1) return 0;
+  const int64_t inner = by_rows ? columns : rows, outer = by_rows ? rows : columns;
+  *leading = outer == 1 ? inner : matrix->strides[by_rows ? 1 : 2];
+  return *leading < inner ? 0 : by_rows ? 'N' : 'T';
 }
 
-/* out = alpha a b + beta out, in each of `batch` matrices. Without beta `out` is not read. */
-static ob_status my_batched_sgemm(ob_queue queue, char a_order, char b_order, int64_t batch,
-                                  int64_t rows, int64_t columns, int64_t depth, float alpha,
-                                  ob_address a, int64_t a_batch, int64_t a_leading, ob_address b,
-                                  int64_t b_batch, int64_t b_leading, float beta, ob_address out,
-                                  int64_t out_batch, int64_t out_leading) {
-  for (int64_t n = 0; n < batch; ++n) {
-    const float* left = (const float*)at(a) + n * a_batch;
-    const float* right = (const float*)at(b) + n * b_batch;
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < columns; ++j) {
+typedef struct matrices {
+  float* elements;
+  char order;
+  int64_t leading;
+  int64_t next; /* elements from one matrix to the next */
+} matrices;
+
+/* out = alpha a b + beta out, in each of `batch` matrices; the rows of `out` lie one after the
+ * other. */
+typedef struct product {
+  int64_t batch, rows, columns, depth;
+  float alpha, beta;
+  matrices a, b, out;
+} product;
+
+/* chip: a call of its library, such as a batched sgemm. */
+static void multiply(const product* p) {
+  for (int64_t n = 0; n < p->batch; n++) {
+    const float* a = p->a.elements + n * p->a.next;
+    const float* b = p->b.elements + n * p->b.next;
+    for (int64_t i = 0; i < p->rows; i++) {
+      float* out = p->out.elements + n * p->out.next + i * p->out.leading;
+      for (int64_t j = 0; j < p->columns; j++) {
         double sum = 0;
-        for (int64_t k = 0; k < depth; ++k) {
-          sum += (double)left[a_order == 'N' ? i * a_leading + k : k * a_leading + i] *
-                 (double)right[b_order == 'N' ? k * b_leading + j : j * b_leading + k];
+        for (int64_t k = 0; k < p->depth; k++) {
+          sum += (double)a[p->a.order == 'N' ? i * p->a.leading + k : k * p->a.leading + i] *
+                 (double)b[p->b.order == 'N' ? k * p->b.leading + j : j * p->b.leading + k];
         }
-        float* result = (float*)at(out) + n * out_batch + i * out_leading + j;
-        *result = alpha * (float)sum + (beta != 0 ? beta * *result : 0);
+        /* Without beta `out` is not read: it may hold NaN. */
+        out[j] = p->alpha * (float)sum + (p->beta != 0 ? p->beta * out[j] : 0);
       }
     }
   }
-  return OB_OK;
+}
+
+/* Finds matrices, which lie in one allocation. chip: its library takes an address as it is. */
+static ob_status find_matrices(int32_t device, const ob_tensor* operand, matrices* found) {
+  char* contents = NULL;
+  int64_t last = 0;
+  for (uint32_t i = 0; i < 3; i++) last += (operand->sizes[i] - 1) * operand->strides[i];
+  const uint64_t bytes = ((uint64_t)last + 1) * sizeof(float);
+  ob_status status = locate(device, operand->data, bytes, &contents);
+  found->elements = (float*)contents;
+  found->next = operand->strides[0];
+  return status;
 }
 
 static ob_status matrix_product(void* context, ob_queue queue, const ob_matrix_product* d) {
   const ob_tensor *a = d->a, *b = d->b, *out = d->out;
-  int64_t a_leading, b_leading, out_leading;
-  const char a_order = order_of(a, &a_leading), b_order = order_of(b, &b_leading);
   const bool in_place = d->added != NULL && d->added->data == out->data;
-  if (!has_products || a->dtype != OB_DTYPE_FLOAT32 || d->bias != NULL ||
+  product p = {.batch = out->sizes[0],
+               .rows = out->sizes[1],
+               .columns = out->sizes[2],
+               .depth = a->sizes[2],
+               .alpha = (float)d->alpha[0],
+               .beta = in_place ? (float)d->beta[0] : 0};
+  p.a.order = order_of(a, &p.a.leading);
+  p.b.order = order_of(b, &p.b.leading);
+  p.out.order = order_of(out, &p.out.leading);
+  if (products_by_host || a->dtype != OB_DTYPE_FLOAT32 || d->bias != NULL ||
       d->activation != OB_ACTIVATION_NONE || (d->added != NULL && !in_place) ||
       (d->flags & ~(OB_LIBRARY_REDUCED_PRECISION | OB_LIBRARY_DETERMINISTIC)) != 0 ||
-      a_order == 0 || b_order == 0 || order_of(out, &out_leading) != 'N') {
+      p.a.order == 0 || p.b.order == 0 || p.out.order != 'N') {
     return fail(OB_UNSUPPORTED, "The library multiplies dense matrices of float32.");
   }
   if (d->workspace_query != NULL) {
-    *d->workspace_query = 0;
+    *d->workspace_query = 0; /* chip: bytes of device memory that the library needs */
     return OB_OK;
   }
-  return my_batched_sgemm(queue, a_order, b_order, out->sizes[0], out->sizes[1], out->sizes[2],
-                          a->sizes[2], (float)d->alpha[0], a->data, a->strides[0], a_leading,
-                          b->data, b->strides[0], b_leading, in_place ? (float)d->beta[0] : 0,
-                          out->data, out->strides[0], out_leading);
+  ob_status status = find_matrices(queue->device, a, &p.a);
+  if (status == OB_OK) status = find_matrices(queue->device, b, &p.b);
+  if (status == OB_OK) status = find_matrices(queue->device, out, &p.out);
+  if (status == OB_OK) multiply(&p);
+  return status;
 }
 
 /* ---- The table ---- */
@@ -273,6 +423,7 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .name = "mychip",
       .last_error = last_error,
       .initialize = initialize,
+      .finalize = finalize,
       .device_count = device_count,
       .device_properties = device_properties,
       .allocate = allocate,
