@@ -301,6 +301,22 @@ def test_it_installs_and_passes_its_tests(wanted: Options, tmp_path: Path) -> No
         tests += ["--deselect", f"{project}/tests/test_mychip.py::test_the_contract"]
     assert " passed" in use(installed, *tests)
 
+    if wanted.products:
+        train = str(project / "train.py")
+        by_host = use(installed, train, OUTBOARD_MYCHIP_PRODUCTS="host")
+        assert not re.search(r"aten::addmm +float32 +device", by_host), by_host
+    full = "import torch; torch.ones(2000, device='mychip')"
+    for settings, words in (
+        ({"OUTBOARD_MYCHIP_MEMORY": "4096"}, "OutOfMemoryError: mychip:0 is out of memory"),
+        ({"OUTBOARD_MYCHIP_MEMORY": "all"}, "OUTBOARD_MYCHIP_MEMORY=all is not a whole number"),
+        ({"OUTBOARD_MYCHIP_MEMORI": "1"}, "did you mean OUTBOARD_MYCHIP_MEMORY?"),
+    ):
+        code = f"""
+import traceback
+try: {full}
+except RuntimeError: traceback.print_exc()"""
+        assert words in use(installed, "-W", "default", "-c", code, **settings)
+
     result = run_pytest(
         "tests/drivers", "--driver", "mychip", without=("OUTBOARD_", "PYTEST_"), timeout=580,
         PYTHONPATH=f"{installed}{os.pathsep}{ROOT}",
