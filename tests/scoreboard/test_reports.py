@@ -1,5 +1,6 @@
 """Tables, the page, and what changed since the run before."""
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.changed import ROOT
+from torch_outboard.commands import scoreboard
 from torch_outboard.scoreboard.answers import Answer, failure
-from torch_outboard.scoreboard.reports import page, results, tables
+from torch_outboard.scoreboard.reports import page, relay, results, tables
 
 
 def run_of(started: str, **statuses: str) -> dict[str, Any]:
@@ -79,3 +82,31 @@ def test_the_page_holds_the_matrix_and_needs_nothing_from_elsewhere() -> None:
     assert data["changed"] == {"2,0": "p"}
     (embedded,) = re.findall(r"const data = (.*);\n", text)
     assert json.loads(embedded)["grid"] == data["grid"]
+
+
+def test_what_the_relay_takes(tmp_path: Path) -> None:
+    found = run_of("1", add="pass", sub="fail", mul="hang", exp="excluded")
+    relay.write(tmp_path, found)
+    counts, failures = ((tmp_path / n).read_text() for n in (relay.RESULTS, relay.FAILURES))
+    assert json.loads(counts) == {"passed": 1, "failed": 2, "skipped": 1}
+    first, second = json.loads(failures)
+    assert first["name"] == "operators sub float32 forward"
+    assert first["message"] == "</script> of sub"
+    assert second["classname"] == "operators"
+    # Outputs of a workflow are lines.
+    assert counts.count("\n") == failures.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["publish.yml", "relay.yml"])
+def test_workflows_call_the_command_as_it_is(name: str) -> None:
+    text = (ROOT / "examples" / "scoreboard_workflows" / name).read_text()
+    parser = argparse.ArgumentParser()
+    scoreboard.add_arguments(parser)
+    lines = text.replace("\\\n", " ").splitlines()
+    calls = [line.partition(" scoreboard ")[2] for line in lines if " scoreboard --" in line]
+    assert calls
+    for call in calls:
+        words = re.sub(r"\$\{\{.*?\}\}", "value", call.partition("||")[0]).split()
+        assert parser.parse_args(words).driver == "mychip"
+    for path in re.findall(r"relay-[a-z]+\.json", text):
+        assert path in (relay.RESULTS, relay.FAILURES)

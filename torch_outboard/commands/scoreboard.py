@@ -26,7 +26,7 @@ from torch_outboard.scoreboard.exclusions import read_file
 from torch_outboard.scoreboard.pytorch_tests.run import JOURNAL as TREE_JOURNAL
 from torch_outboard.scoreboard.pytorch_tests.run import Tree
 from torch_outboard.scoreboard.pytorch_tests.run import run as run_tree
-from torch_outboard.scoreboard.reports import page, results, tables
+from torch_outboard.scoreboard.reports import page, relay, results, tables
 from torch_outboard.scoreboard.run import JOURNAL, Outcome, Plan
 from torch_outboard.scoreboard.run import run as run_plan
 from torch_outboard.scoreboard.suites import SUITES
@@ -189,6 +189,7 @@ def report(
         return
     (folder / "results.md").write_text(tables.as_markdown(found, changed))
     (folder / "index.html").write_text(page.page(found, before))
+    relay.write(folder, found)
     print(f"results: {folder / results.RESULTS}, results.md, index.html")
 
 
