@@ -174,11 +174,12 @@ def report(
 ) -> None:
     """Writes the files, and prints the table."""
     driver = sources.driver_in_use(options.driver)
-    about = results.about(
-        options.device or Path(driver).stem.removeprefix("libob_"), driver, options.placement,
-        options.access,
-    )  # fmt: skip
-    found = results.of_answers(outcome.answers, about, outcome.sources, outcome.started)
+    # No folders of this machine: results are published.
+    driver = Path(driver).stem.removeprefix("libob_")
+    device = options.device or driver
+    about = results.about(device, driver, options.placement, options.access)
+    fingerprint = outcome.sources.split()[-1]
+    found = results.of_answers(outcome.answers, about, fingerprint, outcome.started)
     if outcome.saved:
         previous = results.write(folder, found)
         before = before or previous

@@ -38,11 +38,20 @@ def percentage(share: float) -> str:
 def in_terminal(results: Mapping[str, Any], found: Changes | None) -> str:
     rows = score_rows(scores(results))
     lines = [columns([HEAD, *rows], right=range(2, len(HEAD)))]
+    lines.append("seconds of processes: " + ", ".join(seconds(results)))
     if owners := owner_counts(results):
         lines.append("excluded: " + ", ".join(f"{n} by {owner}" for owner, n in owners.items()))
     if found is not None:
         lines += change_lines(found)
     return "\n".join(lines)
+
+
+def seconds(results: Mapping[str, Any]) -> list[str]:
+    """By suite, summed over processes."""
+    spent: Counter[str] = Counter()
+    for row in results["answers"]:
+        spent[row["suite"]] += round(row["seconds"])
+    return [f"{suite} {count}" for suite, count in spent.items()]
 
 
 def owner_counts(results: Mapping[str, Any]) -> dict[str, int]:
