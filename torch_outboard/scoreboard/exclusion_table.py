@@ -21,8 +21,8 @@ def runs_by_onednn(dtype: str) -> bool:
 
 
 NO_KERNEL_IN_AUTOCAST = (
-    "it factorizes what autocast has multiplied in bfloat16, for which PyTorch has no kernel on any "
-    "device"
+    "it factorizes what autocast has multiplied in bfloat16, for which PyTorch has no kernel on "
+    "any device"
 )
 
 READS_PAST_THE_END = (
