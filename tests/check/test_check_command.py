@@ -36,7 +36,7 @@ def test_minimal_driver_passes_and_says_what_it_lacks(tmp_path: Path) -> None:
     assert "the driver has one device, and 2 are needed" in result.stdout
     assert "second run is not delayed: the driver has no `host_callback`" in result.stdout
     assert re.search(
-        r"\d\d passed, \d+ not offered, \d+ not testable; once and again", result.stdout
+        r"\d\d passed, \d+ not offered, \d+ not testable; direct and behind", result.stdout
     )
 
 

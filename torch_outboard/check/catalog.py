@@ -15,13 +15,13 @@ from torch_outboard.drivers.client import DriverError
 if TYPE_CHECKING:
     from torch_outboard.check.session import Session
 
-# In the order in which a driver is written, which is the order of the report.
+# The order of the report: what other checks use comes first.
 GROUPS = (
     "table",
     "devices",
+    "transfers",
     "memory",
     "threads",
-    "transfers",
     "queues",
     "events",
     "failures",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 import time
 
@@ -179,7 +180,7 @@ def ten_thousand(driver: Session) -> None:
     events = []
     for i in range(10_000):
         if i % 50 == 0:
-            driver.host_callback(queues[i % 4], lambda value=i // 50: order.append(value))
+            driver.host_callback(queues[i % 4], functools.partial(order.append, i // 50))
         event = driver.event_create(i % 4 % driver.devices)
         driver.event_record(event, queues[i % 4])
         driver.event_wait(queues[(i + 1) % 4], event)
@@ -199,9 +200,14 @@ def elapsed(driver: Session) -> None:
     queue = driver.make_queue()
     start, end, last = (driver.make_event(timing=True) for _ in range(3))
     done: list[int] = []
+
+    def function() -> None:
+        time.sleep(0.3)
+        done.append(1)
+
     before = time.monotonic()
     driver.event_record(start, queue)
-    driver.host_callback(queue, lambda: (time.sleep(0.3), done.append(1)))
+    driver.host_callback(queue, function)
     driver.event_record(end, queue)
     driver.event_record(last, queue)
     driver.event_synchronize(end)

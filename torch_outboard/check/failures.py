@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch_outboard.check.catalog import check
 from torch_outboard.check.outcome import NotTestable
 from torch_outboard.check.session import Session, expect, expect_bytes
@@ -98,15 +100,15 @@ def events_behind(driver: Session) -> None:
     advice="Store a sentence in thread-local memory before every such return.",
 )
 def every_failure_has_a_message(driver: Session) -> None:
-    """Calls that fail leave a message that differs from that of an earlier failure."""
+    """Calls that fail leave a message."""
     total = driver.device_properties(0).total_memory
-    driver.driver.last_error(driver.driver.context)
-    for name, call in (
+    calls: tuple[tuple[str, Callable[[], int]], ...] = (
         ("queue_create", lambda: driver.queue_create(driver.devices + 7)),
         ("allocate", lambda: driver.allocate(0, total + 1)),
         ("event_create", lambda: driver.event_create(-1)),
         ("allocate", lambda: driver.allocate(0, 0)),
-    ):
+    )
+    for name, call in calls:
         try:
             call()
         except DriverError as error:

@@ -137,7 +137,7 @@ def call(driver: Session, queue: int, name: str, make: Callable[..., Any]) -> bo
     status = driver.status(name, queue, ctypes.byref(given))
     if status not in (Status.OK, Status.UNSUPPORTED):
         raise Failed("OK or UNSUPPORTED", f"{status.name}: {driver.last_error()}")
-    return status == Status.OK
+    return bool(status == Status.OK)
 
 
 def expect_near(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 import time
 
@@ -116,8 +117,13 @@ def device_synchronize(driver: Session) -> None:
     greatest = driver.device_properties(0).greatest_priority
     here, also_here = driver.make_queue(0), driver.make_queue(0, greatest)
     done: list[int] = []
+
+    def function() -> None:
+        time.sleep(0.05)
+        done.append(1)
+
     for queue in (here, also_here):
-        driver.host_callback(queue, lambda: (time.sleep(0.05), done.append(1)))
+        driver.host_callback(queue, function)
     driver.device_synchronize(0)
     expect_equal(len(done), 2, "finished functions")
     for queue in (here, also_here):
@@ -243,8 +249,12 @@ def callbacks(driver: Session) -> None:
     """A hundred functions run once each, in order, on another thread."""
     queue = driver.make_queue()
     ran: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        ran.append((number, threading.get_ident()))
+
     for i in range(100):
-        driver.host_callback(queue, lambda i=i: ran.append((i, threading.get_ident())))
+        driver.host_callback(queue, functools.partial(note, i))
     driver.queue_synchronize(queue)
     expect_equal([i for i, _ in ran], list(range(100)), "the numbers of the functions")
     here = threading.get_ident() in {thread for _, thread in ran}

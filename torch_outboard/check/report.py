@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from torch_outboard.check.catalog import GROUPS, all_checks
 from torch_outboard.check.outcome import Outcome, Verdict
@@ -12,6 +13,7 @@ from torch_outboard.check.runner import RUNS, Report
 from torch_outboard.columns import columns
 
 WIDTH = 100
+RUN_WORDS = {"direct": "direct", "faults": "behind fault injection"}
 
 
 def as_json(report: Report, versions: dict[str, str]) -> str:
@@ -40,14 +42,14 @@ def as_text(report: Report, versions: dict[str, str]) -> str:
     parts += _reasons(report)
     if report.remark:
         parts.append(f"The second run is not delayed: {report.remark}.")
-    parts += [_failure(each) for each in report.failures]
+    parts += _failures(report)
     parts.append(_summary(report))
     return "\n\n".join(parts)
 
 
 def _groups(report: Report) -> str:
     counts: dict[str, Counter[Verdict]] = {}
-    times: Counter[str] = Counter()
+    times: dict[str, float] = defaultdict(float)
     for each in report.outcomes:
         group = each.check.partition(".")[0]
         counts.setdefault(group, Counter())[each.verdict] += 1
@@ -98,16 +100,31 @@ def _wrapped(text: str) -> str:
     )
 
 
-def _failure(outcome: Outcome) -> str:
-    run = "behind fault injection" if outcome.run == "faults" else "direct"
-    what = all_checks()[outcome.check].what
-    lines = [f"FAILED {outcome.check} ({run}): {what}"]
+def _failures(report: Report) -> list[str]:
+    """A block for each check that failed, in one run or in both."""
+    runs: dict[str, list[Outcome]] = {}
+    for each in report.failures:
+        runs.setdefault(each.check, []).append(each)
+    parts = [_failure(outcomes) for outcomes in runs.values()]
+    if len(parts) > 1:
+        words = "Begin with the first failure: later checks use what earlier ones are about."
+        parts.insert(0, words)
+    return parts
+
+
+def _failure(outcomes: Sequence[Outcome]) -> str:
+    first = outcomes[0]
+    where = " and ".join(RUN_WORDS[each.run] for each in outcomes)
+    lines = [f"FAILED {first.check} ({where})", _wrapped(all_checks()[first.check].what)]
     for name in ("function", "says", "expected", "got", "advice"):
         title = {"says": "driver.h", "advice": "next"}.get(name, name)
         text = textwrap.fill(
-            str(getattr(outcome, name)), WIDTH, initial_indent=f"  {title:<9} ",
-            subsequent_indent=" " * 12, break_long_words=False,
-        )  # fmt: skip
+            str(getattr(first, name)),
+            WIDTH,
+            initial_indent=f"  {title:<9} ",
+            subsequent_indent=" " * 12,
+            break_long_words=False,
+        )
         lines.append(text)
     return "\n".join(lines)
 
@@ -116,6 +133,5 @@ def _summary(report: Report) -> str:
     counts = Counter(each.verdict for each in report.outcomes)
     named = ", ".join(f"{counts[v]} {v.value}" for v in Verdict if counts[v])
     runs = sorted({each.run for each in report.outcomes}, key=RUNS.index)
-    times = {"direct": "once", "faults": "again behind fault injection"}
-    how = " and ".join(times[run] for run in runs)
+    how = " and ".join(RUN_WORDS[run] for run in runs)
     return f"{named}; {how}, in {report.seconds:.0f} s"

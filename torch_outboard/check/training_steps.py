@@ -37,7 +37,7 @@ def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, steps: i
         chosen = torch.arange(step, step + 16, device=images.device) % len(images)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses

@@ -176,7 +176,7 @@ class Client:
         kernel: int,
         global_size: Sequence[int],
         local_size: Sequence[int],
-        *arguments: int | Local | ctypes._SimpleCData[Any],
+        *arguments: int | Local | ctypes._CData,
         start: int | None = None,
         end: int | None = None,
     ) -> None:
@@ -187,7 +187,8 @@ class Client:
             kernel: the kernel to run.
             global_size: work-items in each of 1 to 3 dimensions.
             local_size: work-items of a work-group; divides `global_size`.
-            arguments: integers are addresses; values are given with their `ctypes` type.
+            arguments: integers are addresses; values are given with their `ctypes` type, structs
+                and arrays among them.
             start: an event for the start time of the kernel.
             end: an event for its end time.
         """

@@ -26,8 +26,8 @@ struct Fault {
 #define BROKEN_JOIN_(a, b) a##b
 #define BROKEN_JOIN(a, b) BROKEN_JOIN_(a, b)
 // FAULT("name") { changes `table` }
-#define FAULT(name)                                                                   \
-  static void BROKEN_JOIN(install_, __LINE__)(ob_driver & table);                     \
+#define FAULT(name)                                                                          \
+  static void BROKEN_JOIN(install_, __LINE__)(ob_driver & table);                            \
   static broken::Fault BROKEN_JOIN(fault_, __LINE__)(name, BROKEN_JOIN(install_, __LINE__)); \
   static void BROKEN_JOIN(install_, __LINE__)([[maybe_unused]] ob_driver & table)
 
