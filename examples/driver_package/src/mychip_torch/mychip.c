@@ -47,8 +47,6 @@ static ob_status device_count(void* context, int32_t* count) {
   return OB_OK;
 }
 
-/* ---- Memory: torch_outboard caches it, so calls are few and large ---- */
-
 enum { ALIGNMENT = 64 }; /* chip: of its allocations, in bytes */
 
 static ob_status device_properties(void* context, int32_t device,
@@ -75,6 +73,8 @@ static ob_status device_properties(void* context, int32_t device,
   return OB_OK;
 }
 
+/* ---- Memory: torch_outboard caches it, so calls are few and large ---- */
+
 /* A bit of the chip's addresses that no address of the host has: the system stops a host that
  * follows one. chip: its addresses are what they are. */
 static const ob_address on_chip = UINT64_C(1) << 62;
@@ -90,7 +90,7 @@ static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static allocation* allocations;
 static uint64_t used_bytes[DEVICES];
 
-/* Pages for the chip's memory, or NULL. */
+/* Memory of a device, or NULL. The caller holds the lock. */
 static void* take_memory(int32_t device, uint64_t bytes) {
   if (bytes > memory_bytes - used_bytes[device]) return NULL;
   const uint64_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -158,7 +158,8 @@ static ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes
   return OB_OK;
 }
 
-/* Finds the bytes of a range of addresses, which lies in one allocation of the device. */
+/* Finds the bytes of a range of addresses, which lies in one allocation of the
+ * device. chip: the check stays; its own calls take addresses. */
 static ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents) {
   pthread_mutex_lock(&memory_lock);
   const allocation* found = allocations;
