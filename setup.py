@@ -121,6 +121,13 @@ def driver_building() -> ModuleType:
     return module
 
 
+def build_driver(extension: Extension, target: Path) -> None:
+    """Builds a driver of `native_extensions`, with the sources that drivers share."""
+    files = [ROOT / source for source in extension.sources]
+    parts = DRIVER_PARTS.get(extension.name.rpartition("libob_")[2], ())
+    driver_building().build(target, files, parts, extension.include_dirs, WARNINGS)
+
+
 def drop_compiler_cache() -> None:
     """Reduces CC="ccache gcc" to CC="gcc", and CXX likewise.
 
@@ -313,10 +320,7 @@ class Build(BuildExtension):
         if self.inplace:
             target = Path(self.build_lib, self.get_ext_filename(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        name = extension.name.rpartition("libob_")[2]
-        driver_building().build(
-            target, extension.sources, DRIVER_PARTS.get(name, ()), extension.include_dirs, WARNINGS
-        )
+        build_driver(extension, target)
 
     def run(self) -> None:
         super().run()

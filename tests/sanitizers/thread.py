@@ -16,7 +16,7 @@ from pathlib import Path
 from torch.utils import cpp_extension
 
 from tests.compile_versions import ROOT, load_setup
-from tests.sanitizers.native_build import THREAD, call, fail
+from tests.sanitizers.native_build import THREAD, fail
 
 HERE = Path(__file__).resolve().parent
 STRESS = "tests/sanitizers/stress.cpp"
@@ -26,7 +26,8 @@ ACCESSES = ("shared", "separate")
 def build() -> tuple[str, Path]:
     """The program and the driver."""
     THREAD.use_compilers()
-    found = {e.name.rpartition(".")[2]: e for e in load_setup().native_extensions()}
+    setup = load_setup()
+    found = {e.name.rpartition(".")[2]: e for e in setup.native_extensions()}
     library, driver = found["libtorch_outboard"], found["libob_host"]
     runtime = [source for source in library.sources if source.startswith("csrc/runtime/")]
     print(f"==> building in {THREAD.folder}", flush=True)
@@ -44,9 +45,10 @@ def build() -> tuple[str, Path]:
     except RuntimeError as error:
         fail(str(error))
     driver_library = THREAD.folder / "libob_host.so"
-    includes = [f"-I{folder}" for folder in driver.include_dirs]
-    command = [os.environ["CC"], *driver.extra_compile_args, *includes, *driver.sources]
-    call([*command, "-o", driver_library, *driver.extra_link_args])
+    try:
+        setup.build_driver(driver, driver_library)
+    except subprocess.CalledProcessError as error:
+        fail(str(error))
     return program, driver_library
 
 

@@ -1,5 +1,9 @@
 """`python -m torch_outboard new`: writes the project of a driver, which installs and runs at once.
 
+    python -m torch_outboard new mychip --products
+    python -m torch_outboard new mychip --memory shared --queues threads --compiler clang
+    python -m torch_outboard new mychip --python
+
 Its files are those of the folder `driver_project`, for a chip that is called `mychip`. There stand
 `#if`, `#else` and `#endif` with names of options in capitals; what is written has none.
 """
