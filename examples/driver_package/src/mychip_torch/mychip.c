@@ -6,6 +6,8 @@
  * message where a call fails.
  */
 #define _GNU_SOURCE
+#include <common/failures.h>
+#include <common/settings.h>
 #include <common/system.h>
 #include <inttypes.h>
 #include <outboard/driver.h>
