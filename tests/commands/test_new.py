@@ -195,6 +195,7 @@ try:
 except torch.OutOfMemoryError as error:
     assert "1024.00 MiB in one piece" in str(error), error
 """
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
 BY_LIBRARY = {
     "bmm", "added vector", "in place", "transposed", "one column", "NaN that is not read",
 }  # fmt: skip
@@ -222,8 +223,7 @@ def build(wanted: Options, project: Path, parts: dict[str, list[str]]) -> None:
         *(["compiler"] if wanted.compiler != "none" else []),
     }  # fmt: skip
     source = project / "src" / "mychip_torch" / "mychip.c"
-    flags = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
-    objects = building.compile_sources([str(source)], project, flags=flags)
+    objects = building.compile_sources([str(source)], project, flags=WARNINGS)
     installed = project / "installed"
     shutil.copytree(source.parent, installed / "mychip_torch")
     library = "memory.so" if wanted.python else "libob_mychip.so"
@@ -249,6 +249,17 @@ def use(installed: Path, *arguments: str, **settings: str) -> str:
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
     return result.stdout
+
+
+def test_every_combination_compiles(tmp_path: Path) -> None:
+    sources = []
+    for i, wanted in enumerate(EVERY):
+        sources.append(tmp_path / f"{i}.c")
+        sources[-1].write_text(new.files(wanted)["src/mychip_torch/mychip.c"])
+    includes = [f"-I{folder}" for folder in building.include_paths()]
+    command = ["cc", "-std=c11", "-fsyntax-only", *WARNINGS, *includes, *map(str, sources)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.by_turns(16)
