@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_kernels/call/cpu_call.h"
+#include "cpu_kernels/host_graph_call.h"
 #include "dispatch/tensor_arguments.h"
 #include "runtime/driver/device.h"
 
@@ -135,14 +135,13 @@ class PackagedModel final : public AOTIModelContainerRunner {
       device = tensor.device().index();
     }
     if (device < 0) device = current_device();
-    const DeviceScope scope(device);  // whose generator the model's code draws from
-    CpuCall call(device);
-    // kWrite, since the model does not say which inputs it changes.
+    HostGraphCall call(device);
+    // The model does not say which inputs it changes.
     std::vector<at::Tensor> host;
-    for (const at::Tensor& tensor : given) host.push_back(call.map(tensor, Access::kWrite));
+    for (const at::Tensor& tensor : given) host.push_back(call.input(tensor, /*written=*/true));
     std::vector<AtenTensorHandle> inputs = unsafe_alloc_new_handles_from_tensors(host);
     std::vector<at::Tensor> results = AOTIModelContainerRunner::run_impl(inputs, nullptr);
-    for (at::Tensor& result : results) result = call.result(std::move(result));
+    for (at::Tensor& result : results) result = call.result(result, /*owned=*/true);
     call.finish();
     return results;
   }

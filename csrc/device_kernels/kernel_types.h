@@ -23,9 +23,6 @@ constexpr uint64_t dtype_bit(at::ScalarType dtype) {
 
 // True if kernels can load, store and compute on the dtype.
 OUTBOARD_API bool has_kernel_type(at::ScalarType dtype);
-// The OB_DTYPE_* bit of the dtype; 0 if the contract has none. 8-bit floating-point dtypes have a
-// bit for library calls and no kernel type.
-OUTBOARD_API uint32_t contract_dtype(at::ScalarType dtype);
 // The same for one device. float16 and bfloat16 are computed in float32 and need no native
 // arithmetic.
 OUTBOARD_API bool computes(c10::DeviceIndex device, at::ScalarType dtype);

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "runtime/driver/device.h"
+#include "runtime/driver/dtypes.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
 #include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 
@@ -25,36 +25,9 @@ Choice choice() {
   return value == "driver" ? Choice::kDriver : Choice::kGloo;
 }
 
-// The bit of a real dtype; 0 if the contract has none.
+// The bit of a dtype that the contract reduces; 0 for others.
 uint32_t bit_of(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kByte:
-      return OB_DTYPE_UINT8;
-    case at::kChar:
-      return OB_DTYPE_INT8;
-    case at::kShort:
-      return OB_DTYPE_INT16;
-    case at::kInt:
-      return OB_DTYPE_INT32;
-    case at::kLong:
-      return OB_DTYPE_INT64;
-    case at::kUInt16:
-      return OB_DTYPE_UINT16;
-    case at::kUInt32:
-      return OB_DTYPE_UINT32;
-    case at::kUInt64:
-      return OB_DTYPE_UINT64;
-    case at::kHalf:
-      return OB_DTYPE_FLOAT16;
-    case at::kBFloat16:
-      return OB_DTYPE_BFLOAT16;
-    case at::kFloat:
-      return OB_DTYPE_FLOAT32;
-    case at::kDouble:
-      return OB_DTYPE_FLOAT64;
-    default:
-      return 0;
-  }
+  return dtype == at::kBool || c10::isFloat8Type(dtype) ? 0 : contract_dtype(dtype);
 }
 
 std::optional<ob_reduction> reduction_of(const c10d::ReduceOp& op) {
@@ -192,7 +165,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
 }
 
 Communicator::~Communicator() {
-  if (in_bad_fork() || driver_finalized()) return;
+  if (usable_driver() == nullptr) return;
   defer_status(OB_ASK(communicator_destroy, handle_), "communicator_destroy");
 }
 
@@ -229,7 +202,7 @@ void Communicator::check() const {
 }
 
 void Communicator::abort() noexcept {
-  if (in_bad_fork() || driver_finalized()) return;
+  if (usable_driver() == nullptr) return;
   defer_status(OB_ASK(communicator_abort, handle_), "communicator_abort");
 }
 

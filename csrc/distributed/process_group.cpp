@@ -267,7 +267,7 @@ ProcessGroup::~ProcessGroup() {
         std::remove_if(parts.begin(), parts.end(), [](const auto& part) { return part->over(); }),
         parts.end());
   }
-  if (in_bad_fork() || driver_finalized()) return;
+  if (usable_driver() == nullptr) return;
   abort();
   for (const auto& [key, stream] : streams_) give_back_stream(stream);
 }

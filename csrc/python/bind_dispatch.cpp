@@ -61,14 +61,10 @@ bool is_printing() {
 py::list report_to_list() {
   py::list all;
   for (const ReportRow& row : report_rows()) {
-    py::object dtype = py::none();
-    if (row.dtype != at::ScalarType::Undefined) {
-      dtype = py::str(c10::toString(row.dtype));
-    }
-    all.append(py::make_tuple(row.op, dtype, kPlacementNames[static_cast<int>(row.placement)],
-                              row.call_site, row.calls, row.copied_bytes, row.nanoseconds,
-                              row.costs.waits, row.costs.waiting_nanoseconds, row.costs.programs,
-                              row.costs.compiling_nanoseconds));
+    all.append(py::make_tuple(
+        row.op, dtype_or_none(row.dtype), kPlacementNames[static_cast<int>(row.placement)],
+        row.call_site, row.calls, row.copied_bytes, row.nanoseconds, row.costs.waits,
+        row.costs.waiting_nanoseconds, row.costs.programs, row.costs.compiling_nanoseconds));
   }
   return all;
 }
@@ -168,12 +164,12 @@ py::tuple stop_trace() {
   for (const TracedCall& call : calls) {
     std::vector<std::string> keys;
     for (const c10::DispatchKey key : call.keys) keys.emplace_back(c10::toString(key));
-    py::object dtype = py::none(), placement = py::none();
-    if (call.dtype != at::ScalarType::Undefined) dtype = py::str(c10::toString(call.dtype));
+    py::object placement = py::none();
     if (call.placement.has_value())
       placement = py::str(kPlacementNames[static_cast<int>(*call.placement)]);
-    rows.append(py::make_tuple(call.name, call.is_operator, keys, dtype, call.device, placement,
-                               call.parent, call.thread, call.nanoseconds, call.raised));
+    rows.append(py::make_tuple(call.name, call.is_operator, keys, dtype_or_none(call.dtype),
+                               call.device, placement, call.parent, call.thread, call.nanoseconds,
+                               call.raised));
   }
   return py::make_tuple(rows, dropped);
 }

@@ -10,6 +10,7 @@
 
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
+#include "runtime/driver/dtypes.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/hooks.h"
 #include "runtime/process.h"
@@ -53,7 +54,14 @@ void bind_properties(py::module_& m) {
                              })
       .def_property_readonly("host_access",
                              [](const Properties& p) { return host_access_name(p.host_access); })
-      .def_readonly("dtypes", &Properties::dtypes)
+      .def_property_readonly("dtypes",
+                             [](const Properties& p) {
+                               std::vector<at::ScalarType> dtypes;
+                               for (const at::ScalarType dtype : kContractDtypes) {
+                                 if (p.dtypes & contract_dtype(dtype)) dtypes.push_back(dtype);
+                               }
+                               return dtypes;
+                             })
       .def_readonly("features", &Properties::features)
       .def_readonly("total_memory", &Properties::total_memory)
       .def_readonly("max_allocation", &Properties::max_allocation)

@@ -23,9 +23,10 @@ py::object call_with(const py::object& module, const SourceFields& fields) {
             return list;
           } else {
             if constexpr (std::is_same_v<T, at::ScalarType>) {
-              if (known == at::ScalarType::Undefined) return py::none();
+              return dtype_or_none(known);
+            } else {
+              return py::cast(known);
             }
-            return py::cast(known);
           }
         },
         value);

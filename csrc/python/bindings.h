@@ -42,6 +42,11 @@ Enum parse_name(const std::string& given, const char* const (&names)[N], const c
   throw pybind11::value_error("'" + given + "' is no " + what + "; use one of " + known);
 }
 
+// As in Python; None for an undefined dtype.
+inline pybind11::object dtype_or_none(at::ScalarType dtype) {
+  return dtype == at::ScalarType::Undefined ? pybind11::none() : pybind11::cast(dtype);
+}
+
 // The graph of an operator definition: the nodes of torch_outboard.ops.definition.Graph.
 std::shared_ptr<const ExpressionGraph> expression_graph(const pybind11::list& nodes);
 

@@ -46,7 +46,7 @@ struct DriverMemory {
 
 void give_back(void* context) noexcept {
   const std::unique_ptr<DriverMemory> memory(static_cast<DriverMemory*>(context));
-  if (in_bad_fork() || driver_finalized()) return;
+  if (usable_driver() == nullptr) return;
   if (memory->imported) {
     defer_status(OB_ASK(memory_close, memory->device, memory->address), "memory_close");
   } else {

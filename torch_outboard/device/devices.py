@@ -48,14 +48,6 @@ DeviceLike = int | str | torch.device | None
 # c10::DeviceIndex has eight bits.
 _MOST_DEVICES = 128
 
-# By bit of the driver's mask of dtypes.
-_DTYPES = (
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
-    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.uint16,
-    torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz,
-    torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
-)  # fmt: skip
-
 _lock = threading.RLock()
 _initialized = False
 _queued: list[Callable[[], object]] = []
@@ -260,7 +252,7 @@ def get_device_capability(device: DeviceLike = None) -> DeviceCapability:
     """
     properties = get_device_properties(device)
     facts = {
-        "kernel_dtypes": {d for i, d in enumerate(_DTYPES) if properties.dtypes >> i & 1},
+        "kernel_dtypes": set(properties.dtypes),
         "host_access": properties.host_access,
         "max_work_group_size": properties.max_work_group_size,
         "subgroup_size": properties.subgroup_size,

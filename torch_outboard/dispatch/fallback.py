@@ -199,31 +199,6 @@ class Report:
         return columns(cells, right=(3, 4, 5))
 
 
-# c10's names of scalar types, which reports from C++ contain.
-DTYPES = {
-    "Byte": torch.uint8,
-    "Char": torch.int8,
-    "Short": torch.int16,
-    "Int": torch.int32,
-    "Long": torch.int64,
-    "Half": torch.float16,
-    "Float": torch.float32,
-    "Double": torch.float64,
-    "ComplexHalf": torch.complex32,
-    "ComplexFloat": torch.complex64,
-    "ComplexDouble": torch.complex128,
-    "Bool": torch.bool,
-    "BFloat16": torch.bfloat16,
-    "UInt16": torch.uint16,
-    "UInt32": torch.uint32,
-    "UInt64": torch.uint64,
-    "Float8_e5m2": torch.float8_e5m2,
-    "Float8_e4m3fn": torch.float8_e4m3fn,
-    "Float8_e5m2fnuz": torch.float8_e5m2fnuz,
-    "Float8_e4m3fnuz": torch.float8_e4m3fnuz,
-}
-
-
 @contextmanager
 def report(*, call_sites: bool | Literal["waits"] = False) -> Iterator[Report]:
     """Counts every routed operator, and every wait of the host, while the block runs.
@@ -245,7 +220,7 @@ def report(*, call_sites: bool | Literal["waits"] = False) -> Iterator[Report]:
             result.rows.append(
                 Row(
                     op,
-                    DTYPES.get(dtype or ""),
+                    dtype,
                     placement,
                     calls,
                     copied,

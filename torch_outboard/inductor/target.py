@@ -54,7 +54,7 @@ class Target:
 def target_of(device: torch.device) -> Target:
     """The target of a device of the kit."""
     properties = _C.device_properties(device.index or 0)
-    double = bool(properties.dtypes & (1 << 9))  # OB_DTYPE_FLOAT64
+    double = torch.float64 in properties.dtypes
     processors = max(1, properties.multi_processor_count)
     pointer = 16 if properties.addressing == "handle" else 8
     if properties.kind != "cpu":

@@ -15,7 +15,6 @@ import torch
 from torch_outboard import _C
 from torch_outboard.columns import columns
 from torch_outboard.dispatch import dispatcher
-from torch_outboard.dispatch.fallback import DTYPES
 
 __all__ = ["Call", "Trace", "trace"]
 
@@ -103,7 +102,7 @@ def trace() -> Iterator[Trace]:
         result.calls = _tree(recorded)
 
 
-_Recorded = tuple[str, bool, list[str], str | None, str, str | None, int, int, int, bool]
+_Recorded = tuple[str, bool, list[str], torch.dtype | None, str, str | None, int, int, int, bool]
 
 
 def _tree(recorded: list[_Recorded]) -> list[Call]:
@@ -117,8 +116,8 @@ def _tree(recorded: list[_Recorded]) -> list[Call]:
             if name not in entries:
                 entries[name] = dispatcher.entries(name)
             kernels = tuple(e.key for e in dispatcher.path(met, entries[name]) if not e.fallthrough)
-        of_first, seconds = DTYPES.get(dtype or ""), nanoseconds * 1e-9
-        call = Call(name, kernels, placement, of_first, device, thread, seconds, raised)
+        seconds = nanoseconds * 1e-9
+        call = Call(name, kernels, placement, dtype, device, thread, seconds, raised)
         calls.append(call)
         (calls[parent].parts if parent >= 0 else roots).append(call)
     return roots

@@ -43,7 +43,7 @@ class PinnedCache final
   }
 
   void free(void* context) override {
-    if (in_bad_fork() || driver_finalized()) return;
+    if (usable_driver() == nullptr) return;
     CachingHostAllocatorImpl::free(context);
     free_released();
   }

@@ -35,15 +35,13 @@ int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device]
 namespace outboard {
 namespace {
 
-bool usable() noexcept { return !in_bad_fork() && !driver_finalized(); }
-
 // All capture modes behave alike: a call that would wait for captured work raises in its thread,
 // and other threads may use other streams.
 class Graph final : public at::GraphImplInterface {
  public:
   explicit Graph(const at::GraphImplArgs&) {}
   ~Graph() override {
-    if (!usable()) return;
+    if (usable_driver() == nullptr) return;
     try {
       if (capturing_ != nullptr) stop_capturing();
       release();
@@ -101,7 +99,7 @@ class Graph final : public at::GraphImplInterface {
   }
 
   void reset() override {
-    if (!usable()) return;
+    if (usable_driver() == nullptr) return;
     TORCH_CHECK(capturing_ == nullptr, "this graph is capturing; call capture_end() first");
     release();
     raise_deferred();

@@ -56,7 +56,7 @@ C10_NOINLINE Block* allocate_and_note(DeviceCache& cache, StreamState& state, si
 
 // The deleter of DataPtrs whose context is the block.
 void delete_block(void* context) {
-  if (in_bad_fork() || driver_finalized()) return;
+  if (usable_driver() == nullptr) return;
   free_block(static_cast<Block*>(context));
 }
 
@@ -109,7 +109,7 @@ c10::DataPtr CachingAllocator::with_address_as_owner(c10::DataPtr pointer) {
 bool CachingAllocator::free_addressed(void* pointer) noexcept {
   const auto found = find_segment(pointer);
   if (!found) return false;
-  if (in_bad_fork() || driver_finalized()) return true;
+  if (usable_driver() == nullptr) return true;
   Block* block = found->segment->cache->find_addressed(*found->segment, as_address(pointer));
   if (block != nullptr) free_block(block);
   return true;
@@ -249,7 +249,7 @@ std::vector<SegmentInfo> CachingAllocator::snapshot(c10::MempoolId_t pool) {
 }
 
 void CachingAllocator::account_adopted(c10::DeviceIndex device, int64_t bytes) noexcept {
-  if (in_bad_fork() || driver_finalized()) return;
+  if (usable_driver() == nullptr) return;
   try {
     cache_of(device).account_adopted(bytes);
   } catch (const c10::Error&) {
