@@ -25,6 +25,22 @@ NO_KERNEL_IN_AUTOCAST = (
     "any device"
 )
 
+UNSAFE_IN_AUTOCAST = "autocast refuses it on devices, as on CUDA, and names what to use instead"
+
+NO_FAKE_SPARSE_ROWS = (
+    "PyTorch makes fake tensors in compressed sparse layouts of CPU, CUDA and XPU alone"
+)
+
+STATISTICS_BY_DEVICE_TYPE = (
+    "in evaluation PyTorch's fake batch norm gives statistics no size where the device is called "
+    "'cpu', and one per channel elsewhere; the device returns what CPU does"
+)
+
+POWERS_OF_HALF_NANS = (
+    "CPU's library gives infinity or 0 for complex powers of infinities with a part that is NaN; "
+    "the device's kernel gives NaN"
+)
+
 READS_PAST_THE_END = (
     "PyTorch's CPU kernel reads past the column indices where a row has no entry, and what lies "
     "there decides whether the process survives"
@@ -120,6 +136,16 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             placement="device"),
     *listed("pca_lowrank svd_lowrank", ("autocast",), NO_KERNEL_IN_AUTOCAST,
             'NotImplementedError: "geqrf_cpu" not implemented'),
+    Exclusion("linalg.pinv.singular", "autocast", NO_KERNEL_IN_AUTOCAST,
+              "RuntimeError: linalg.pinv\\(BFloat16"),
+    Exclusion("nn.functional.binary_cross_entropy", "autocast", UNSAFE_IN_AUTOCAST,
+              "RuntimeError: .* are unsafe to autocast"),
+    *listed("sparse.sampled_addmm sparse.mm.reduce", ("fake",), NO_FAKE_SPARSE_ROWS,
+            "RuntimeError: .*SparseCsrCPU"),
+    *listed("native_batch_norm _native_batch_norm_legit", ("fake",), STATISTICS_BY_DEVICE_TYPE,
+            "result 1: fake shape"),
+    Exclusion("pow", "reference inputs", POWERS_OF_HALF_NANS, dtypes=("complex64",),
+              placement="device", owner=KIT),
     Exclusion("histc", "dtypes", COUNTS_INTEGERS, "u?int[0-9]+: does not raise"),
     *listed("nn.functional.rrelu", ("dtypes", "backward dtypes"), DRAWS_IN_HALF,
             "float16: does not raise"),

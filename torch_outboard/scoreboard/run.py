@@ -258,8 +258,9 @@ class Progress:
             where += f" of sample {first['sample']}" if first["sample"] >= 0 else ""
             self.show(f"{first['status'].upper()} {name}: {where}: {first['reason']}")
         if not answer.failures and self.verbose:
-            ran = f" {answer.ran}" if answer.ran else ""
-            self.show(f"{name}: {answer.status}{ran}")
+            on_host = sorted(f"{op} {dtype}" for op, dtype in answer.served(on_device=False))
+            more = f"; on the host: {', '.join(on_host)}" if on_host else ""
+            self.show(f"{name}: {answer.status}{more}")
         now = time.monotonic()
         if now - self.last >= SECONDS_BETWEEN_LINES:
             self.last = now
