@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+SLICE = 1.0  # seconds
 START_TIMEOUT = 300.0  # seconds; importing PyTorch's operator database takes a while
 
 
@@ -92,10 +93,13 @@ class LineProcess:
     def _read_line(self, timeout: float) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], timeout)
-        if not ready:
-            self.close()
-            raise TimeoutError(f"no answer within {timeout:.0f} s")
+        # In slices, since time in which this process is stopped as well does not count.
+        left = timeout
+        while not select.select([self._process.stdout], [], [], min(left, SLICE))[0]:
+            left -= SLICE
+            if left <= 0:
+                self.close()
+                raise TimeoutError(f"no answer within {timeout:.0f} s")
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise EOFError(self._death())
