@@ -48,7 +48,7 @@ demo: build ## train a network on handwritten digits on the device, and compare 
 
 .PHONY: demo-riscv
 demo-riscv: build $(CLANG)/ready $(RISCV)/ready ## the same, smaller, on an emulated RISC-V processor with kernels compiled for it
-	@$(ON_RISCV) $(PY) examples/digits.py --device riscv --channels 8 --epochs 6 --output demo-output/riscv
+	@$(ON_RISCV) $(PY) examples/digits.py --device riscv --channels 8 --epochs 12 --no-compile --output demo-output/riscv
 
 .PHONY: demo-distributed
 demo-distributed: build ## the same in two processes, by DDP and FSDP2, with one killed and started again

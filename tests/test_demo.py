@@ -11,33 +11,53 @@ import torch
 EXAMPLE = Path(__file__).parents[1] / "examples" / "digits.py"
 
 
-def test_what_fails(device, monkeypatch):
+@pytest.fixture
+def digits(monkeypatch):
     pytest.importorskip("sklearn", reason="the demo takes its digits from scikit-learn")
     spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
-    digits = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "digits", digits)  # where dataclasses look for their types
-    spec.loader.exec_module(digits)
-    # A run on CPU, by the device's kernels and by `auto`, in which all is well.
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "digits", module)  # where dataclasses look for their types
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_fails(device, digits):
+    # A run in which all is well.
+    cpu = torch.device("cpu")
     sides = [
-        digits.Side("CPU", torch.device("cpu")),
+        digits.Side("CPU", cpu),
+        digits.Side("CPU, compiled", cpu, compiled=True),
         digits.Side("own", device, "device"),
-        digits.Side("auto", device, "auto"),
+        digits.Side("own, compiled", device, "device", compiled=True),
     ]
-    by_side = [{"device": 0.9, "host": 0.1, "copied": 0.0}, {"device": 0.0, "host": 1.0}]
     allowed = digits.ALLOWED_DIFFERENCE
+    well = {"shares": {"device": 0.9, "host": 0.1, "copied": 0.0}, "accuracies": (0.98,) * 4}
+    well["differences"] = (1e-6,) * 4
 
-    def failures(shares=by_side, accuracies=(0.98, 0.98, 0.98), differences=(1e-6, 1e-6, 1e-6)):
-        return digits.failures(sides, list(accuracies), list(differences), shares, 360)
+    def failures(**changed):
+        run = well | changed
+        return digits.failures(
+            sides, list(run["accuracies"]), list(run["differences"]), run["shares"], 360
+        )
 
-    assert failures() == failures(differences=(1e-6, allowed / 2, 1e-6)) == []
-    (problem,) = failures(shares=[{"device": 0.0, "host": 1.0}, by_side[1]])
+    assert digits.device_side(sides) is sides[2]
+    assert failures() == failures(differences=(1e-6, allowed / 2, 1e-6, 1e-6)) == []
+    (problem,) = failures(shares={"device": 0.0, "host": 1.0, "copied": 0.0})
     assert "no operator launched a kernel" in problem
-    assert failures(accuracies=(0.5, 0.5, 0.5)) == ["50.00% is below 97%"]
-    found = failures(accuracies=(0.9, 0.98, 0.98))
+    assert failures(accuracies=(0.5,) * 4) == ["50.00% is below 97%"]
+    found = failures(accuracies=(0.9, 0.98, 0.98, 0.98))
     assert found == ["the checkpoint is another network on CPU"]
     # Where CPU itself is far from float64, the device may be twice as far.
-    far = (3 * allowed, 5 * allowed, 7 * allowed)
-    for differences in ((1e-6, 1e-6, 2 * allowed), (1e-6, 1e-6, math.nan), far):
+    far = (3 * allowed, 1e-6, 5 * allowed, 7 * allowed)
+    for differences in ((1e-6, 1e-6, 1e-6, 2 * allowed), (1e-6, 1e-6, 1e-6, math.nan), far):
         (problem,) = failures(differences=differences)
-        assert sides[2].title in problem
+        assert sides[3].title in problem
         assert "differs from float64's on CPU by" in problem
+
+
+def test_sides_are_those_that_are_asked_for(device, digits):
+    eager, compiled = digits.sides(device, False), digits.sides(device, True)
+    assert [side.compiled for side in eager] == [False, False]
+    assert [side.compiled for side in compiled] == [False, True, False, True]
+    assert compiled[0].setting is compiled[1].setting is None
+    assert str(device) in digits.description(device)
