@@ -17,15 +17,15 @@ from torch_outboard.state import state
 # command. Lines of its docstring with PROGRAM and without backticks are the examples of `--help`.
 COMMANDS = {
     "new": "write the project of a driver for a new device",
-    "doctor": "say what was found and what is wrong",
+    "doctor": "check drivers, devices and settings, and name what is wrong",
     "devices": "list the devices of the driver in use",
     "check": "check a driver against the driver contract",
-    "prebuild": "compile kernels ahead of their use and keep them on disk",
-    "cache": "show or clear what is kept on disk between runs",
-    "operators": "list PyTorch's operators, what runs them, and what differs in another PyTorch",
-    "explain": "show what runs an operator, where and why: dispatch keys, kernels",
-    "scoreboard": "run PyTorch's own tests on the device, and show what is right",
-    "trace": "run a program and show which operators it called, by which keys and where",
+    "prebuild": "compile kernels ahead of use and cache them on disk",
+    "cache": "show or clear the caches on disk",
+    "operators": "list operators and their kernels, or differences to another PyTorch",
+    "explain": "show the kernel of an operator, its placement and the reason",
+    "scoreboard": "run PyTorch's own tests on the device, and show the results",
+    "trace": "run a program and list its operator calls and placements",
 }
 
 PROGRAM = "python -m torch_outboard"

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record",
         nargs=argparse.REMAINDER,
         metavar="SCRIPT",
-        help="a Python program and its arguments: run it and keep what it compiles",
+        help="a Python program and its arguments: run it and cache what it compiles",
     )
 
 
