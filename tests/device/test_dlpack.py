@@ -57,6 +57,7 @@ def test_capsule_round_trip(device):
 
 
 def test_capsules_hold_memory(device, device_module):
+    gc.collect()  # tensors of tests before
     device_module.synchronize()
     before = device_module.memory_allocated()
     capsule = dlpack.to_dlpack(torch.arange(1000.0, device=device))

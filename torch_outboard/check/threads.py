@@ -24,16 +24,19 @@ def allocations(driver: Session) -> None:
     """Eight threads that allocate and free never get the same bytes, and lose none."""
     lock, live = threading.Lock(), dict[int, int]()
     size = max(driver.budget // (4 * THREADS) // 4096, 1) * 4096
+    turn = threading.Barrier(THREADS)
 
     def work(number: int) -> None:
         queue = driver.queue_create(0)
         for round_ in range(30):
             mine = size // (1 + (number + round_) % 3)
+            turn.wait(30)  # all allocate at once
             address = driver.allocate(0, mine)
             with lock:
                 taken = [a for a, n in live.items() if a < address + mine and address < a + n]
                 live[address] = mine
             expect(not taken, "bytes that no other thread has", f"{address:#x}, taken: {taken}")
+            turn.wait(30)  # all have theirs
             pattern = bytes([number + 1])
             driver.fill(queue, address, pattern, min(mine, 4096))
             found = driver.read(queue, address, min(mine, 4096))
@@ -43,7 +46,7 @@ def allocations(driver: Session) -> None:
             driver.deallocate(0, address)
         driver.queue_destroy(queue)
 
-    in_threads(work, THREADS)
+    in_threads(work, THREADS, turn)
 
 
 @check(
