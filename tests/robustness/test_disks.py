@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.robustness.training import survives
 from tests.support import ROOT, run_python, try_python
 
-ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device", "OUTBOARD_FAULTS": None,
-               "PYTHONPATH": str(ROOT)}  # fmt: skip
+ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_PLACEMENT": "device", "OUTBOARD_FAULTS": None,
+               "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
 # Many small kernels, so that the cache of programs is written all the time.
 BUILDS = """
 import os, resource, signal, sys
