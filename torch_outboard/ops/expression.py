@@ -66,6 +66,19 @@ class Pointwise(Definition):
     resizes_silently: bool = False
     rounded: bool = False  # numbers are rounded to the common dtype, also where values are wider
     strict: bool = False  # scalars must be of a kind that the dtype can hold, as for alpha
+    # ---- For operators over lists
+    # Of `names`: lists that are updated, one per expression, of an operator without results. Lists
+    # have tensors of the same sizes and dtype then, and other tensors have one element.
+    updated: list[str] = field(default_factory=list)
+    uniform: list[str] = field(default_factory=list)  # of `names`: lists of one element each
+    derived: dict[str, int] = field(default_factory=dict)  # further numbers: names and nodes
+    # Names and expressions of scalars, in plain OpenCL C: computed from uniform elements and
+    # numbers, once for many elements.
+    once: dict[str, str] = field(default_factory=dict)
+    # An argument that is a float32 tensor of one element, and a condition: if it holds for an
+    # element, the tensor becomes 1.
+    flag: str = ""
+    flag_if: str = ""
 
 
 def pointwise(
@@ -89,7 +102,7 @@ def pointwise(
         requires: requirements on arguments; see requirements.py.
         fields: of Pointwise.
     """
-    texts = [expressions] if isinstance(expressions, str) else expressions
+    sources = [expressions] if isinstance(expressions, str) else expressions
     arguments, names = _renamed(operands)
     numbers, scalar_names = _renamed(scalars)
     return definition_of(
@@ -101,7 +114,7 @@ def pointwise(
         names=names,
         scalars=numbers,
         scalar_names=scalar_names,
-        expressions=[call_scalar_functions(text, functions()) for text in texts],
+        expressions=[call_scalar_functions(source, functions()) for source in sources],
         dtypes=dtype_bits(dtypes),
         **fields,
     )

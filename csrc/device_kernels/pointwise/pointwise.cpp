@@ -8,6 +8,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <optional>
 #include <string>
@@ -70,26 +71,39 @@ bool is_list(const Overload& overload, const std::string& argument) {
   return index >= 0 && overload.argument(index).type()->kind() == c10::TypeKind::ListType;
 }
 
+// The index of an operand by its name in expressions.
+size_t operand_named(const std::vector<std::string>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the operands");
+  return static_cast<size_t>(found - names.begin());
+}
+
 PointwiseExpression expression_of(const Definition& definition, const Overload& overload) {
   PointwiseExpression expression;
   const auto& names = definition.strings("names");
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& arguments = definition.strings("operands");
     const bool common = i < arguments.size() && !is_list(overload, arguments[i]);
-    expression.operands.push_back(
-        {names[i], contains(definition.strings("masks"), names[i]), /*uniform=*/false, common});
+    expression.operands.push_back({names[i], contains(definition.strings("masks"), names[i]),
+                                   contains(definition.strings("uniform"), names[i]), common});
   }
   expression.scalars = definition.strings("scalar_names");
   for (const std::string& argument : definition.strings("scalars")) {
     expression.listed_scalars.push_back(is_list(overload, argument));
   }
+  for (const auto& [name, node] : definition.named_integers("derived")) {
+    expression.scalars.push_back(name);
+    expression.listed_scalars.push_back(false);
+  }
+  for (const auto& [name, source] : definition.get<Definition::Dictionary>("once")) {
+    expression.once.emplace_back(name, source);
+  }
+  expression.condition = definition.string("flag_if");
   expression.results = definition.strings("expressions");
   expression.kind = result_of(definition);
   expression.scalar = definition.flag("scalar");
   if (const std::string& divisor = definition.string("divisor"); !divisor.empty()) {
-    const auto found = std::find(names.begin(), names.end(), divisor);
-    TORCH_CHECK_VALUE(found != names.end(), "'", divisor, "' is none of the operands");
-    expression.divisor = static_cast<size_t>(found - names.begin());
+    expression.divisor = operand_named(names, divisor);
     expression.operation = definition.strings("overloads").at(0);
   }
   return expression;
@@ -98,6 +112,13 @@ PointwiseExpression expression_of(const Definition& definition, const Overload& 
 const at::Tensor& undefined() {
   static const at::Tensor* tensor = new at::Tensor;
   return *tensor;
+}
+
+// True if kernels can read the tensor, or take it as an argument.
+bool is_usable(const at::Tensor& tensor, c10::DeviceIndex device) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided) return false;
+  if (!tensor.is_privateuseone()) return tensor.is_cpu() && tensor.dim() == 0;
+  return tensor.device().index() == device && computes(device, tensor.scalar_type());
 }
 
 // The argument, or for a list the element of call `k` (one call per element).
@@ -117,6 +138,8 @@ class PointwiseKernel final : public DefinedKernel {
   struct Operand {
     int argument;
     bool mask;
+    bool single;  // has one element where lists are updated
+    bool common;  // is no list
   };
   struct ScalarArgument {
     int argument;                      // -1: the overload does not have it
@@ -139,6 +162,9 @@ class PointwiseKernel final : public DefinedKernel {
   // `k`: index of the element in an overload over lists, else -1.
   bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
   bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool gather_tensor(Call& call, const Operand& operand, const at::Tensor& tensor) const;
+  const at::Tensor& output_of(const Call& call, const torch::jit::Stack& stack, size_t result,
+                              int64_t k) const;
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
   void round_scalars(Call& call) const;
@@ -149,6 +175,7 @@ class PointwiseKernel final : public DefinedKernel {
   bool execute(const Call& call, c10::SmallVectorImpl<at::Tensor>& results);
   bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
+  bool derive(const torch::jit::Stack& stack, c10::SmallVectorImpl<at::Scalar>& numbers) const;
 
   std::vector<Operand> operands_;
   std::vector<ScalarArgument> scalars_;
@@ -162,7 +189,10 @@ class PointwiseKernel final : public DefinedKernel {
   const bool strict_;
   const bool rounded_;
   std::optional<MetaCall> meta_;
-  bool lists_ = false;  // one call per list element, as in _foreach_add
+  std::vector<int> lists_;       // arguments; one call per element, as in _foreach_add
+  std::vector<size_t> updated_;  // operands that are written, of operators without results
+  std::vector<int> derived_;     // nodes of further numbers
+  int flag_ = -1;                // the argument that the condition of an element sets
   PointwiseLauncher launcher_;
 };
 
@@ -188,17 +218,37 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   definition.check_names("promoting", expression.scalars);
   definition.check_names("absent", expression.scalars);
   definition.check_names("masks", definition.strings("names"));
-  const size_t names = definition.strings("names").size();
-  const auto& arguments = definition.strings("operands");  // last: errors name this field
-  TORCH_CHECK_VALUE(names == arguments.size(), "there are not as many operands as names of them");
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
-    lists_ = lists_ || is_list(overload_, arguments[i]);
+  definition.check_names("uniform", definition.strings("names"));
+  const auto& names = definition.strings("names");
+  for (const std::string& name : definition.strings("updated")) {
+    updated_.push_back(operand_named(names, name));
   }
+  const auto& arguments = definition.strings("operands");  // last: errors name this field
+  TORCH_CHECK_VALUE(names.size() == arguments.size(),
+                    "there are not as many operands as names of them");
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& operand = expression.operands[i];
+    operands_.push_back({overload_.index(arguments[i]), operand.mask,
+                         operand.uniform || operand.common, operand.common});
+  }
+  for (const auto& listed : {arguments, scalars}) {
+    for (const std::string& name : listed) {
+      if (is_list(overload_, name)) lists_.push_back(overload_.index(name));
+    }
+  }
+  for (const auto& [name, node] : definition.named_integers("derived")) {
+    derived_.push_back(definition.graph->checked(node));
+  }
+  if (const std::string& flag = definition.string("flag"); !flag.empty())
+    flag_ = overload_.index(flag);
+  TORCH_CHECK_VALUE(flag_ >= 0 || expression.condition.empty(), "it has a condition and no flag");
+  TORCH_CHECK_VALUE(!lists_.empty() || (updated_.empty() && derived_.empty() && flag_ < 0),
+                    "operators without lists have no `updated`, `derived` and `flag`");
   const size_t expressions = definition.strings("expressions").size();
-  TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
-                    expressions, " expressions, and the operator has ", overload_.result_count(),
-                    " results");
+  const size_t results =
+      lists_.empty() ? overload_.result_count() : std::max(updated_.size(), size_t{1});
+  TORCH_CHECK_VALUE(expressions == results, "there are ", expressions,
+                    " expressions, and the operator has ", results, " results");
   const auto& absent = definition.get<Definition::NamedReals>("absent");
   for (size_t i = 0; i < scalars.size(); ++i) {
     const auto value = absent.find(expression.scalars[i]);
@@ -209,20 +259,37 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   }
 }
 
+bool PointwiseKernel::gather_tensor(Call& call, const Operand& operand,
+                                    const at::Tensor& tensor) const {
+  if (!is_usable(tensor, call.device)) return false;
+  // The CPU kernel knows the rules for conditions of other dtypes.
+  if (operand.mask && tensor.scalar_type() != ScalarType::Bool) return false;
+  if (updated_.empty()) {
+    call.inputs.push_back(&tensor);
+    return true;
+  }
+  // The CPU kernel raises for other sizes and dtypes.
+  const at::Tensor& first = call.inputs.empty() ? tensor : *call.inputs[0];
+  const bool alike = tensor.sizes() == first.sizes() && tensor.scalar_type() == first.scalar_type();
+  if (operand.single ? tensor.numel() != 1 : !alike) return false;
+  if (operand.common) call.wrapped.push_back(tensor.reshape({}));  // broadcasts to all sizes
+  call.inputs.push_back(operand.common ? &call.wrapped.back() : &tensor);
+  return true;
+}
+
+const at::Tensor& PointwiseKernel::output_of(const Call& call, const torch::jit::Stack& stack,
+                                             size_t result, int64_t k) const {
+  if (!updated_.empty()) return *call.inputs[updated_[result]];
+  const c10::IValue* given = overload_.given(stack, result);
+  return given != nullptr ? element(*given, k).toTensor() : undefined();
+}
+
 bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   call.wrapped.reserve(operands_.size());  // `inputs` points into it
-  const auto usable = [&](const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.layout() != at::kStrided) return false;
-    if (!tensor.is_privateuseone()) return tensor.is_cpu() && tensor.dim() == 0;
-    return tensor.device().index() == call.device && computes(call.device, tensor.scalar_type());
-  };
   for (const Operand& operand : operands_) {
     const c10::IValue& value = element(overload_.read(stack, operand.argument), k);
     if (value.isTensor()) {
-      if (!usable(value.toTensor())) return false;
-      // The CPU kernel knows the rules for conditions of other dtypes.
-      if (operand.mask && value.toTensor().scalar_type() != ScalarType::Bool) return false;
-      call.inputs.push_back(&value.toTensor());
+      if (!gather_tensor(call, operand, value.toTensor())) return false;
     } else if (value.isScalar()) {
       call.wrapped.push_back(at::native::wrapped_scalar_tensor(value.toScalar()));
       call.inputs.push_back(&call.wrapped.back());
@@ -231,9 +298,10 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
     }
   }
   for (size_t i = 0; i < launcher_.expression().results.size(); ++i) {
-    const c10::IValue* given = overload_.given(stack, i);
-    const at::Tensor& output = given != nullptr ? element(*given, k).toTensor() : undefined();
-    if (output.defined() && !(output.is_privateuseone() && usable(output))) return false;
+    const at::Tensor& output = output_of(call, stack, i, k);
+    if (output.defined() && !(output.is_privateuseone() && is_usable(output, call.device))) {
+      return false;
+    }
     // The CPU kernel knows which operators only warn.
     if (!may_overlap_ && output.defined() &&
         at::has_internal_overlap(output) == at::MemOverlap::Yes) {
@@ -249,6 +317,8 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
       call.scalars.push_back(std::nullopt);
     } else if (value->isScalar()) {
       call.scalars.push_back(value->toScalar());
+    } else if (value->isTensor() && value->toTensor().is_cpu() && value->toTensor().dim() == 0) {
+      call.scalars.push_back(value->toTensor().item());
     } else {
       return false;
     }
@@ -298,8 +368,12 @@ bool PointwiseKernel::choose_types(Call& call) const {
 }
 
 bool PointwiseKernel::accepts_scalars(const Call& call) const {
+  const bool updates = !updated_.empty();
   return std::all_of(call.scalars.begin(), call.scalars.end(), [&](const auto& scalar) {
-    return !scalar.has_value() || takes_number(call.common, *scalar, strict_);
+    if (!scalar.has_value()) return true;
+    // CPU's vector loop and its remainder treat infinities and NaN differently in optimizers.
+    return takes_number(updates ? call.compute : call.common, *scalar, strict_) &&
+           (!updates || std::isfinite(scalar->toDouble()));
   });
 }
 
@@ -380,7 +454,7 @@ bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_
 }
 
 bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
-  if (lists_) return run_lists(stack, device);
+  if (!lists_.empty()) return run_lists(stack, device);
   Call call(device);
   c10::SmallVector<at::Tensor, 2> results;
   if (!prepare(call, *stack, -1)) return false;
@@ -390,19 +464,37 @@ bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
+bool PointwiseKernel::derive(const torch::jit::Stack& stack,
+                             c10::SmallVectorImpl<at::Scalar>& numbers) const {
+  if (derived_.empty()) return true;
+  Evaluation evaluation(conditions_.graph());
+  conditions_.set_arguments(evaluation, stack);
+  return evaluates([&] {
+    for (const int node : derived_) numbers.emplace_back(evaluation.number(node).as_real());
+    return true;
+  });
+}
+
 // Runs all elements of the lists, or declines the whole call.
 bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex device) {
-  int64_t count = -1;
-  for (const c10::IValue& value : torch::jit::last(*stack, overload_.argument_count())) {
-    if (!value.isList()) continue;
-    const auto length = static_cast<int64_t>(value.toListRef().size());
-    if (length == 0 || (count >= 0 && length != count)) return false;
-    count = length;
+  const size_t count = overload_.read(*stack, lists_[0]).toListRef().size();
+  if (count == 0) return false;
+  for (const int list : lists_) {
+    if (overload_.read(*stack, list).toListRef().size() != count) return false;
+  }
+  c10::SmallVector<at::Scalar, 8> derived;
+  if (!derive(*stack, derived)) return false;
+  at::Tensor flag;
+  if (flag_ >= 0) {
+    flag = overload_.read(*stack, flag_).toTensor();
+    if (!is_dense_on(flag, device) || flag.numel() != 1 || flag.scalar_type() != at::kFloat) {
+      return false;
+    }
   }
   std::deque<Call> calls;  // not a vector: pointers into it must stay valid
-  for (int64_t k = 0; k < count; ++k) {
+  for (size_t k = 0; k < count; ++k) {
     Call& call = calls.emplace_back(device);
-    if (!prepare(call, *stack, k)) return false;
+    if (!prepare(call, *stack, static_cast<int64_t>(k))) return false;
     for (const at::Tensor* input : call.inputs) {
       if (input->dim() > kPointwiseDimensions) return false;
     }
@@ -413,10 +505,11 @@ bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex devic
     at::TensorIteratorConfig config;
     configure(call, config);
     prepared.push_back({config.build(), call.compute, numbers_of(call)});
+    prepared.back().scalars.append(derived.begin(), derived.end());
     if (!takes(call, prepared.back().iterator)) return false;
     results.push_back(prepared.back().iterator.output(0));
   }
-  launcher_.enqueue_all(device, prepared);
+  launcher_.enqueue_all(device, prepared, flag.defined() ? flag.mutable_data_ptr() : nullptr);
   if (overload_.form() == Overload::Form::kFunctional) {
     stack->emplace_back(c10::List<at::Tensor>(at::TensorList(results)));
   }

@@ -1,51 +1,17 @@
-"""Fused optimizers, and the operators of torch.amp.GradScaler.
-
-csrc/device_kernels/pointwise/pointwise_lists.cpp generates the kernels.
-"""
+"""Fused optimizers, and the operators of torch.amp.GradScaler."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 
-from torch_outboard.ops.definition import (
-    FLOATS,
-    Definition,
-    call_scalar_functions,
-    caller_location,
-    dtype_bits,
-)
-from torch_outboard.ops.functions.table import functions
-from torch_outboard.ops.requirements import Requirement, at_least, definition_of, of_dtype
+from torch_outboard.ops.definition import FLOATS, HALVES, Definition
+from torch_outboard.ops.expression import pointwise
+from torch_outboard.ops.requirements import Requirement, at_least, of_dtype
 from torch_outboard.ops.symbolic import Float, SymBool, SymFloat, SymInt, SymTensor, log, where
 from torch_outboard.ops.template import Plan, template
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PointwiseLists(Definition):
-    """Expressions over lists of tensors, updated in place."""
-
-    kind: ClassVar[str] = "pointwise_lists"
-    lists: list[str]  # arguments that are lists of tensors, of one length
-    common: list[str]  # arguments that are tensors of one element, the same for all
-    names: list[str]  # what the expressions call elements of `lists` and `common`
-    outputs: list[str]  # of `names`: they are written, one per expression
-    expressions: list[str]  # OpenCL C; functions are ob_<name>(...)
-    scalars: list[str] = field(default_factory=list)  # arguments: numbers, flags, 0-d tensors
-    derived: dict[str, int] = field(default_factory=dict)  # further numbers: names and nodes
-    uniform: list[str] = field(default_factory=list)  # of `names`: tensors of one element each
-    # Names and expressions of scalars, in plain OpenCL C: computed from uniform elements and
-    # numbers, once for many elements.
-    once: dict[str, str] = field(default_factory=dict)
-    # An argument that is a float32 tensor of one element, and a condition: if it holds for an
-    # element, the tensor becomes 1.
-    flag: str = ""
-    flag_if: str = ""
-    dtypes: int  # bits of the served dtypes of the first list
 
 
 def _define(
@@ -70,27 +36,24 @@ def _define(
         new = dict(outputs)
         if "grad_scale" in common:
             divided = "(grad / grad_scale)"
-            new = {name: re.sub(r"\bgrad\b", divided, text) for name, text in new.items()}
+            new = {name: re.sub(r"\bgrad\b", divided, value) for name, value in new.items()}
             new["grad"] = divided
         if common:
-            new = {name: f"(found_inf == C(1)) ? {name} : ({text})" for name, text in new.items()}
+            new = {name: f"(found_inf == C(1)) ? {name} : ({value})" for name, value in new.items()}
         absent = {name: None for name in ("found_inf", "grad_scale") if name not in common}
         result.append(
-            definition_of(
-                PointwiseLists,
+            pointwise(
                 overloads,
-                location=caller_location(),
+                {**lists, **{name: name for name in common}},
+                list(new.values()),
+                FLOATS,
+                scalars=scalars,
                 requires={**requires, **absent},
-                derived=derived,
-                lists=list(lists),
-                common=common,
-                names=[*lists.values(), *common],
-                outputs=list(new),
-                expressions=[call_scalar_functions(text, functions()) for text in new.values()],
-                scalars=scalars.split(),
+                types="self",
+                updated=list(new),
                 uniform=["step"] if once else [],
+                derived=derived,
                 once=once or {},
-                dtypes=dtype_bits(FLOATS),
             )
         )
     return result
@@ -197,20 +160,17 @@ def _adagrad() -> list[Definition]:
 # ---- Unscaling of gradients, and updates of the loss scale
 
 # Multiplies gradients by the inverse scale and reports whether one is not finite.
-_unscale = definition_of(
-    PointwiseLists,
+_unscale = pointwise(
     "_amp_foreach_non_finite_check_and_unscale_",
-    location=caller_location(),
+    "self inv_scale",
+    "self * inv_scale",
+    (*HALVES, torch.float32),
     requires={"inv_scale": of_dtype(torch.float32)},
     family="pointwise",
-    lists=["self"],
-    common=["inv_scale"],
-    names=["self", "inv_scale"],
-    outputs=["self"],
-    expressions=["self * inv_scale"],
+    types="self",
+    updated=["self"],
     flag="found_inf",
     flag_if="!isfinite(self)",
-    dtypes=dtype_bits(dtype for dtype in FLOATS if dtype != torch.float64),
 )
 
 
