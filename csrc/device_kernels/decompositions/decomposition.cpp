@@ -6,7 +6,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
-#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <optional>
@@ -24,80 +23,17 @@ namespace outboard {
 
 namespace {
 
-// Detects writes of operators to the memory of given tensors: observes the operator calls of this
-// thread during its lifetime.
-class WriteWatch {
- public:
-  // Watches all tensors among the values, also in lists.
-  explicit WriteWatch(const torch::jit::Stack& values);
-  ~WriteWatch();
-  WriteWatch(const WriteWatch&) = delete;
-  WriteWatch& operator=(const WriteWatch&) = delete;
-
-  bool wrote() const noexcept { return wrote_; }
-
- private:
-  static std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& call);
-  bool is_written_by(const at::RecordFunction& call) const;
-
-  WriteWatch* const outer_;
-  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;
-  std::vector<const c10::StorageImpl*> storages_;
-  bool wrote_ = false;
-};
-
-thread_local WriteWatch* t_watch = nullptr;
-
-template <class Function>
-void for_storages(const c10::IValue& value, const Function& function) {
-  if (value.isTensor()) {
-    const at::Tensor& tensor = value.toTensor();
-    if (tensor.defined() && tensor.has_storage()) {
-      function(tensor.storage().unsafeGetStorageImpl());
-    }
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
-    for (const c10::IValue& element : value.toListRef()) for_storages(element, function);
-  }
-}
-
-WriteWatch::WriteWatch(const torch::jit::Stack& values) : outer_(t_watch) {
+// The version of each tensor among the values, also in lists: writes change it. Inference tensors
+// have none.
+std::vector<int64_t> versions_of(const torch::jit::Stack& values) {
+  std::vector<int64_t> versions;
   for (const c10::IValue& value : values) {
-    for_storages(value, [&](const c10::StorageImpl* storage) { storages_.push_back(storage); });
-  }
-  if (outer_ == nullptr) {
-    handle_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(&see).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  }
-  t_watch = this;
-}
-
-WriteWatch::~WriteWatch() {
-  t_watch = outer_;
-  if (outer_ == nullptr) at::removeCallback(handle_);
-}
-
-std::unique_ptr<at::ObserverContext> WriteWatch::see(const at::RecordFunction& call) {
-  for (WriteWatch* watch = t_watch; watch != nullptr; watch = watch->outer_) {
-    if (!watch->wrote_) watch->wrote_ = watch->is_written_by(call);
-  }
-  return nullptr;
-}
-
-bool WriteWatch::is_written_by(const at::RecordFunction& call) const {
-  const auto inputs = call.inputs();
-  std::vector<size_t> watched;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    for_storages(inputs[i], [&](const c10::StorageImpl* storage) {
-      const bool known = std::find(storages_.begin(), storages_.end(), storage) != storages_.end();
-      if (known) watched.push_back(i);
+    all_tensors(value, [&](const at::Tensor& tensor) {
+      if (!tensor.is_inference()) versions.push_back(tensor._version());
+      return true;
     });
   }
-  if (watched.empty()) return false;
-  const std::optional<c10::FunctionSchema> schema = call.operator_schema();
-  return schema.has_value() && std::any_of(watched.begin(), watched.end(), [&](size_t i) {
-           const c10::AliasInfo* alias = schema->arguments().at(i).alias_info();
-           return alias != nullptr && alias->isWrite();
-         });
+  return versions;
 }
 
 }  // namespace
@@ -274,13 +210,21 @@ void Decomposition::raise_half_done() const {
 
 // False if the call is declined. `wrote`: the memory of a value, if `watched`.
 bool Decomposition::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
-  at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const AssertScope asserts(assert_);
-  if (!watched) return body_->call(parameters_, returns_, values);
-  const WriteWatch watch(values);
+  if (!watched) {
+    at::AutoDispatchBelowADInplaceOrView no_autograd;
+    return body_->call(parameters_, returns_, values);
+  }
+  // The kernels of ADInplaceOrView count versions.
+  const auto keys = c10::impl::tls_local_dispatch_key_set();
+  const c10::DispatchKeySet excluded = keys.excluded_ | c10::autograd_dispatch_keyset;
+  c10::impl::ForceDispatchKeyGuard no_autograd(keys.included_,
+                                               excluded.remove(c10::DispatchKey::ADInplaceOrView));
+  const torch::jit::Stack given = values;
+  const std::vector<int64_t> versions = versions_of(given);
   const bool done = body_->call(parameters_, returns_, values);
-  wrote = watch.wrote();
+  wrote = versions_of(given) != versions;
   if (!done && wrote) raise_half_done();
   return done;
 }
