@@ -23,10 +23,10 @@ _NEAR_TAIL = (1 / 6, 1 / math.sqrt(2 * math.log(8)))
 _FAR_TAIL = (1 / math.sqrt(2 * 1074 * math.log(2)), 1 / 6)
 
 
-def _between(text: str, ends: tuple[float, float]) -> str:
+def _between(source: str, ends: tuple[float, float]) -> str:
     """An expression that maps an interval to [-1, 1]."""
     low, high = ends
-    return f"({text} - C({(low + high) / 2!r})) * C({2 / (high - low)!r})"
+    return f"({source} - C({(low + high) / 2!r})) * C({2 / (high - low)!r})"
 
 
 # Bernoulli numbers of even order divided by factorials, as in DLMF 2.10.1.
@@ -40,16 +40,16 @@ _EULER_MACLAURIN = tuple(
 
 
 def _euler_maclaurin() -> str:
-    text = ""
+    source = ""
     for k, c in enumerate(_EULER_MACLAURIN):
-        text += f"""{{
+        source += f"""{{
           const T term = rising * C({c!r});
           sum += term;
           if (fabs(term) <= epsilon * fabs(sum)) return sum;
           rising *= ((a + C({2 * k + 1})) / base) * ((a + C({2 * k + 2})) / base);
         }}
         """
-    return text
+    return source
 
 
 SPECIAL: Functions = {
@@ -193,15 +193,6 @@ SCALAR: Functions = {
         return sign * factorial * sum;
         """,
     ),
-    # Multivariate log gamma of p dimensions (DLMF 35.3.4).
-    "mvlgamma": ScalarFunction(
-        "T a, T p",
-        """
-        T sum = C(0.28618247146235004) * p * (p - C(1));
-        for (int k = 0; k < (int)p; ++k) sum += lgamma(a - C(0.5) * (T)k);
-        return sum;
-        """,
-    ),
 }
 
 
@@ -213,10 +204,10 @@ SCALAR: Functions = {
 
 def _uniform(orders: int, powers: int) -> str:
     """The sum over k of c_k(eta) / a^k, in `u` = 1 / a."""
-    text = "C(0)"
+    source = "C(0)"
     for coefficients in reversed(known.INCOMPLETE_GAMMA[:orders]):
-        text = f"({text} * u + {polynomial('eta', coefficients[:powers])})"
-    return f"sum = {text};"
+        source = f"({source} * u + {polynomial('eta', coefficients[:powers])})"
+    return f"sum = {source};"
 
 
 _ATANH = polynomial("(r * r)", [1 / (2 * k + 3) for k in range(12)])

@@ -6,7 +6,7 @@ flat indices (csrc/device_kernels/decompositions/advanced_indexing.cpp).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from torch_outboard.ops.decomposition import decomposition
@@ -17,7 +17,6 @@ from torch_outboard.ops.indexing.gather_scatter import (
     selecting,
     shared_ranges,
 )
-from torch_outboard.ops.requirements import Requirement, of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -65,9 +64,7 @@ def _selection(plan: Plan, self: SymTensor, indices: SymTensors, index: SymTenso
     return _Selection(count, n, before + index.shape + after, before.prod(), after.prod())
 
 
-@selecting(
-    "index.Tensor index.Tensor_out _unsafe_index.Tensor", accepts=INDEX_DTYPES, reports=IndexError
-)
+@selecting("index.Tensor index.Tensor_out", accepts=INDEX_DTYPES, reports=IndexError)
 def index(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
     """Slices at the indices of one tensor."""
     index = plan.operand("index", indices[-1])
@@ -142,15 +139,8 @@ def put(accumulates: bool) -> Definition:
 
 def by_lists() -> list[Definition]:
     """Operators with one index tensor, mask or nothing per dimension."""
-    integers = of_dtype(*INDICES)
+    by_list = partial(decomposition, cpu_arguments=True, reports=IndexError)
     return [
-        _by_list("index.Tensor index.Tensor_out", "index"),
-        _by_list("_unsafe_index.Tensor", "index", requires={"indices": integers}),
-        _by_list("_index_put_impl_", "index_put"),
+        by_list("index.Tensor index.Tensor_out", "index"),
+        by_list("_index_put_impl_", "index_put"),
     ]
-
-
-def _by_list(
-    overloads: str, body: str, requires: Mapping[str, Requirement] | None = None
-) -> Definition:
-    return decomposition(overloads, body, requires=requires, cpu_arguments=True, reports=IndexError)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from torch_outboard.ops.decomposition import decomposition, require
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INDICES, NUMBERS, Definition
 from torch_outboard.ops.requirements import distinct_in, of_dtype
 from torch_outboard.ops.symbolic import (
@@ -18,8 +18,7 @@ from torch_outboard.ops.symbolic import (
     SymInt,
     SymInts,
     SymTensor,
-    SymTensors,
-    full,
+    expand,
     ints,
     maximum,
     where,
@@ -79,7 +78,7 @@ def remapped() -> list[Definition]:
     def flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
         plan.require(dims.len() <= 16)
         out = plan.result("out", self.shape, like=self)
-        remap(plan, out, REVERSED, full(dims.len(), 1), along=dims)
+        remap(plan, out, REVERSED, expand(1, dims.len()), along=dims)
 
     return [rolled_whole, roll, flip]
 
@@ -133,20 +132,9 @@ class _Blocks(NamedTuple):
         plan.require(self.rows > 0, self.columns > 0)
 
     def give_to(self, plan: Plan) -> None:
-        plan.parameters(
-            height=self.height,
-            width=self.width,
-            rows=self.rows,
-            columns=self.columns,
-            kernel_height=self.kernel_size[0],
-            kernel_width=self.kernel_size[1],
-            stride_y=self.stride[0],
-            stride_x=self.stride[1],
-            padding_y=self.padding[0],
-            padding_x=self.padding[1],
-            dilation_y=self.dilation[0],
-            dilation_x=self.dilation[1],
-        )
+        plan.parameters(height=self.height, width=self.width, rows=self.rows, columns=self.columns)
+        plan.parameters(kernel_size=self.kernel_size, stride=self.stride)
+        plan.parameters(padding=self.padding, dilation=self.dilation)
 
 
 def columns_of_images() -> list[Definition]:
@@ -295,7 +283,7 @@ def _narrow_copy_out(
     out = plan.result("out", self.shape.replace(d, length))
     # The kernel uses the first of a dimension's two amounts.
     of_dim = 2 * (self.dim() - 1 - d)
-    remap(plan, out, CLAMPED, full(2 * self.dim(), 0).replace(of_dim, -first))
+    remap(plan, out, CLAMPED, expand(0, 2 * self.dim()).replace(of_dim, -first))
 
 
 def rearranged() -> list[Definition]:
@@ -365,42 +353,6 @@ def norms() -> list[Definition]:
     ]
 
 
-# ---- Joining
-
-
-def _join_unsqueezed(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
-    require(all(tensor.shape == tensors[0].shape for tensor in tensors))
-    return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
-
-
-def _stack(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
-    """Joins first and then splits the dimension, as CPU does, which keeps the memory format."""
-    sizes = tensors[0].shape
-    rank = len(sizes)
-    index = dim if dim >= 0 else dim + rank + 1
-    if not 0 <= index < rank or any(tensor.shape != sizes for tensor in tensors):
-        return _join_unsqueezed(tensors, dim)
-    return torch.cat(tensors, index).view(*sizes[:index], len(tensors), *sizes[index:])
-
-
-def _some_tensors(tensors: SymTensors) -> SymBool:
-    return tensors.len() > 0
-
-
-def joined() -> list[Definition]:
-    """cat and stack."""
-    return [
-        decomposition("cat cat.out", "cat", results="out", casts="TypeError"),
-        decomposition("stack", _stack, condition=_some_tensors),
-        decomposition(
-            "stack.out _stack _stack.out",
-            _join_unsqueezed,
-            condition=_some_tensors,
-            casts="TypeError",
-        ),
-    ]
-
-
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
@@ -411,5 +363,9 @@ def definitions() -> list[Definition]:
         *windows(),
         *rearranged(),
         *norms(),
-        *joined(),
+        decomposition("cat cat.out", "cat", results="out", casts="TypeError"),
+        # PyTorch's kernel of `stack` for every device joins by `cat`.
+        decomposition(
+            "_stack _stack.out", lambda tensors, dim: torch.stack(tensors, dim), casts="TypeError"
+        ),
     ]

@@ -249,14 +249,6 @@ def elementary() -> list[Definition]:
             WIDE, types="complex",
             requires={"angle": of_dtype_of("abs")}, same_output=True,
         ),
-        pointwise(
-            "deg2rad deg2rad_ deg2rad.out", "self", "self * C(0.017453292519943295)", FLOATS,
-            types="float",
-        ),
-        pointwise(
-            "rad2deg rad2deg_ rad2deg.out", "self", "self * C(57.29577951308232)", FLOATS,
-            types="float",
-        ),
         *(
             pointwise(
                 "nan_to_num nan_to_num_ nan_to_num.out",

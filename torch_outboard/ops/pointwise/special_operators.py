@@ -10,7 +10,7 @@ from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.expression import FORMS, calls, pointwise, unary
 from torch_outboard.ops.functions.special import POLYNOMIALS
-from torch_outboard.ops.requirements import at_least, not_of_dtype
+from torch_outboard.ops.requirements import at_least
 from torch_outboard.ops.symbolic import SymTensor
 from torch_outboard.ops.template import Plan, template
 
@@ -39,12 +39,6 @@ def _binary() -> list[Definition]:
     ]
 
 
-def _row_major_mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
-    # CPU reduces over a new dimension, so its result is row-major.
-    dtype = self.dtype if self.is_floating_point() else torch.get_default_dtype()
-    return torch.mvlgamma(self, p, out=self.new_empty(self.shape, dtype=dtype))
-
-
 def _polygamma() -> list[Definition]:
     forms = "polygamma polygamma_ polygamma.out"
     return [
@@ -54,16 +48,11 @@ def _polygamma() -> list[Definition]:
             forms, "self", "polygamma(n, self)", FLOATS, scalars="n", requires={"n": at_least(2)},
             scalar=True, types="float",
         ),
+        # PyTorch's kernel of the functional form is for every device.
         decomposition(
-            "mvlgamma",
-            _row_major_mvlgamma,
+            "mvlgamma_ mvlgamma.out",
+            lambda self, p: torch.mvlgamma(self, p),
             dtypes=(*FLOATS, *INTEGERS),
-            condition=lambda self, p: (self.dim() >= 2) & (p >= 1),
-        ),
-        pointwise(
-            "mvlgamma mvlgamma_ mvlgamma.out", "self", "mvlgamma(self, p)", FLOATS, scalars="p",
-            requires={"p": at_least(1), "self": not_of_dtype(torch.bool)}, scalar=True,
-            types="float",
         ),
     ]  # fmt: skip
 
