@@ -161,36 +161,24 @@ def _launch(
     plan.launch("interpolate", groups=plane_count(out, of.dimensions))
 
 
-def _interpolate(of: _Interpolation) -> Definition:
-    @template(
-        f"{of.name} {of.name}.out",
-        "pooling interpolation",
-        dtypes=(*of.dtypes, torch.uint8) if of.nearest else of.dtypes,
-        meta=f"aten::{of.name}",
-        vectors=not of.nearest,
-    )
-    def interpolate(plan: Plan, self: SymTensor, **rest: Symbol) -> None:
-        out = plan.result()
-        _launch(plan, of, self, out, out, rest)
-
-    return interpolate
-
-
-def _interpolate_backward(of: _Interpolation) -> Definition:
-    name = f"{of.name}_backward"
+def _interpolate(of: _Interpolation, *, backward: bool) -> Definition:
+    name = f"{of.name}_backward" if backward else of.name
+    operand, out_form = ("grad_output", "grad_input") if backward else ("self", "out")
 
     @template(
-        f"{name} {name}.grad_input",
+        f"{name} {name}.{out_form}",
         "pooling interpolation",
-        dtypes=of.dtypes,
+        dtypes=(*of.dtypes, torch.uint8) if of.nearest and not backward else of.dtypes,
         meta=f"aten::{name}",
         vectors=not of.nearest,
     )
-    def interpolate_backward(plan: Plan, grad_output: SymTensor, **rest: Symbol) -> None:
+    def interpolate(plan: Plan, **arguments: Symbol) -> None:
+        given = plan.operand(operand, arguments[operand])
         out = plan.result()
-        _launch(plan, of, out, grad_output, out, rest)
+        inputs, outputs = (out, given) if backward else (given, out)
+        _launch(plan, of, inputs, outputs, out, arguments)
 
-    return interpolate_backward
+    return interpolate
 
 
 def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
@@ -331,10 +319,10 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         *(
-            define(_Interpolation(name, mode))
+            _interpolate(_Interpolation(name, mode), backward=backward)
             for mode, names in _NAMES.items()
             for name in names
-            for define in (_interpolate, _interpolate_backward)
+            for backward in (False, True)
         ),
         _interpolate_bytes("upsample_bilinear2d", 2, wide=False),
         _interpolate_bytes("upsample_bicubic2d", 4, wide=False),

@@ -14,6 +14,7 @@ import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.symbolic import (
+    Symbol,
     SymBool,
     SymInt,
     SymTensor,
@@ -40,9 +41,9 @@ def definitions() -> list[Definition]:
     return [
         _lstm_steps,
         _lstm_steps_backward,
-        _lstm_cell,
+        _cell(lstm=True),
         _lstm_cell_backward,
-        _gru_cell,
+        _cell(lstm=False),
         _gru_cell_backward,
     ]
 
@@ -144,23 +145,6 @@ def _lstm_steps_backward(
 # ---- Cells
 
 
-def _require_cell(
-    plan: Plan,
-    state: SymTensor,
-    gates: int,
-    input_gates: SymTensor,
-    hidden_gates: SymTensor,
-    *biases: SymTensor,
-) -> None:
-    batch, hidden = state.size(0), state.size(1)
-    plan.require(
-        (state.dim() == 2) & (state.numel() > 0),
-        input_gates.shape == [batch, gates * hidden],
-        hidden_gates.shape == input_gates.shape,
-        *(fits(bias, [gates * hidden]) for bias in biases),
-    )
-
-
 def _launch_cell(plan: Plan, state: SymTensor, *, lstm: bool, backward: bool) -> None:
     batch, hidden = state.size(0), state.size(1)
     plan.parameters(batch=batch, hidden=hidden)
@@ -168,21 +152,32 @@ def _launch_cell(plan: Plan, state: SymTensor, *, lstm: bool, backward: bool) ->
     plan.launch("cell", groups=batch)
 
 
-@_define("_thnn_fused_lstm_cell", "recurrent_values recurrent_cells")
-def _lstm_cell(
-    plan: Plan,
-    input_gates: SymTensor,
-    hidden_gates: SymTensor,
-    cx: SymTensor,
-    input_bias: SymTensor,
-    hidden_bias: SymTensor,
-) -> None:
-    _require_cell(plan, cx, 4, input_gates, hidden_gates, input_bias, hidden_bias)
-    batch, hidden = cx.size(0), cx.size(1)
-    plan.result("hy", [batch, hidden])
-    plan.result("cy", [batch, hidden])
-    plan.result("workspace", [batch, 4 * hidden])
-    _launch_cell(plan, cx, lstm=True, backward=False)
+def _cell(*, lstm: bool) -> Definition:
+    name, initial, gates, saved = ("lstm", "cx", 4, 4) if lstm else ("gru", "hx", 3, 5)
+
+    @_define(f"_thnn_fused_{name}_cell", "recurrent_values recurrent_cells")
+    def cell(
+        plan: Plan,
+        input_gates: SymTensor,
+        hidden_gates: SymTensor,
+        input_bias: SymTensor,
+        hidden_bias: SymTensor,
+        **rest: Symbol,
+    ) -> None:
+        state = plan.operand(initial, rest[initial])
+        batch, hidden = state.size(0), state.size(1)
+        plan.require(
+            (state.dim() == 2) & (state.numel() > 0),
+            input_gates.shape == [batch, gates * hidden],
+            hidden_gates.shape == input_gates.shape,
+            *(fits(bias, [gates * hidden]) for bias in (input_bias, hidden_bias)),
+        )
+        for result in ("hy", "cy") if lstm else ("hy",):
+            plan.result(result, [batch, hidden])
+        plan.result("workspace", [batch, saved * hidden])
+        _launch_cell(plan, state, lstm=lstm, backward=False)
+
+    return cell
 
 
 @_define("_thnn_fused_lstm_cell_backward_impl", "recurrent_values recurrent_cells")
@@ -208,22 +203,6 @@ def _lstm_cell_backward(
     plan.result("grad_bias", [4 * hidden], wanted=has_bias)
     _launch_cell(plan, cx, lstm=True, backward=True)
     plan.launch("sums_of_columns", 4 * hidden, when=has_bias)
-
-
-@_define("_thnn_fused_gru_cell", "recurrent_values recurrent_cells")
-def _gru_cell(
-    plan: Plan,
-    input_gates: SymTensor,
-    hidden_gates: SymTensor,
-    hx: SymTensor,
-    input_bias: SymTensor,
-    hidden_bias: SymTensor,
-) -> None:
-    _require_cell(plan, hx, 3, input_gates, hidden_gates, input_bias, hidden_bias)
-    batch, hidden = hx.size(0), hx.size(1)
-    plan.result("hy", [batch, hidden])
-    plan.result("workspace", [batch, 5 * hidden])
-    _launch_cell(plan, hx, lstm=False, backward=False)
 
 
 @_define("_thnn_fused_gru_cell_backward", "recurrent_values recurrent_cells")

@@ -261,26 +261,17 @@ def _rows_of(plan: Plan, self: SymTensor) -> _Rows:
     return _Rows(self.size(-1), count, where(self.dim() == 2, [count], []))
 
 
-def _require_margins(
-    plan: Plan, rows: _Rows, target: SymTensor, weight: SymTensor, p: SymFloat
+def _result_of_margins(
+    plan: Plan, rows: _Rows, self: SymTensor, reduction: SymInt, gradient: Symbol | None = None
 ) -> None:
-    plan.require(
-        (p == 1) | (p == 2),
-        (target.numel() == rows.total) & (target.dim() <= 1),
-        fits(weight, [rows.classes]),
-    )
-
-
-def _require_gradient(
-    plan: Plan, rows: _Rows, self: SymTensor, grad_output: SymTensor, reduction: SymInt
-) -> None:
-    plan.require(
-        where(
-            (reduction == _NONE) & (self.dim() == 2),
-            grad_output.shape == rows.shape,
-            grad_output.numel() == 1,
-        )
-    )
+    """Makes the losses, or with a gradient of them that of the input."""
+    if gradient is None:
+        plan.result("out", where(reduction == _NONE, rows.shape, []))
+        return
+    grad_output = plan.operand("grad_output", gradient)
+    each = (reduction == _NONE) & (self.dim() == 2)
+    plan.require(where(each, grad_output.shape == rows.shape, grad_output.numel() == 1))
+    plan.result("grad")
 
 
 def _launch_margins(
@@ -299,50 +290,36 @@ def _launch_margins(
         plan.launch("loss_total", groups=1, when=reduction != _NONE)
 
 
-@_define_margins(
-    "multi_margin_loss multi_margin_loss.out",
-    "margin_losses loss_total",
-    reports=RuntimeError(_NO_CLASS),
-)
-def _multi_margin_loss(
-    plan: Plan,
-    self: SymTensor,
-    target: SymTensor,
-    weight: SymTensor,
-    p: SymFloat,
-    margin: SymFloat,
-    reduction: SymInt,
-) -> None:
-    rows = _rows_of(plan, self)
-    _require_margins(plan, rows, target, weight, p)
-    plan.result("out", where(reduction == _NONE, rows.shape, []))
-    plan.parameters(distance=margin)
-    plan.constants(P=as_int(p))
-    _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=True)
+def _multi_margin_loss(forward: bool) -> Definition:
+    name = "multi_margin_loss" if forward else "multi_margin_loss_backward"
 
+    @_define_margins(
+        f"{name} {name}.{'out' if forward else 'grad_input'}",
+        "margin_losses loss_total" if forward else "margin_losses",
+        reports=RuntimeError(_NO_CLASS),
+    )
+    def loss(
+        plan: Plan,
+        self: SymTensor,
+        target: SymTensor,
+        weight: SymTensor,
+        p: SymFloat,
+        margin: SymFloat,
+        reduction: SymInt,
+        **rest: Symbol,
+    ) -> None:
+        rows = _rows_of(plan, self)
+        plan.require(
+            (p == 1) | (p == 2),
+            (target.numel() == rows.total) & (target.dim() <= 1),
+            fits(weight, [rows.classes]),
+        )
+        _result_of_margins(plan, rows, self, reduction, rest.get("grad_output"))
+        plan.parameters(distance=margin)
+        plan.constants(P=as_int(p))
+        _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=forward)
 
-@_define_margins(
-    "multi_margin_loss_backward multi_margin_loss_backward.grad_input",
-    "margin_losses",
-    reports=RuntimeError(_NO_CLASS),
-)
-def _multi_margin_loss_backward(
-    plan: Plan,
-    self: SymTensor,
-    target: SymTensor,
-    grad_output: SymTensor,
-    weight: SymTensor,
-    p: SymFloat,
-    margin: SymFloat,
-    reduction: SymInt,
-) -> None:
-    rows = _rows_of(plan, self)
-    _require_margins(plan, rows, target, weight, p)
-    _require_gradient(plan, rows, self, grad_output, reduction)
-    plan.result("grad")
-    plan.parameters(distance=margin)
-    plan.constants(P=as_int(p))
-    _launch_margins(plan, "multi_margin_loss", rows, reduction, forward=False)
+    return loss
 
 
 @_define_margins(
@@ -355,7 +332,7 @@ def _multilabel_margin_loss(
 ) -> None:
     rows = _rows_of(plan, self)
     plan.require(target.shape == self.shape)
-    plan.result("out", where(reduction == _NONE, rows.shape, []))
+    _result_of_margins(plan, rows, self, reduction)
     plan.result("is_target_of", target.shape)
     _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=True)
 
@@ -367,14 +344,13 @@ def _multilabel_margin_loss_backward(
     plan: Plan,
     self: SymTensor,
     target: SymTensor,
-    grad_output: SymTensor,
     is_target: SymTensor,
     reduction: SymInt,
+    **rest: Symbol,
 ) -> None:
     rows = _rows_of(plan, self)
     plan.require(target.shape == self.shape, is_target.shape == self.shape)
-    _require_gradient(plan, rows, self, grad_output, reduction)
-    plan.result("grad")
+    _result_of_margins(plan, rows, self, reduction, rest["grad_output"])
     _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=False)
 
 
@@ -388,8 +364,7 @@ def definitions() -> list[Definition]:
         ),
         *(_nll_loss(images) for images in (False, True)),
         *(_nll_loss_backward(images) for images in (False, True)),
-        _multi_margin_loss,
-        _multi_margin_loss_backward,
+        *(_multi_margin_loss(forward) for forward in (True, False)),
         _multilabel_margin_loss,
         _multilabel_margin_loss_backward,
     ]

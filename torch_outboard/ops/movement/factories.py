@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -35,30 +36,23 @@ def _shape_for(out: SymTensor, count: SymInt) -> SymInts:
     return where(out.numel() == count, out.shape, [count])
 
 
-@_define("linspace.out", dtypes=(*FLOATS, *COMPLEX))
-def linspace(plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor) -> None:
-    """Evenly spaced numbers."""
-    plan.require(steps >= 0)
-    plan.result("out", _shape_for(out, steps))
-    plan.parameters(count=steps, start=start, end=end)
-    plan.constants(LOGARITHMIC=False)
-    plan.launch("linspace", steps)
+def spaced(name: str, dtypes: Iterable[torch.dtype], *, zero_base: bool = True) -> Definition:
+    """Evenly spaced numbers, or powers of a base with such exponents; `zero_base`: also of 0."""
 
-
-def logspace(dtypes: Iterable[torch.dtype], zero_base: bool) -> Definition:
-    """Powers of a base with evenly spaced exponents; `zero_base`: base 0 is served, too."""
-
-    @_define("logspace.out", dtypes=dtypes)
-    def logspace(
-        plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, base: SymFloat, out: SymTensor
+    @_define(f"{name}.out", dtypes=dtypes)
+    def spaced(
+        plan: Plan, start: SymFloat, end: SymFloat, steps: SymInt, out: SymTensor, **rest: Any
     ) -> None:
-        plan.require(steps >= 0, zero_base or base != 0)
+        logarithmic = "base" in rest
+        plan.require(steps >= 0, zero_base or rest["base"] != 0)
         plan.result("out", _shape_for(out, steps))
-        plan.parameters(count=steps, start=start, end=end, base=base)
-        plan.constants(LOGARITHMIC=True)
+        plan.parameters(count=steps, start=start, end=end)
+        if logarithmic:
+            plan.parameters(base=rest["base"])
+        plan.constants(LOGARITHMIC=logarithmic)
         plan.launch("linspace", steps)
 
-    return logspace
+    return spaced
 
 
 # Parameters: start, end, step.
@@ -162,9 +156,9 @@ def definitions() -> list[Definition]:
         # Intermediate values may be negative.
         arange((torch.uint8, torch.int8, torch.int16, torch.int32), _count, compute=torch.int64),
         *_arange_int64(),
-        linspace,
-        logspace(FLOATS, zero_base=True),
-        logspace(COMPLEX, zero_base=False),
+        spaced("linspace", (*FLOATS, *COMPLEX)),
+        spaced("logspace", FLOATS),
+        spaced("logspace", COMPLEX, zero_base=False),
         *unit_matrices(),
         decomposition(
             "fill_.Tensor",

@@ -39,9 +39,7 @@ def _searchsorted_number(
 
 
 def _bucketize_number(self: float, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
-    dtype = torch.result_type(boundaries, self)
-    x = torch.scalar_tensor(self, dtype=dtype, device=boundaries.device)
-    return torch.bucketize(x, boundaries.to(dtype), out_int32=out_int32, right=right)
+    return _searchsorted_number(boundaries, self, out_int32, right, None, None)
 
 
 def _per_line(self: SymTensor, sorted_sequence: SymTensor) -> SymInt:

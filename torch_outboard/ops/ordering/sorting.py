@@ -192,15 +192,14 @@ def ranks() -> list[Definition]:
     def kthvalue(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, keepdim: SymBool) -> None:
         _select_rank(plan, self, dim, keepdim, _KTH, k)
 
-    @define("median.dim median.dim_values")
-    def median(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
-        _select_rank(plan, self, dim, keepdim, _MEDIAN)
+    def median(name: str, mode: int) -> Definition:
+        @define(f"{name}.dim {name}.dim_values")
+        def median(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
+            _select_rank(plan, self, dim, keepdim, mode)
 
-    @define("nanmedian.dim nanmedian.dim_values")
-    def nanmedian(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
-        _select_rank(plan, self, dim, keepdim, _NANMEDIAN)
+        return median
 
-    return [kthvalue, median, nanmedian]
+    return [kthvalue, median("median", _MEDIAN), median("nanmedian", _NANMEDIAN)]
 
 
 def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices: Tensor) -> None:

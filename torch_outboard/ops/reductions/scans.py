@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INDICES, ORDERED, WIDE, Definition
-from torch_outboard.ops.requirements import Predicate, not_of_dtype, of_dtype
+from torch_outboard.ops.requirements import not_of_dtype, of_dtype
 from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where
 from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
@@ -23,13 +24,18 @@ def definitions() -> list[Definition]:
     kinds = ((ORDERED, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
     return [
         *(
-            _total(name, number, dtypes, requirement)
+            _scan(f"{name} {name}_ {name}.out", number, dtypes, requires={"dtype": requirement})
             for name, number in (("cumsum", _SUM), ("cumprod", _PRODUCT))
             for dtypes, requirement in kinds
         ),
         *_other_dtypes(),
-        _logcumsumexp,
-        _complex_logcumsumexp,
+        _logarithms(FLOATS),
+        # Another order could give angles that differ by whole turns.
+        _logarithms(
+            COMPLEX,
+            source="#define JOINED_LOGARITHMS(a, b) ob_logaddexp(a, b)\n",
+            in_order=True,
+        ),
         _extremes("_cummax_helper", _MAXIMUM),
         _extremes("_cummin_helper", _MINIMUM),
     ]
@@ -61,42 +67,27 @@ def _launch(plan: Plan, rows: Lines, number: int, *, in_order: bool = False) -> 
 # ---- The operators
 
 
-def _total(
-    name: str, number: int, dtypes: Sequence[torch.dtype], requirement: Predicate
+def _scan(
+    overloads: str,
+    number: int,
+    dtypes: Sequence[torch.dtype],
+    *,
+    in_order: bool = False,
+    **fields: Any,
 ) -> Definition:
-    @template(
-        f"{name} {name}_ {name}.out",
-        "scans",
-        dtypes=dtypes,
-        compute="out",
-        requires={"dtype": requirement},
-    )
-    def total(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    """A scan with one result; `fields`: of `template`."""
+
+    @template(overloads, "scans", dtypes=dtypes, compute="out", **fields)
+    def scan(plan: Plan, self: SymTensor, dim: SymInt) -> None:
         rows = lines_of(self, dim)
         plan.result("out")
-        _launch(plan, rows, number)
+        _launch(plan, rows, number, in_order=in_order)
 
-    return total
-
-
-@template("_logcumsumexp _logcumsumexp.out", "scans", dtypes=FLOATS, compute="out")
-def _logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-    rows = lines_of(self, dim)
-    plan.result("out")
-    _launch(plan, rows, _LOGARITHM)
+    return scan
 
 
-@template(
-    "_logcumsumexp _logcumsumexp.out",
-    "scans",
-    source="#define JOINED_LOGARITHMS(a, b) ob_logaddexp(a, b)\n",
-    dtypes=COMPLEX,
-)
-def _complex_logcumsumexp(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-    rows = lines_of(self, dim)
-    plan.result("out")
-    # Another order could give angles that differ by whole turns.
-    _launch(plan, rows, _LOGARITHM, in_order=True)
+def _logarithms(dtypes: Sequence[torch.dtype], **fields: Any) -> Definition:
+    return _scan("_logcumsumexp _logcumsumexp.out", _LOGARITHM, dtypes, **fields)
 
 
 def _extremes(name: str, number: int) -> Definition:
