@@ -22,16 +22,16 @@ std::shared_ptr<const ExpressionGraph> expression_graph(const py::list& nodes) {
     const auto parts = node.cast<py::tuple>();
     const py::object constant = parts[2];
     ExpressionNumber number;
-    std::string text;
+    std::string string;
     if (py::isinstance<py::str>(constant)) {
-      text = constant.cast<std::string>();
+      string = constant.cast<std::string>();
     } else if (py::isinstance<py::float_>(constant)) {
       number = constant.cast<double>();
     } else if (!constant.is_none()) {
       number = constant.cast<int64_t>();
     }
     graph->add(parts[0].cast<std::string>(), parts[1].cast<std::vector<int64_t>>(), number,
-               std::move(text));
+               std::move(string));
   }
   return graph;
 }
@@ -88,9 +88,10 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
     }
   } catch (const py::cast_error&) {  // an element of another type
   }
-  throw py::value_error("an operator definition gives '" + key +
-                        "' a value that is no flag, number, text, list or dictionary of texts or "
-                        "of numbers, or function");
+  throw py::value_error(
+      "an operator definition gives '" + key +
+      "' a value that is no flag, number, string, list or dictionary of strings or "
+      "of numbers, or function");
 }
 
 // `described`: a dataclass derived from torch_outboard.ops.definition.Definition.

@@ -533,11 +533,6 @@ def wrap(dim: Int, dims: Int) -> SymInt:
     return _integer_of("wrap", dim, dims)
 
 
-def full(count: Int, value: Int) -> SymInts:
-    """A list of `count` elements, all `value`."""
-    return SymList(_node_of("full", _as_kind(SymInt, value), _as_kind(SymInt, count)), SymInt)
-
-
 @overload
 def expand(value: SymInts | Int, count: Int) -> SymInts: ...
 @overload

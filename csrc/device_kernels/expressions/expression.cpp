@@ -247,7 +247,7 @@ constexpr Operation kOperations[] = {
     // A name that is not set: an argument that the overload lacks.
     {"name", 0, [](Operands) { return Value::none(); }},
     {"number", 0, [](Operands x) -> Value { return x.node.number; }},
-    {"string", 0, [](Operands x) -> Value { return x.node.text; }},
+    {"string", 0, [](Operands x) -> Value { return x.node.string; }},
     {"where", 3, [](Operands x) { return x[x.truth(0) ? 1 : 2]; }},
     {"or", 2, [](Operands x) -> Value { return x.truth(0) || x.truth(1); }},
     {"and", 2, [](Operands x) -> Value { return x.truth(0) && x.truth(1); }},
@@ -316,10 +316,6 @@ constexpr Operation kOperations[] = {
     {"concat", 2, concat},
     {"drop", 2, drop},
     {"replace", 3, replace},
-    {"full", 2,
-     [](Operands x) {
-       return x.evaluation.stored(List(length_of_list(x.integer(1)), x.number(0)));
-     }},
     {"expand", 2, expand},
     {"broadcast", 2,
      [](Operands x) {
@@ -332,7 +328,7 @@ constexpr Operation kOperations[] = {
 }  // namespace
 
 void ExpressionGraph::add(const std::string& operation, const std::vector<int64_t>& children,
-                          ExpressionNumber number, std::string text) {
+                          ExpressionNumber number, std::string string) {
   const auto* const found =
       std::find_if(std::begin(kOperations), std::end(kOperations),
                    [&](const Operation& known) { return known.name == operation; });
@@ -340,7 +336,7 @@ void ExpressionGraph::add(const std::string& operation, const std::vector<int64_
   TORCH_CHECK_VALUE(found->children < 0 || static_cast<size_t>(found->children) == children.size(),
                     "the operation '", operation, "' takes ", found->children, " nodes, and not ",
                     children.size());
-  Node node{found, {}, number, std::move(text)};
+  Node node{found, {}, number, std::move(string)};
   for (const int64_t child : children) node.children.push_back(checked(child));
   nodes_.push_back(std::move(node));
 }
@@ -352,7 +348,7 @@ int ExpressionGraph::checked(int64_t index) const {
 
 const std::string* ExpressionGraph::name(int index) const {
   const Node& node = nodes_[index];
-  return std::string_view(node.operation->name) == "name" ? &node.text : nullptr;
+  return std::string_view(node.operation->name) == "name" ? &node.string : nullptr;
 }
 
 void Evaluation::set(int node, const c10::IValue& argument) {

@@ -31,13 +31,13 @@ class OUTBOARD_API ExpressionGraph {
     const Operation* operation;
     c10::SmallVector<int, 4> children;
     ExpressionNumber number;
-    std::string text;  // of strings and names
+    std::string string;  // of strings and names
   };
 
   // Appends a node. Its children must have been added. Raises ValueError for an unknown operation
   // and for unknown, too many or too few children.
   void add(const std::string& operation, const std::vector<int64_t>& children,
-           ExpressionNumber number, std::string text);
+           ExpressionNumber number, std::string string);
   const Node& node(int index) const { return nodes_[index]; }
   int size() const { return static_cast<int>(nodes_.size()); }
   // The index. Raises ValueError if there is no such node.

@@ -129,8 +129,7 @@ EXAMPLES: dict[str, list[tuple[Value, Any]]] = {
     "max": [(numbers.max(), 7), (reals.max(), 2.0)],
     "drop": [(tensor.shape.drop(1), [2, 4]), (ints().drop(0), [])],
     "replace": [(numbers.replace(0, 9), [9, 6, 7])],
-    "full": [(symbolic.full(c, 0), [0, 0, 0])],
-    "expand": [(symbolic.expand(2, 3), [2, 2, 2]), (symbolic.expand(ints(4), 2), [4, 4]),
+    "expand": [(symbolic.expand(2, c), [2, 2, 2]), (symbolic.expand(ints(4), 2), [4, 4]),
                (symbolic.expand(numbers, 3), [5, 6, 7]), (symbolic.expand(r, 2), [1.5, 1.5])],
     "broadcast": [(symbolic.broadcast_shapes([c, 1], [4]), [3, 4])],
     "padded": [
@@ -272,7 +271,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: where(a, 1, 2), "SymInt 'a' is given where SymBool is needed"),
     (lambda: symbolic.minimum(numbers, 2), "SymList 'numbers' is given where a number is needed"),
     (lambda: symbolic.floor(numbers), "SymList 'numbers' is given where a number is needed"),
-    (lambda: symbolic.full(1.5, 1), "SymFloat is given where SymInt is needed"),
+    (lambda: symbolic.expand(1, 1.5), "SymFloat is given where SymInt is needed"),
     (lambda: symbolic.wrap(1.5, 3), "SymFloat is given where SymInt is needed"),
     (lambda: a == mode, "SymInt 'a' cannot be compared with SymString 'mode'"),
     (lambda: tensor == numbers, "SymTensor 'tensor' cannot be compared with SymList 'numbers'"),

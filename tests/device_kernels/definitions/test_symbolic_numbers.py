@@ -252,8 +252,8 @@ def test_elements_and_parts_of_lists(given_numbers: list[int], first: int, secon
 
 def test_what_makes_no_sense_is_refused() -> None:
     for value, words in (
-        (symbolic.full(a, 1), "a list of 4294967296 numbers"),
-        (symbolic.full(-1, 1), "a list of -1 numbers"),
+        (symbolic.expand(1, a), "a list of 4294967296 numbers"),
+        (symbolic.expand(1, -1), "a list of -1 numbers"),
         (ints(1, 2)[a], "element 4294967296 of a list of 2"),
         (ints(1).replace(a, 2), "element 4294967296 of a list of 1"),
         (ints(1, 2)[symbolic.as_int(r)], "integer of 64 bits is needed"),

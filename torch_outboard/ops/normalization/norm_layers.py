@@ -25,8 +25,8 @@ from torch_outboard.ops.symbolic import (
     as_tensor,
     ceil_div,
     either_given,
+    expand,
     fits,
-    full,
     given,
     has_dtype,
     maximum,
@@ -129,7 +129,7 @@ def _layer_norm(mixed: bool) -> Definition:
         plan.require(_some_float32(mixed, weight, bias))
         plan.result("out")
         for name in ("mean", "rstd"):
-            shape = rows.shape + full(normalized_shape.len(), 1)
+            shape = rows.shape + expand(1, normalized_shape.len())
             plan.result(name, shape, _statistics_dtype(mixed))
         plan.parameters(n=rows.length, eps=eps)
         plan.launch("layer_norm", groups=rows.total)
