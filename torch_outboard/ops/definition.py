@@ -93,10 +93,13 @@ def reported(error: Report | None) -> dict[str, Any]:
 
 
 def caller_location() -> str:
-    """ "file:line" of the call into the module that calls this function, for messages."""
+    """ "file:line", for messages: of the call into the module that calls this function, or of a
+    call in the module by a function without parameters, which makes definitions."""
     frame = sys._getframe(1)
     module = frame.f_code.co_filename
     while frame.f_back is not None and frame.f_code.co_filename == module:
+        if frame.f_code.co_argcount == 0:
+            break
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -132,9 +135,9 @@ def _template_files() -> dict[str, Path]:
     return {file.stem: file for file in (PACKAGE / "kernels").rglob("*.cl")}
 
 
-def call_scalar_functions(text: str, names: Iterable[str]) -> str:
+def call_scalar_functions(source: str, names: Iterable[str]) -> str:
     """OpenCL C in which calls of scalar functions have their prefix: `exp(x)` is `ob_exp(x)`."""
-    return _calls_of(frozenset(names)).sub(r"ob_\1", text)
+    return _calls_of(frozenset(names)).sub(r"ob_\1", source)
 
 
 @cache

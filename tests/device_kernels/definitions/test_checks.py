@@ -7,13 +7,14 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 
 from torch_outboard import _C, Plan
-from torch_outboard.ops import symbolic
+from torch_outboard.ops import symbolic, tables
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.expression import Pointwise
@@ -389,3 +390,12 @@ def test_values_of_types_that_no_field_has_are_refused() -> None:
 
 def test_dimensions_of_another_argument() -> None:
     make(defined(requires={"list": distinct_in("x")}))
+
+
+def test_locations_name_the_modules_of_definitions() -> None:
+    for name in tables.TABLES:
+        module = import_module(f"torch_outboard.ops.{name}")
+        for definition in module.definitions():
+            file = definition.location.rpartition(":")[0]
+            assert not file or "torch_outboard/ops/" in file
+            assert not file.endswith(("tables.py", "expression.py", "requirements.py"))
