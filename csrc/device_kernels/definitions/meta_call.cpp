@@ -2,6 +2,11 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MetaFunctions.h>
+#include <ATen/ops/isin_ops.h>
+#include <ATen/ops/norm_ops.h>
+#include <ATen/ops/scatter_ops.h>
+#include <ATen/ops/scatter_reduce_ops.h>
+#include <ATen/ops/sort_ops.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -52,6 +57,14 @@ KernelFunction boxed(Function* function) {
   META(upsample_linear1d)                     META(upsample_nearest1d)                      \
   META(upsample_nearest2d)                    META(upsample_nearest2d_backward)             \
   META(upsample_nearest3d)                    META(upsample_trilinear3d)
+// Overloads by their names.
+#define OUTBOARD_META_OVERLOADS(META)                                                       \
+  META(isin, Scalar_Tensor)                   META(isin, Tensor_Scalar)                     \
+  META(isin, Tensor_Tensor)                   META(norm, ScalarOpt_dim)                     \
+  META(norm, ScalarOpt_dim_dtype)             META(scatter, reduce)                         \
+  META(scatter, src)                          META(scatter, value)                          \
+  META(scatter, value_reduce)                 META(scatter_reduce, two)                     \
+  META(sort, stable)
 // clang-format on
 
 // PyTorch's Meta kernels in C++, by functional overload. Once PyTorch's Python part is loaded, the
@@ -59,34 +72,12 @@ KernelFunction boxed(Function* function) {
 // takes the interpreter lock and up to half a millisecond.
 const std::unordered_map<std::string, KernelFunction>& meta_kernels() {
   static const auto* instance = new std::unordered_map<std::string, KernelFunction>{
-      {"aten::isin.Scalar_Tensor",
-       boxed<at::Tensor(const at::Scalar&, const at::Tensor&, bool, bool)>(&at::meta::isin)},
-      {"aten::isin.Tensor_Scalar",
-       boxed<at::Tensor(const at::Tensor&, const at::Scalar&, bool, bool)>(&at::meta::isin)},
-      {"aten::isin.Tensor_Tensor",
-       boxed<at::Tensor(const at::Tensor&, const at::Tensor&, bool, bool)>(&at::meta::isin)},
-      {"aten::norm.ScalarOpt_dim",
-       boxed<at::Tensor(const at::Tensor&, const std::optional<at::Scalar>&, at::IntArrayRef,
-                        bool)>(&at::meta::norm)},
-      {"aten::norm.ScalarOpt_dim_dtype",
-       boxed<at::Tensor(const at::Tensor&, const std::optional<at::Scalar>&, at::IntArrayRef, bool,
-                        at::ScalarType)>(&at::meta::norm)},
-      {"aten::scatter.reduce",
-       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&,
-                        std::string_view)>(&at::meta::scatter)},
-      {"aten::scatter.src",
-       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&)>(
-           &at::meta::scatter)},
-      {"aten::scatter.value",
-       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Scalar&)>(
-           &at::meta::scatter)},
-      {"aten::scatter.value_reduce",
-       boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Scalar&,
-                        std::string_view)>(&at::meta::scatter)},
-      {"aten::scatter_reduce.two", boxed(&at::meta::scatter_reduce)},
-      {"aten::sort.stable", boxed(&at::meta::sort)},
 #define OUTBOARD_META(name) {"aten::" #name, boxed(&at::meta::name)},
       OUTBOARD_META_KERNELS(OUTBOARD_META)
+#undef OUTBOARD_META
+#define OUTBOARD_META(name, overload) \
+  {"aten::" #name "." #overload, boxed<at::_ops::name##_##overload::schema>(&at::meta::name)},
+          OUTBOARD_META_OVERLOADS(OUTBOARD_META)
 #undef OUTBOARD_META
   };
   return *instance;
