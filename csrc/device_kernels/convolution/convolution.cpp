@@ -61,14 +61,16 @@ int64_t position_stride(const at::Tensor& image) {
 // Elements per filter of a contiguous weight. The stride of a single filter can be any number.
 int64_t filter_elements(const at::Tensor& weight) { return weight.numel() / weight.size(0); }
 
-Patches patches_of(const ConvolutionGeometry& geometry, const at::Tensor& source,
-                   const SpatialValues& kernel, const SpatialValues& positions) {
+Patches patches_of(const ConvolutionPass& pass, const at::Tensor& source,
+                   const SpatialValues& positions) {
+  const ConvolutionGeometry& geometry = pass.geometry;
+  const SpatialValues kernel = sizes_of(pass.weight);
   Patches result = {};
   result.batches = geometry.groups;
   result.image = source.stride(0);
   result.channel = source.stride(1);
   result.group = source.size(1) / geometry.groups * source.stride(1);
-  result.size = spatial(source.sizes(), 1);
+  result.size = sizes_of(source);
   result.stride = spatial(source.strides(), 1);
   result.kernel_size = kernel;
   result.step = geometry.stride;
@@ -86,12 +88,12 @@ Patches patches_of(const ConvolutionGeometry& geometry, const at::Tensor& source
 }
 
 // out = left @ patches (+ bias), in blocks of columns that fit a cache.
-void multiply_patches(const ProductProgram& program, const ProductLayout& layout,
+void multiply_patches(const std::string& source, const ProductLayout& layout,
                       const at::Tensor& left, const at::Tensor& image, Patches patches,
                       const at::Tensor& bias, const at::Tensor& out) {
-  ProductScalars scalars;
-  scalars.adds = bias.defined();
-  scalars.beta = 1;
+  const auto& program = ProductProgram::find(out.device().index(), out.scalar_type(),
+                                             needs_wide_index(layout), source);
+  const ProductScalars scalars = {1, 1, bias.defined()};
   const TileOperand rows = program.left_operand(layout, left.const_data_ptr());
   const int64_t step = program.columns_at_a_time(layout);
   const int64_t width = program.tile_columns();
@@ -108,23 +110,8 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
     program.enqueue("pack_patches", layout.batches * panels * program.slices(layout.depth), true,
                     arguments);
     const TileOperand columns = program.packed_right(packed, layout.depth, patches.count);
-    program.multiply(layout, scalars, rows, columns, out.mutable_data_ptr(),
-                     bias.defined() ? bias.const_data_ptr() : nullptr, begin, patches.count);
-  }
-}
-
-// The layout of an image as the result of a product: rows are channels, columns positions of all
-// images.
-void set_image(ProductLayout& layout, const at::Tensor& image, const at::Tensor& bias) {
-  layout.out.row = image.stride(1);
-  layout.out.batch = layout.rows * image.stride(1);
-  layout.out.column = position_stride(image);
-  layout.out.outer = image.stride(0);
-  layout.inner_columns = image.numel() / image.size(0) / image.size(1);
-  layout.columns = layout.inner_columns * image.size(0);
-  if (bias.defined()) {
-    layout.added.row = bias.stride(0);
-    layout.added.batch = layout.rows * bias.stride(0);
+    program.multiply(layout, scalars, rows, columns, out.mutable_data_ptr(), address_of(bias),
+                     begin, patches.count);
   }
 }
 
@@ -133,7 +120,7 @@ void set_image(ProductLayout& layout, const at::Tensor& image, const at::Tensor&
 void write_input_with_steps(const ConvolutionPass& pass, const std::string& source) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const at::Tensor left = weight.contiguous();
-  const int64_t positions = volume(spatial(output.sizes(), 1));
+  const int64_t positions = volume(sizes_of(output));
   const int64_t channels = input.size(1);
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -164,8 +151,7 @@ void write_input_with_steps(const ConvolutionPass& pass, const std::string& sour
     program.multiply(layout, ProductScalars(), a, b, columns.mutable_data_ptr(), nullptr, 0,
                      layout.columns);
     const at::Tensor part = input.narrow(0, begin, images);
-    Patches patches =
-        patches_of(geometry, part, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
+    Patches patches = patches_of(pass, part, sizes_of(output));
     patches.batches = images;
     patches.depth = channels;
     patches.count = layout.columns;
@@ -188,6 +174,19 @@ bool has_small_extent(const at::Tensor& tensor) {
   int64_t extent = 1;
   for (int64_t d = 0; d < tensor.dim(); ++d) extent += tensor.size(d) * tensor.stride(d);
   return extent < kLargest;
+}
+
+void set_image(ProductLayout& layout, const at::Tensor& image, const at::Tensor& bias) {
+  layout.out.row = image.stride(1);
+  layout.out.batch = layout.rows * image.stride(1);
+  layout.out.column = position_stride(image);
+  layout.out.outer = image.stride(0);
+  layout.inner_columns = image.numel() / image.size(0) / image.size(1);
+  layout.columns = layout.inner_columns * image.size(0);
+  if (bias.defined()) {
+    layout.added.row = bias.stride(0);
+    layout.added.batch = layout.rows * bias.stride(0);
+  }
 }
 
 ConvolutionKernel::ConvolutionKernel(const Definition& definition,
@@ -220,11 +219,8 @@ bool ConvolutionKernel::write_output(const ConvolutionPass& pass) const {
   layout.left.row = layout.depth;
   layout.left.column = 1;
   set_image(layout, output, bias);
-  const Patches patches =
-      patches_of(geometry, input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
-  const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
-                                             needs_wide_index(layout), source_);
-  multiply_patches(program, layout, left, input, patches, bias, output);
+  const Patches patches = patches_of(pass, input, sizes_of(output));
+  multiply_patches(source_, layout, left, input, patches, bias, output);
   return true;
 }
 
@@ -241,7 +237,7 @@ bool ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient&
     return true;
   }
   const at::Tensor left = weight.contiguous();
-  const int64_t elements = volume(spatial(weight.sizes(), 1));
+  const int64_t elements = volume(sizes_of(weight));
   const int64_t channels = weight.size(0) / geometry.groups;
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -253,12 +249,9 @@ bool ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient&
   layout.left.column = 1;
   layout.left.outer = filter_elements(left);
   set_image(layout, input, bias);
-  Patches patches =
-      patches_of(geometry, output, spatial(weight.sizes(), 1), spatial(input.sizes(), 1));
+  Patches patches = patches_of(pass, output, sizes_of(input));
   patches.scattered = 1;
-  const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
-                                             needs_wide_index(layout), source_);
-  multiply_patches(program, layout, left, output, patches, bias, input);
+  multiply_patches(source_, layout, left, output, patches, bias, input);
   return true;
 }
 
@@ -273,7 +266,7 @@ bool ConvolutionKernel::write_weight(const ConvolutionPass& pass,
   layout.batches = geometry.groups;
   layout.rows = weight.size(0) / geometry.groups;
   layout.columns = layout.inner_columns = filter_elements(weight);
-  layout.inner_depth = volume(spatial(output.sizes(), 1));
+  layout.inner_depth = volume(sizes_of(output));
   layout.depth = layout.inner_depth * output.size(0);
   layout.left.batch = layout.rows * left.stride(1);
   layout.left.row = left.stride(1);
@@ -282,12 +275,9 @@ bool ConvolutionKernel::write_weight(const ConvolutionPass& pass,
   layout.out.batch = layout.rows * filter_elements(weight);
   layout.out.row = filter_elements(weight);
   layout.out.column = 1;
-  Patches patches =
-      patches_of(geometry, input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
+  Patches patches = patches_of(pass, input, sizes_of(output));
   patches.across = 1;
-  const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
-                                             needs_wide_index(layout), source_);
-  multiply_patches(program, layout, left, input, patches, bias, weight);
+  multiply_patches(source_, layout, left, input, patches, bias, weight);
   return true;
 }
 

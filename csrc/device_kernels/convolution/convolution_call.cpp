@@ -65,7 +65,7 @@ c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
                                                  const at::Tensor& weight) const {
   const int64_t in_channels = transposed ? weight.size(0) : weight.size(1) * groups;
   if (input.size(1) != in_channels || groups < 1 || weight.size(0) % groups != 0) return {};
-  const SpatialValues image = spatial(input.sizes(), 1), kernel = spatial(weight.sizes(), 1);
+  const SpatialValues image = sizes_of(input), kernel = sizes_of(weight);
   c10::DimVector sizes = {input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (int64_t d = 5 - input.dim(); d < 3; ++d) {
     const int64_t reach = dilation[d] * (kernel[d] - 1) + 1;
@@ -79,10 +79,9 @@ c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
   return sizes;
 }
 
-TapPattern gathered_taps(int64_t taps) {
+TapPattern single_tap() {
   TapPattern pattern = {};
-  pattern.count = pattern.cycle = {1, 1, taps};
-  pattern.step = {1, 1, 1};
+  pattern.count = pattern.cycle = pattern.step = {1, 1, 1};
   return pattern;
 }
 

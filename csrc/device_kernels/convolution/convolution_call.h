@@ -21,6 +21,8 @@ using SpatialValues = std::array<int64_t, 3>;
 // it lacks.
 SpatialValues spatial(at::IntArrayRef values, int64_t missing);
 
+inline SpatialValues sizes_of(const at::Tensor& tensor) { return spatial(tensor.sizes(), 1); }
+
 inline int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 struct ConvolutionGeometry {
@@ -50,8 +52,8 @@ struct TapPattern : Taps {
   const Taps& of_kernels() const { return *this; }
 };
 
-// Taps of gathered patches: one plane per tap; tap i reads the position's own index in phase i.
-TapPattern gathered_taps(int64_t taps);
+// The only tap is at the position itself.
+TapPattern single_tap();
 
 // Taps of an output position in the input.
 TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel);

@@ -7,6 +7,7 @@
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/padded_program.h"
+#include "device_kernels/product/product_program.h"
 
 namespace outboard {
 
@@ -45,6 +46,15 @@ bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& so
 
 // True if 32-bit indices cover the tensor, or it is undefined.
 bool has_small_extent(const at::Tensor& tensor);
+
+// Describes an image as the result of a product, plus `bias` if defined: rows are channels, columns
+// positions of all images. Set `rows` before.
+void set_image(ProductLayout& layout, const at::Tensor& image, const at::Tensor& bias);
+
+// The address of a tensor; nullptr if it is undefined.
+inline const void* address_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
 
 // The address of the element at an offset, which is read or written.
 inline const void* element(const at::Tensor& tensor, int64_t offset) {

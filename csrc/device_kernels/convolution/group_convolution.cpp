@@ -26,7 +26,6 @@ int64_t dot(const SpatialValues& a, const SpatialValues& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), int64_t{0});
 }
 
-SpatialValues sizes_of(const at::Tensor& tensor) { return spatial(tensor.sizes(), 1); }
 SpatialValues strides_of(const at::Tensor& tensor) { return spatial(tensor.strides(), 0); }
 
 // True if the channels of a position are adjacent in memory.
@@ -59,18 +58,6 @@ bool has_channel_vectors(const at::Tensor& tensor) {
 }
 
 bool fills_vectors(int64_t channels) { return channels % 8 == 0; }
-
-void add_bias(ProductLayout& layout, ProductScalars& scalars, const at::Tensor& bias) {
-  if (!bias.defined()) return;
-  scalars.adds = true;
-  scalars.beta = 1;
-  layout.added.row = bias.stride(0);
-  layout.added.batch = layout.rows * bias.stride(0);
-}
-
-const void* address_of(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-}
 
 // The dimension of kernel elements in an image that a convolution reads.
 ImageAxes kernel_axes(const ConvolutionPass& pass) {
@@ -130,14 +117,11 @@ bool write_output_by_groups(const ConvolutionPass& pass, const std::string& sour
   layout.batches = geometry.groups;
   layout.rows = weight.size(0) / geometry.groups;
   layout.depth = weight.size(1) * volume(sizes_of(weight));
-  layout.columns = output.size(0) * volume(sizes_of(output));
   layout.left.row = weight.stride(0);
   layout.left.batch = layout.rows * weight.stride(0);
   layout.right.batch = weight.size(1) * input.stride(1);
-  layout.out.row = output.stride(1);
-  layout.out.batch = layout.rows * output.stride(1);
-  ProductScalars scalars;
-  add_bias(layout, scalars, bias);
+  set_image(layout, output, bias);
+  const ProductScalars scalars = {1, 1, bias.defined()};
   const ImageOperand image = {kernel_axes(pass), position_axes(pass), sizes_of(input),
                               strides_of(input)};
   const bool filled = fills_vectors(weight.size(1));
@@ -166,10 +150,8 @@ bool write_input_by_groups(const ConvolutionPass& pass, const std::string& sourc
   layout.left.row = weight.stride(1);
   layout.left.batch = channels * weight.stride(0);
   layout.right.batch = channels * output.stride(1);
-  layout.out.row = input.stride(1);
-  layout.out.batch = layout.rows * input.stride(1);
-  ProductScalars scalars;
-  add_bias(layout, scalars, bias);
+  set_image(layout, input, bias);
+  const ProductScalars scalars = {1, 1, bias.defined()};
   ImageOperand image = {{}, {}, sizes_of(output), strides_of(output)};
   for_remainders(geometry, sizes, [&](const SpatialValues& remainder) {
     const SpatialValues& step = pass.geometry.stride;

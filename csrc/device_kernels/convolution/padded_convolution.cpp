@@ -34,7 +34,7 @@ SpatialValues divide_each_up(const SpatialValues& sizes, const SpatialValues& by
 bool suits(const at::Tensor& result, const at::Tensor& weight,
            const ConvolutionGeometry& geometry) {
   return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
-         weight.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PaddedProgram::kTaps &&
+         weight.is_floating_point() && volume(sizes_of(weight)) <= PaddedProgram::kTaps &&
          weight.size(0) / geometry.groups >= kRows &&
          std::max(span_elements(result), 2 * weight.numel()) <= kLargestPaddedIndex;
 }
@@ -78,11 +78,10 @@ struct PaddedImage {
 // nullopt where results use too small a share of the positions.
 std::optional<PaddedImage> padded_image(const ConvolutionPass& pass, const std::string& source) {
   const auto& [geometry, input, weight, output, bias] = pass;
-  const SpatialValues extent = spatial(output.sizes(), 1);
+  const SpatialValues extent = sizes_of(output);
   PaddedImage image = {};
-  image.pattern = forward_taps(geometry, spatial(weight.sizes(), 1));
-  image.layout.make_room(image.pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride),
-                         extent);
+  image.pattern = forward_taps(geometry, sizes_of(weight));
+  image.layout.make_room(image.pattern, divide_each_up(sizes_of(input), geometry.stride), extent);
   const double used = used_part(image.layout, extent);
   if (used < kLeast) return std::nullopt;
   image.program = &PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
@@ -96,7 +95,7 @@ std::optional<PaddedImage> padded_image(const ConvolutionPass& pass, const std::
 bool write_output_from_padded(const ConvolutionPass& pass, const std::string& source) {
   const auto& [geometry, input, weight, output, bias] = pass;
   if (!suits(output, weight, geometry)) return false;
-  const SpatialValues extent = spatial(output.sizes(), 1);
+  const SpatialValues extent = sizes_of(output);
   const auto image = padded_image(pass, source);
   if (!image) return false;
   const auto& [pattern, layout, found, gathers] = *image;
@@ -126,8 +125,8 @@ bool write_input_from_padded(const ConvolutionPass& pass, const std::string& sou
       volume(geometry.stride) > kMostPasses) {
     return false;
   }
-  const SpatialValues kernel = spatial(weight.sizes(), 1);
-  const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
+  const SpatialValues kernel = sizes_of(weight);
+  const SpatialValues sizes = sizes_of(input), content = sizes_of(output);
   std::vector<std::pair<SpatialValues, TapPattern>> passes;
   PaddedLayout layout;
   for_remainders(geometry, sizes, [&](const SpatialValues& remainder) {
@@ -176,18 +175,18 @@ bool write_input_from_padded(const ConvolutionPass& pass, const std::string& sou
 bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& source,
                               const PaddedGradient& cached) {
   const auto& [geometry, input, weight, output, bias] = pass;
-  const SpatialValues extent = spatial(output.sizes(), 1);
+  const SpatialValues extent = sizes_of(output);
   if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
     return false;
   }
   const auto image = padded_image(pass, source);
-  if (!image) return false;
+  // Patches that would be gathered are packed as fast by im2col.
+  if (!image || image->gathers) return false;
   const auto& [pattern, layout, found, gathers] = *image;
   const PaddedProgram& program = *found;
   PaddedLayout gradient_layout;
-  gradient_layout.grid = gathers ? extent : layout.grid;
-  const PaddedLayout tap_layout = PaddedLayout::of_taps(pattern.taps(), extent);
-  int64_t at_a_time = images_at_a_time(program, gathers ? tap_layout : layout, input);
+  gradient_layout.grid = layout.grid;
+  int64_t at_a_time = images_at_a_time(program, layout, input);
   const bool reuses = cached.planes.defined() && cached.layout.grid == gradient_layout.grid &&
                       at_a_time == input.size(0);
   if (reuses) {
@@ -210,16 +209,8 @@ bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& so
     const at::Tensor gradients =
         reuses ? cached.planes : program.pack_padded(output, begin, images, gradient_layout, plain);
     const GradientOperand ours = program.operand(gradients, gradient_layout, weights.rows, images);
-    if (gathers) {
-      const at::Tensor gathered =
-          program.gather_taps(weights, layout, pattern, images, planes, tap_layout);
-      const GradientOperand met = program.operand(gathered, tap_layout, weights.channels, images);
-      program.sum_gradients(weights, gathered_taps(pattern.taps()), images, met, ours, begin > 0,
-                            sums);
-    } else {
-      const GradientOperand met = program.operand(planes, layout, weights.channels, images);
-      program.sum_gradients(weights, pattern, images, met, ours, begin > 0, sums);
-    }
+    const GradientOperand met = program.operand(planes, layout, weights.channels, images);
+    program.sum_gradients(weights, pattern, images, met, ours, begin > 0, sums);
   }
   if (!direct) program.sum_parts(sums, parts, weight);
   return true;

@@ -32,9 +32,8 @@ struct Gradient {
 
 }  // namespace
 
-PaddedLayout PaddedLayout::of_taps(int64_t taps, const SpatialValues& extent) {
+PaddedLayout PaddedLayout::unpadded(const SpatialValues& extent) {
   PaddedLayout layout;
-  layout.phases = {1, 1, taps};
   layout.grid = extent;
   layout.reach = kLine;  // the last vector of a row reads beyond it
   return layout;
@@ -75,7 +74,7 @@ void PaddedLayout::make_room(const TapPattern& pattern, const SpatialValues& con
 WeightLayout WeightLayout::of(const at::Tensor& weight, int64_t groups, bool backward) {
   WeightLayout layout;
   layout.groups = groups;
-  layout.size = spatial(weight.sizes(), 1);
+  layout.size = sizes_of(weight);
   const int64_t taps = volume(layout.size);
   const int64_t filters = weight.size(0) / groups, channels = weight.size(1);
   layout.rows = backward ? channels : filters;
@@ -133,7 +132,7 @@ at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, i
   arguments.address(element(source, begin * source.stride(0))).address(packed.mutable_data_ptr());
   add_narrow(arguments,
              PaddedSource{count, source.stride(0), source.stride(1), spatial(source.strides(), 1),
-                          spatial(source.sizes(), 1), pattern.scale, pattern.offset, pattern.step},
+                          sizes_of(source), pattern.scale, pattern.offset, pattern.step},
              sizes(layout, count));
   enqueue("pack_padded", planes * count, arguments);
   return packed;
@@ -192,23 +191,6 @@ void PaddedProgram::multiply(const WeightLayout& weights, const at::Tensor& pack
              bias.defined() ? bias.stride(0) : 0, bias.defined(), gathers, panels);
   enqueue("padded_tiles", weights.groups * column_panels * divide_up(row_panels, panels),
           arguments);
-}
-
-at::Tensor PaddedProgram::gather_taps(const WeightLayout& weights, const PaddedLayout& layout,
-                                      const TapPattern& pattern, int64_t images,
-                                      const at::Tensor& planes,
-                                      const PaddedLayout& gathered) const {
-  const int64_t channels = weights.groups * weights.channels;
-  const int64_t plane = gathered.plane(images, columns_);
-  at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
-  PaddedResult columns = {};
-  columns.count = images * gathered.positions();
-  columns.extent = gathered.grid;
-  LaunchArguments arguments;
-  arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
-  add_narrow(arguments, sizes(layout, images), pattern.of_kernels(), columns, plane);
-  enqueue("gather_taps", channels, arguments);
-  return packed;
 }
 
 int64_t PaddedProgram::gradient_part(const PaddedLayout& layout, int64_t images) const {

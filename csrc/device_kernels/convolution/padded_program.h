@@ -31,8 +31,8 @@ class PaddedLayout {
   int64_t lead = 0;                  // zeros before the first position
   int64_t reach = 0;                 // farthest distance of a tap behind a position
 
-  // Layout of gathered patches: a plane per tap, with positions of `extent` and no padding.
-  static PaddedLayout of_taps(int64_t taps, const SpatialValues& extent);
+  // Positions of `extent` without padding.
+  static PaddedLayout unpadded(const SpatialValues& extent);
 
   int64_t positions() const { return volume(grid); }
   int64_t phase_count() const { return volume(phases); }
@@ -136,11 +136,6 @@ class PaddedProgram {
                 const TapPattern& pattern, const at::Tensor& planes, bool gathers,
                 const ResultLayout& result, const at::Tensor& bias, void* out) const;
 
-  // Gathered patches: a plane per tap with the values that it reads at positions of the result.
-  // `gathered`: made by PaddedLayout::of_taps.
-  at::Tensor gather_taps(const WeightLayout& weights, const PaddedLayout& layout,
-                         const TapPattern& pattern, int64_t images, const at::Tensor& planes,
-                         const PaddedLayout& gathered) const;
   // Number of parts for sum_gradients over `images` images. Fewer images never have more parts.
   int64_t gradient_parts(const PaddedLayout& layout, int64_t images) const;
   // `channels` planes of `images` images, contiguous.

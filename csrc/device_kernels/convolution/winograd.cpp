@@ -78,7 +78,7 @@ at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& g
                           gradient.stride(0),
                           gradient.stride(1),
                           spatial(gradient.strides(), 1),
-                          spatial(gradient.sizes(), 1),
+                          sizes_of(gradient),
                           {},
                           {},
                           {}},
@@ -114,14 +114,14 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
            const at::Tensor& result, const std::string& kernels, PaddedGradient& cached) {
-  const SpatialValues extent = spatial(result.sizes(), 1);
+  const SpatialValues extent = sizes_of(result);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
   geometry.stride = geometry.dilation = {1, 1, 1};
   geometry.padding = padding;
   const TapPattern pattern = forward_taps(geometry, weights.size);
   PaddedLayout layout;
-  layout.make_room(pattern, spatial(source.sizes(), 1), {1, 2 * high, 2 * wide});
+  layout.make_room(pattern, sizes_of(source), {1, 2 * high, 2 * wide});
   const auto& program = PaddedProgram::find(source.device().index(), source.scalar_type(), kernels);
 
   const int64_t channels = source.size(1), tiles = high * wide;
@@ -199,7 +199,7 @@ bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& so
   const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   if (geometry.groups != 1 || !suits(geometry, input, weight, weights)) return false;
-  const SpatialValues extent = spatial(output.sizes(), 1);
+  const SpatialValues extent = sizes_of(output);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   const int64_t tiles = high * wide, images = input.size(0);
   const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
@@ -208,8 +208,8 @@ bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& so
   if (kPoints * (multiplied + kGradientTiles) > 9 * images * volume(extent)) return false;
   const TapPattern pattern = forward_taps(geometry, weights.size);
   PaddedLayout layout;
-  layout.make_room(pattern, spatial(input.sizes(), 1), {1, 2 * high, 2 * wide});
-  const PaddedLayout tile_layout = PaddedLayout::of_taps(1, {1, high, wide});
+  layout.make_room(pattern, sizes_of(input), {1, 2 * high, 2 * wide});
+  const PaddedLayout tile_layout = PaddedLayout::unpadded({1, high, wide});
   const int64_t most = std::max(weights.rows, weights.channels);
   const int64_t at_a_time = images_at_a_time(program, images, weights.channels, tiles);
   const int64_t pitch = tile_layout.plane(at_a_time, columns);
@@ -235,7 +235,7 @@ bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& so
     const int64_t met_group = grid.points;
     grid.points = odd_lines(weights.rows * grid.pitch, line);
     const at::Tensor gradients = transform_gradients(program, output, begin, grid);
-    program.sum_gradients(points_of_weights, gathered_taps(1), count, {met, tile_layout, met_group},
+    program.sum_gradients(points_of_weights, single_tap(), count, {met, tile_layout, met_group},
                           {gradients, tile_layout, grid.points}, begin > 0, sums);
   }
   LaunchArguments arguments;

@@ -260,30 +260,6 @@ __kernel void gather_patches(OB_POINTER(S, planes), OB_POINTER(S, packed), const
   }
 }
 
-// Gathers a plane per tap with its values at all result positions, for weight gradients of such
-// maps. One work-item per channel.
-__kernel void gather_taps(OB_POINTER(S, planes), OB_POINTER(S, packed), const PaddedSizes p,
-                          const Taps t, const Result l, const I plane, const I items) {
-  OB_BIND(S, planes) OB_BIND(S, packed)
-  ITEM
-  FIND_OFFSETS(count)
-  const __global S *from = planes + item * p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
-  const I images = l.count / (l.extent[0] * l.extent[1] * l.extent[2]);
-  for (I n = 0; n < count; ++n) {
-    __global S *first = packed + (item * count + n) * plane, *to = first;
-    for (I image = 0; image < images; ++image) {
-      for (I z = 0; z < l.extent[0]; ++z) {
-        for (I y = 0; y < l.extent[1]; ++y, to += l.extent[2]) {
-          const __global S *row =
-              from + offsets[n] + ((image * p.grid[0] + z) * p.grid[1] + y) * p.grid[2];
-          for (I x = 0; x < l.extent[2]; x += W) VSTORE(VLOAD(0, row + x), 0, to + x);
-        }
-      }
-    }
-    for (I i = l.count; i < plane; ++i) first[i] = 0;
-  }
-}
-
 // Sums of a tile over `channels` times `taps`: rows packed in `a` and columns in `b`.
 static inline void multiply(const __global S *a, const __global S *b, const I channels,
                             const I channel, const I *offsets, const I taps, S *tile) {
