@@ -10,7 +10,7 @@ from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv
 
-from torch_outboard.inductor.dynamic_sizes import ranges_by_place
+from torch_outboard.inductor.dynamic_sizes import ranges_by_location
 
 CHANNELS = sympy.Symbol("s0", integer=True, positive=True)
 HALF = FloorDiv(CHANNELS, 2)
@@ -19,7 +19,9 @@ INDICES = sympy.symbols("i:3", integer=True, nonnegative=True)
 
 def positions(groups: list[sympy.Expr], lengths: list[list[sympy.Expr]]) -> list[tuple[int, ...]]:
     """Where each turn of a kernel's loops is in a node's, for five channels."""
-    ranges = ranges_by_place(groups, lengths, lambda *sizes: [[i] for i in INDICES[: len(sizes)]])
+    ranges = ranges_by_location(
+        groups, lengths, lambda *sizes: [[i] for i in INDICES[: len(sizes)]]
+    )
     assert ranges is not None
     flat = [index for indices in ranges for index in indices]
     result = []
@@ -47,4 +49,4 @@ def test_a_loop_over_groups_and_their_channels():
     groups, lengths = [two * three, HALF], [[two, sympy.S.One, 3 * HALF], []]
     assert positions(groups, lengths) == [(i, 0, k) for i in range(2) for k in range(6)]
     # Loops of other sizes.
-    assert ranges_by_place([HALF], [[CHANNELS]], lambda *sizes: [[INDICES[0]]]) is None
+    assert ranges_by_location([HALF], [[CHANNELS]], lambda *sizes: [[INDICES[0]]]) is None

@@ -107,7 +107,7 @@ def _as_in_split_graphs(context: Any) -> Iterator[None]:
             context.fakify_first_call = False
 
 
-def ranges_by_place(
+def ranges_by_location(
     groups: Sequence[sympy.Expr],
     lengths: Lengths,
     set_ranges: Callable[..., list[list[sympy.Expr]]],

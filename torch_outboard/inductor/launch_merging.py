@@ -153,8 +153,8 @@ class _Run:
         arguments = (*(p.argument for p in parameters), "1", "1")
         if FAULT in self.passed.values():
             parameters.append(FAULT)
-        text = "\n".join(source_of_kernel("NAME", parameters, "\n".join(self.calls))) + "\n"
-        name = self._define(wrapper, text, parameters)
+        source = "\n".join(source_of_kernel("NAME", parameters, "\n".join(self.calls))) + "\n"
+        name = self._define(wrapper, source, parameters)
         self.kernels.launches.subtract(self.names)
         self.kernels.launches[name] += 1
         self.kernels.parts.update(self.names)
@@ -163,15 +163,15 @@ class _Run:
         )
         return [*self.before, call, *self.after, *self.since]
 
-    def _define(self, wrapper: Any, text: str, parameters: Sequence[Parameter]) -> str:
-        if text in wrapper.src_to_kernel:
-            return str(wrapper.src_to_kernel[text])
+    def _define(self, wrapper: Any, source: str, parameters: Sequence[Parameter]) -> str:
+        if source in wrapper.src_to_kernel:
+            return str(wrapper.src_to_kernel[source])
         name = f"kernel_{wrapper.next_kernel_suffix()}"
-        wrapper.src_to_kernel[text] = name
+        wrapper.src_to_kernel[source] = name
         parts = [self.kernels.definitions[part] for part in self.names]
         definition = KernelDefinition(
             name,
-            text.replace("__kernel void NAME(", f"__kernel void {name}("),
+            source.replace("__kernel void NAME(", f"__kernel void {name}("),
             parameters,
             _ONE_ITEM,
             tuple(dict.fromkeys(origin for part in parts for origin in part.origins)),

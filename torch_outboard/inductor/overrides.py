@@ -67,10 +67,10 @@ def promoted(values: tuple[Any, ...]) -> torch.dtype:
 def operand(value: Any, dtype: torch.dtype, vector: bool) -> str:
     """A value in another dtype, in all lanes if `vector`."""
     if isinstance(value, CSEVariable):
-        text = convert(str(value), dtype_of(value), dtype)
+        source = convert(str(value), dtype_of(value), dtype)
     else:
-        text = constant(value, dtype)
-    return broadcast(text, dtype) if vector else text
+        source = constant(value, dtype)
+    return broadcast(source, dtype) if vector else source
 
 
 def any_vector(values: tuple[Any, ...]) -> bool:
@@ -83,13 +83,13 @@ def operands(values: tuple[Any, ...], dtype: torch.dtype) -> tuple[list[str], bo
     return [operand(value, dtype, vector) for value in values], vector
 
 
-def call(name: str, texts: list[str], dtype: torch.dtype, vector: bool) -> str:
+def call(name: str, sources: list[str], dtype: torch.dtype, vector: bool) -> str:
     """A call of a function of the table, for values of `dtype`."""
     if vector and name in scalar_only():
         # The function branches, so each lane calls it separately.
         name = f"each_{name}"
     lanes = LANES if vector else ""
-    return f"ob_{name}_{value_type(dtype)}{lanes}({', '.join(texts)})"
+    return f"ob_{name}_{value_type(dtype)}{lanes}({', '.join(sources)})"
 
 
 def _function(name: str) -> Callable[..., str]:
@@ -100,10 +100,10 @@ def _function(name: str) -> Callable[..., str]:
         if floating and not dtype.is_floating_point:
             dtype = torch.float32
         if dtype == torch.bool:
-            texts, vector = operands(values, torch.uint8)
-            return convert(call(name, texts, torch.uint8, vector), torch.uint8, torch.bool)
-        texts, vector = operands(values, dtype)
-        return call(name, texts, dtype, vector)
+            sources, vector = operands(values, torch.uint8)
+            return convert(call(name, sources, torch.uint8, vector), torch.uint8, torch.bool)
+        sources, vector = operands(values, dtype)
+        return call(name, sources, dtype, vector)
 
     return method
 
@@ -160,8 +160,8 @@ def _predicate(name: str) -> Callable[..., str]:
         dtype = promoted((a,))
         if dtype == torch.bool:
             dtype = torch.uint8
-        texts, vector = operands((a,), dtype)
-        return mask_of(call(name, texts, dtype, vector), dtype, vector)
+        sources, vector = operands((a,), dtype)
+        return mask_of(call(name, sources, dtype, vector), dtype, vector)
 
     return method
 
@@ -178,11 +178,11 @@ _WORD = re.compile(r"\bC\(|(?<![\w.])[A-Za-z_]\w*")
 _NUMBER = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
 
 
-def inline_expression(text: str, described: str | None, values: tuple[Any, ...]) -> str:
+def inline_expression(source: str, described: str | None, values: tuple[Any, ...]) -> str:
     """The source of a user's expression on variables.
 
     Args:
-        text: the expression, in the words of `torch_outboard.kernel`.
+        source: the expression, in the words of `torch_outboard.kernel`.
         described: "dtype result names": dtype of the computation, "value" or "mask", and the names
             of the values.
     """
@@ -190,10 +190,10 @@ def inline_expression(text: str, described: str | None, values: tuple[Any, ...])
         raise NotImplementedError("assembly is not inlined into kernels in OpenCL C")
     dtype_name, result, *names = described.split()
     dtype = getattr(torch, dtype_name)
-    texts, vector = operands(values, dtype)
+    sources, vector = operands(values, dtype)
     lanes = LANES if vector else ""
     kind = value_type(dtype)
-    words = dict(zip(names, texts, strict=True))
+    words = dict(zip(names, sources, strict=True))
     words |= {
         "T": kind + lanes,
         "S": kind,
@@ -209,9 +209,9 @@ def inline_expression(text: str, described: str | None, values: tuple[Any, ...])
         return f"ob_{each}{word[3:]}_{kind}{lanes}"
 
     if kind == "float":
-        text = _NUMBER.sub(r"\1f", text)
-    text = f"({_WORD.sub(replace, text)})"
-    return mask_of(text, dtype, vector) if result == "mask" else text
+        source = _NUMBER.sub(r"\1f", source)
+    source = f"({_WORD.sub(replace, source)})"
+    return mask_of(source, dtype, vector) if result == "mask" else source
 
 
 class OpenCLOverrides(OpOverrides):
@@ -228,22 +228,22 @@ class OpenCLOverrides(OpOverrides):
         kernel = V.kernel
         index = kernel.prepare_indexing(expr)
         bounds = get_bounds_index_expr(expr) & kernel.bounds_of(index)
-        source = kernel.index_torch_dtype
-        wide = source == torch.int32 and not (
+        computed = kernel.index_torch_dtype
+        wide = computed == torch.int32 and not (
             bounds.lower >= _INT32.min and bounds.upper <= _INT32.max
         )
         if not expr.is_integer:
-            text = kernel.vector_index(index)
+            source = kernel.vector_index(index)
             variable = kernel.cse.generate(
-                kernel.compute, f"(ob_real)({text})", bounds=bounds, dtype=kernel.real_dtype
+                kernel.compute, f"(ob_real)({source})", bounds=bounds, dtype=kernel.real_dtype
             )
         else:
-            text = kernel.vector_index(index, wide=wide and dtype != torch.int32)
+            source = kernel.vector_index(index, wide=wide and dtype != torch.int32)
             if wide and dtype != torch.int32:
-                source = torch.int64
-            variable = kernel.cse.generate(kernel.compute, text, bounds=bounds, dtype=source)
+                computed = torch.int64
+            variable = kernel.cse.generate(kernel.compute, source, bounds=bounds, dtype=computed)
         result = ops.to_dtype(variable, dtype)
-        if source == torch.int32 and dtype == torch.int64:
+        if computed == torch.int32 and dtype == torch.int64:
             kernel.int32_of[str(getattr(result, "value", result))] = variable
         return result
 
@@ -260,14 +260,14 @@ class OpenCLOverrides(OpOverrides):
     ) -> str:
         vector = any_vector((x,))
         if vector or isinstance(x, CSEVariable):
-            text = convert(str(x), dtype_of(x), dtype)
+            source = convert(str(x), dtype_of(x), dtype)
         else:
-            text = constant(x, dtype)
+            source = constant(x, dtype)
         # A cast to an 8-bit float has to round; Inductor rounds such casts on any device.
         if dtype in SMALL_FLOATS and (dtype.itemsize == 1 or not use_compute_types):
-            return f"ob_round_{SMALL_FLOATS[dtype]}{LANES if vector else ''}({text})"
+            return f"ob_round_{SMALL_FLOATS[dtype]}{LANES if vector else ''}({source})"
         # A plain copy would share the variable and with it its dtype.
-        return f"({text})" if text == str(x) else text
+        return f"({source})" if source == str(x) else source
 
     @staticmethod
     def to_dtype_bitcast(x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:
@@ -275,13 +275,13 @@ class OpenCLOverrides(OpOverrides):
         if torch.bool in (dtype, src_dtype):  # a mask; every value except 0 is true
             return convert(str(x), src_dtype, dtype)
         lanes = LANES if any_vector((x,)) else ""
-        text = str(x)
+        source = str(x)
         if src_dtype in SMALL_FLOATS:
-            text = f"ob_pack_{SMALL_FLOATS[src_dtype]}{lanes}({text})"
+            source = f"ob_pack_{SMALL_FLOATS[src_dtype]}{lanes}({source})"
         if dtype not in SMALL_FLOATS:
-            return f"as_{value_type(dtype)}{lanes}({text})"
+            return f"as_{value_type(dtype)}{lanes}({source})"
         bits = "uchar" if dtype.itemsize == 1 else "ushort"
-        return f"ob_unpack_{SMALL_FLOATS[dtype]}{lanes}(as_{bits}{lanes}({text}))"
+        return f"ob_unpack_{SMALL_FLOATS[dtype]}{lanes}(as_{bits}{lanes}({source}))"
 
     @staticmethod
     def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:
@@ -295,8 +295,8 @@ class OpenCLOverrides(OpOverrides):
                 kernel.compute, str(result), dtype=getattr(result, "dtype", None)
             )
         dtype = dtype_of(result)
-        text = _choose(new_mask, result, other, dtype)
-        return kernel.cse.generate(kernel.compute, text, dtype=dtype)
+        source = _choose(new_mask, result, other, dtype)
+        return kernel.cse.generate(kernel.compute, source, dtype=dtype)
 
     @staticmethod
     def where(condition: Any, a: Any, b: Any) -> str:
@@ -308,8 +308,8 @@ class OpenCLOverrides(OpOverrides):
         known = V.kernel.int32_of.get(str(index))
         if known is not None and is_vector(known) and not any_vector((seed, offset)):
             return f"ob_philox_row_long{LANES}({seed}, {known}, {offset})"
-        texts, vector = operands((seed, index, offset), torch.int64)
-        return f"ob_philox_word_long{LANES if vector else ''}({', '.join(texts)})"
+        sources, vector = operands((seed, index, offset), torch.int64)
+        return f"ob_philox_word_long{LANES if vector else ''}({', '.join(sources)})"
 
     @staticmethod
     def inline_asm_elementwise(

@@ -38,7 +38,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from torch_outboard.inductor.dynamic_sizes import (
     Lengths,
-    ranges_by_place,
+    ranges_by_location,
     without_guards_of_ragged_sizes,
 )
 from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, source_of_kernel
@@ -151,7 +151,7 @@ class OpenCLKernel(Units):
             groups = [
                 t.numel if inside or not t.is_reduction else sympy.S.One for t in self.range_trees
             ]
-            if (ranges := ranges_by_place(groups, lengths, self.set_ranges)) is None:
+            if (ranges := ranges_by_location(groups, lengths, self.set_ranges)) is None:
                 raise
             return ranges
 

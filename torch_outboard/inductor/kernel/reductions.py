@@ -340,7 +340,7 @@ class Reductions(Memory):
         )
         sources = (
             f"ob_sort_key_{kind}{LANES}({value}, {position}, {int(descending)})",
-            f"ob_sort_place_{kind}{LANES}({value}, {position})",
+            f"ob_sort_location_{kind}{LANES}({value}, {position})",
         )
         arrays = arrays[: 2 if is_wide(kind) else 1]
         keys = [f"{name}_{element} = {key};" for name, key in zip(arrays, sources, strict=False)]
@@ -351,7 +351,7 @@ class Reductions(Memory):
         self.loads, self.compute, self.stores = (IndentedBuffer() for _ in range(3))
         key_of, low = (f"{name}_{element}" for name in (arrays[0], arrays[-1]))
         in_order = f"ob_sorted_value_{kind}{LANES}({key_of}, {low}, {int(descending)})"
-        at = convert(f"ob_sorted_place_long{LANES}({low})", torch.int64, position_dtype)
+        at = convert(f"ob_sorted_location_long{LANES}({low})", torch.int64, position_dtype)
         sort.results = tuple(
             self.cse.generate(self.compute, source, dtype=of)
             for source, of in ((in_order, dtype), (at, position_dtype))

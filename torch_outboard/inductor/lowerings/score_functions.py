@@ -113,9 +113,9 @@ class _Body(OpenCLKernel):
 
     def load(self, name: str, index: sympy.Expr) -> Any:
         dtype = V.graph.get_dtype(name)
-        text = f"{name}_load({self.scalar_index(index)})"
-        text = f"({text} != 0)" if dtype == torch.bool else text
-        return self.cse.generate(self.compute, text, dtype=dtype)
+        source = f"{name}_load({self.scalar_index(index)})"
+        source = f"({source} != 0)" if dtype == torch.bool else source
+        return self.cse.generate(self.compute, source, dtype=dtype)
 
     def check_divisor(self, divisor: Any, dtype: torch.dtype) -> None:
         """Does nothing: a division by zero has an unspecified value."""

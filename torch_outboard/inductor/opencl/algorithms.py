@@ -24,15 +24,16 @@ Each lane sorts one line. Positions in the keys make every sort stable. Vectors 
 of a work-group, use Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3,
 algorithm 5.2.2M), whose steps do not depend on the values. A single line uses merges.
 
-    sort_key(v, place, descending)   a 64-bit key for one comparison; for values of up to 32 bits
-                                     the lower half is sort_place
-    sort_place(v, place)             twice the position, plus 1 if v is -0.0
+    sort_key(v, location, descending)
+                                     a 64-bit key for one comparison; for values of up to 32 bits
+                                     the lower half is sort_location
+    sort_location(v, location)       twice the position, plus 1 if v is -0.0
     sorted_value(key, low, descending)   the value of a key
-    sorted_place(low)                the position of a sort_place
+    sorted_location(low)             the position of a sort_location
     sort_keys(keys, room, n)         sorts n keys; `room` is scratch memory
-    sort_pairs(keys, places, room, places_room, n)
-                                     the same for values of 64 bits, equal ones by sort_place
-    group_sort_keys(keys, n), group_sort_pairs(keys, places, n)
+    sort_pairs(keys, locations, room, locations_room, n)
+                                     the same for values of 64 bits, equal ones by sort_location
+    group_sort_keys(keys, n), group_sort_pairs(keys, locations, n)
                                      in local memory, by all work-items of a work-group
 
 Random numbers are Philox4x32-10, words as kernels/random_numbers/philox.cl draws them: number i is
@@ -60,10 +61,10 @@ def fold_source(name: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<kind><lanes>(v), of type `kind`."""
     if name == "fold_any":
         return f"#define ob_fold_any_int{lanes}(v) any(v)\n"
-    text = _fold(name, kind, [element("v", lane) for lane in range(lanes)])
+    folded = _fold(name, kind, [element("v", lane) for lane in range(lanes)])
     return (
         f"static inline {kind} ob_{name}_{kind}{lanes}(const {kind}{lanes} v) {{"
-        f" return {text}; }}\n"
+        f" return {folded}; }}\n"
     )
 
 
@@ -109,16 +110,16 @@ def search_source(name: str, stored: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<stored>_<kind><lanes>, whose positions have type `kind`."""
     end = "" if lanes == 1 else str(lanes)
     t, (pointed, value) = f"{kind}{end}", STORED[stored]
-    more, place = "", "middle"
+    more, location = "", "middle"
     if name == "sorted_search":
         more = (
             f", const __global long *by, const {t} by_start, const long by_stride,"
             " __global int *fault"
         )
         read = f"ob_gather_long{end}(by, by_start + middle * ({t})(({kind})by_stride))"
-        place = f"convert_{t}(ob_checked_long{end}({read}, n, open, fault))"
+        location = f"convert_{t}(ob_checked_long{end}({read}, n, open, fault))"
         if lanes > 1:
-            place = place.replace("open,", f"convert_int{lanes}(open),")
+            location = location.replace("open,", f"convert_int{lanes}(open),")
     after = "there > v" if lanes == 1 else f"convert_{t}(there > v)"
     equal = after.replace(">", ">=")
     return (
@@ -129,8 +130,8 @@ def search_source(name: str, stored: str, kind: str, lanes: int) -> str:
         f"    const {t} open = low < high;\n"
         f"    if (!{'open' if lanes == 1 else 'any(open)'}) return low;\n"
         f"    const {t} middle = min(low + ((high - low) >> 1), ({t})(({kind})n - 1));\n"
-        f"    const {t} place = {place};\n"
-        f"    const {value}{end} there = ob_gather_{stored}{end}(p, start + place *"
+        f"    const {t} location = {location};\n"
+        f"    const {value}{end} there = ob_gather_{stored}{end}(p, start + location *"
         f" ({t})(({kind})stride));\n"
         f"    const {t} after = right ? {after} : {equal};\n"
         "    low = open != 0 && after == 0 ? middle + 1 : low;\n"
@@ -144,7 +145,7 @@ KINDS = (
 )  # fmt: skip
 _WIDE = ("long", "ulong", "double")
 _NETWORKS = ("sort_keys", "sort_pairs", "group_sort_keys", "group_sort_pairs")
-_NAMES = ("sort_key", "sort_place", "sorted_value", "sorted_place", *_NETWORKS)
+_NAMES = ("sort_key", "sort_location", "sorted_value", "sorted_location", *_NETWORKS)
 SORT = re.compile(rf"\bob_({'|'.join(_NAMES)})_({'|'.join(KINDS)})(16|8|4|2)?\b")
 
 
@@ -161,12 +162,12 @@ def sort_source(name: str, kind: str, lanes: int) -> str:
         return _merges(name) if alone else _network(name, end)
     value = f"{'int' if kind == 'bool' else kind}{end}"
     t, function = f"long{end}", f"ob_{name}_{kind}{end}"
-    if name == "sort_place":
+    if name == "sort_location":
         return (
-            f"static inline {t} {function}(const {value} v, const {t} place) {{\n"
-            f"  return place << 1 | {_is_negative_zero(kind, end)};\n}}\n"
+            f"static inline {t} {function}(const {value} v, const {t} location) {{\n"
+            f"  return location << 1 | {_is_negative_zero(kind, end)};\n}}\n"
         )
-    if name == "sorted_place":
+    if name == "sorted_location":
         return f"#define {function}(low) (((low) & 0xffffffffL) >> 1)\n"
     if name == "sorted_value":
         return (
@@ -174,7 +175,7 @@ def sort_source(name: str, kind: str, lanes: int) -> str:
             f" const int descending) {{\n{_value(kind, end)}}}\n"
         )
     return (
-        f"static inline {t} {function}(const {value} v, const {t} place, const int descending)"
+        f"static inline {t} {function}(const {value} v, const {t} location, const int descending)"
         f" {{\n{_key(kind, end)}}}\n"
     )
 
@@ -218,7 +219,7 @@ def _key(kind: str, end: str) -> str:
     if is_wide(kind):
         return f"{lines}  return order;\n"
     high = f"as_{t}(as_ulong{end}(convert_{t}(order)) << 32)"
-    return f"{lines}  return {high} | place << 1 | {_is_negative_zero(kind, end)};\n"
+    return f"{lines}  return {high} | location << 1 | {_is_negative_zero(kind, end)};\n"
 
 
 def _value(kind: str, end: str) -> str:
@@ -248,12 +249,12 @@ def _network(name: str, end: str) -> str:
     exchange = f"const {t} a = keys[i], b = keys[i + distance];\n"
     if pairs:
         exchange += (
-            f"      const {t} at = places[i], other = places[i + distance];\n"
+            f"      const {t} at = locations[i], other = locations[i + distance];\n"
             f"      const {t} wrong = (b < a) | ((b == a) & (other < at));\n"
             "      keys[i] = wrong ? b : a;\n"
             "      keys[i + distance] = wrong ? a : b;\n"
-            "      places[i] = wrong ? other : at;\n"
-            "      places[i + distance] = wrong ? at : other;\n"
+            "      locations[i] = wrong ? other : at;\n"
+            "      locations[i + distance] = wrong ? at : other;\n"
         )
     else:
         exchange += "      keys[i] = min(a, b);\n      keys[i + distance] = max(a, b);\n"
@@ -284,7 +285,7 @@ def _network(name: str, end: str) -> str:
 
 def _lines(kind: str, name: str) -> str:
     """Parameters for lines, and for scratch memory of the same size, which merges need."""
-    names = ["keys", "places"] if name.endswith("pairs") else ["keys"]
+    names = ["keys", "locations"] if name.endswith("pairs") else ["keys"]
     if not name.startswith("group"):
         names += [f"{each}_room" for each in names]
     return ", ".join(f"{kind} *{each}" for each in names)
@@ -296,7 +297,7 @@ def _merges(name: str) -> str:
 
     def move(to: str, source: str) -> str:
         line = f"to[{to}] = from[{source}];"
-        return f"{line} places_to[{to}] = places_from[{source}];" if pairs else line
+        return f"{line} locations_to[{to}] = locations_from[{source}];" if pairs else line
 
     def exchange(a: int, b: int) -> str:
         swap = f"const long low = min(k{a}, k{b}); k{b} = max(k{a}, k{b}); k{a} = low;"
@@ -313,21 +314,26 @@ def _merges(name: str) -> str:
         write = " ".join(f"{of}[start + {i}] = {letter}{i};" for i in range(4))
         return f"    long {read};\n", f"    {write}\n"
 
-    reads, writes = zip(*(four(*of) for of in (("k", "keys"), ("p", "places"))), strict=True)
+    reads, writes = zip(*(four(*of) for of in (("k", "keys"), ("p", "locations"))), strict=True)
     count = 2 if pairs else 1
     network = "".join(exchange(*of) for of in ((0, 1), (2, 3), (0, 2), (1, 3), (1, 2)))
     sources = "long *from = keys, *to = keys_room;"
     swap = "long *const other = from; from = to; to = other;"
     back = "for (int i = 0; i < n; ++i) keys[i] = from[i];"
     if pairs:
-        sources += " long *places_from = places, *places_to = places_room;"
-        swap += " long *const others = places_from; places_from = places_to; places_to = others;"
-        back = "for (int i = 0; i < n; ++i) { keys[i] = from[i]; places[i] = places_from[i]; }"
+        sources += " long *locations_from = locations, *locations_to = locations_room;"
+        swap += (
+            " long *const others = locations_from; locations_from = locations_to;"
+            " locations_to = others;"
+        )
+        back = (
+            "for (int i = 0; i < n; ++i) { keys[i] = from[i]; locations[i] = locations_from[i]; }"
+        )
     insert = "for (; i > start && keys[i - 1] > key; --i) keys[i] = keys[i - 1];"
     if pairs:
         insert = (
-            "const long place = places[next]; for (; i > start && keys[i - 1] > key; --i)"
-            " { keys[i] = keys[i - 1]; places[i] = places[i - 1]; } places[i] = place;"
+            "const long location = locations[next]; for (; i > start && keys[i - 1] > key; --i)"
+            " { keys[i] = keys[i - 1]; locations[i] = locations[i - 1]; } locations[i] = location;"
         )
     return (
         f"static inline void ob_{name}_long({_lines('long', name)}, const int n) {{\n"
@@ -405,8 +411,8 @@ def _philox_row(lanes: int) -> str:
         f"static inline long{w} ob_philox_row_long{w}(const long seed, const int{w} i,"
         " const long offset) {\n"
     )
-    texts = f"(long{w})(seed), convert_long{w}(i), (long{w})(offset)"
-    each = f"return ob_philox_word_long{w}({texts});\n}}"
+    arguments = f"(long{w})(seed), convert_long{w}(i), (long{w})(offset)"
+    each = f"return ob_philox_word_long{w}({arguments});\n}}"
     if lanes < 8:
         return head + "  " + each
     blocks = lanes // 4

@@ -56,13 +56,13 @@ def _wide(kind: str, lanes: int) -> str:
     return kind if lanes == 1 else f"{kind}{lanes}"
 
 
-def _one(name: str, place: str) -> str:
+def _one(name: str, slot: str) -> str:
     """Source of an element as a value."""
     if name == "bool":
-        return f"((p)[{place}] != 0)"
+        return f"((p)[{slot}] != 0)"
     if name in FORMATS:
-        return f"ob_unpack_{name}((p)[{place}])"
-    return value_types.load(_DTYPES[name], 1, "(p)", place)
+        return f"ob_unpack_{name}((p)[{slot}])"
+    return value_types.load(_DTYPES[name], 1, "(p)", slot)
 
 
 def _vector(name: str, lanes: int, parts: list[str]) -> str:
@@ -76,14 +76,14 @@ def _define(operation: str, name: str, lanes: int, parameters: str, body: str) -
     return f"#define ob_{operation}_{name}{end}({parameters}) {body}\n"
 
 
-def _whole(name: str, lanes: int, place: str = "(i)") -> str:
+def _whole(name: str, lanes: int, slot: str = "(i)") -> str:
     """Source of a vector of consecutive elements."""
-    raw = f"vload{lanes}(0, (p) + {place})"
+    raw = f"vload{lanes}(0, (p) + {slot})"
     if name == "bool":
         return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
     if name in FORMATS:
         return f"ob_unpack_{name}{lanes}({raw})"
-    return value_types.load(_DTYPES[name], lanes, "(p)", place)
+    return value_types.load(_DTYPES[name], lanes, "(p)", slot)
 
 
 def _second(name: str, lanes: int) -> str:
@@ -93,8 +93,8 @@ def _second(name: str, lanes: int) -> str:
 
 
 def _repeated(name: str, lanes: int, times: int) -> str:
-    places = "".join(_ELEMENT[lane // times] for lane in range(lanes))
-    return f"({_whole(name, lanes // times)}).s{places}"
+    slots = "".join(_ELEMENT[lane // times] for lane in range(lanes))
+    return f"({_whole(name, lanes // times)}).s{slots}"
 
 
 # Loads of elements at regular distances: the source of a vector, and the offset of each lane.
@@ -121,9 +121,9 @@ def _masked_regular(operation: str, name: str, lanes: int) -> str:
     if lanes == 1:
         body = f"((m) ? {_one(name, 'i')} : 0)"
     else:
-        whole, place = _REGULAR[operation]
-        places = [f"(i) + {place(lane)}" for lane in range(lanes)]
-        parts = [f"({element('m', lane)} ? {_one(name, at)} : 0)" for lane, at in enumerate(places)]
+        whole, slot = _REGULAR[operation]
+        slots = [f"(i) + {slot(lane)}" for lane in range(lanes)]
+        parts = [f"({element('m', lane)} ? {_one(name, at)} : 0)" for lane, at in enumerate(slots)]
         some, none = _vector(name, lanes, parts), f"({_wide(STORED[name][1], lanes)})(0)"
         body = f"(all(m) ? {whole(name, lanes)} : (any(m) ? {some} : {none}))"
     return _define(f"masked_{operation}", name, lanes, "p, i, m", body)
@@ -145,12 +145,12 @@ def _masked_gather(name: str, lanes: int) -> str:
     return _define("masked_gather", name, lanes, "p, i, m", _vector(name, lanes, parts))
 
 
-def _store_one(name: str, place: str, value: str) -> str:
+def _store_one(name: str, slot: str, value: str) -> str:
     if name == "bool":
-        return f"(p)[{place}] = ({value}) != 0"
+        return f"(p)[{slot}] = ({value}) != 0"
     if name in FORMATS:
-        return f"(p)[{place}] = ob_pack_{name}({value})"
-    return value_types.store(_DTYPES[name], 1, "(p)", place, f"({value})")
+        return f"(p)[{slot}] = ob_pack_{name}({value})"
+    return value_types.store(_DTYPES[name], 1, "(p)", slot, f"({value})")
 
 
 def _store(name: str, lanes: int) -> str:
@@ -214,8 +214,8 @@ def _atomic_add(name: str, lanes: int) -> str:
         added = f"({unsigned})(old + v);"
     return (
         head
-        + f"  const ulong place = (ulong)(p + i), shift = (place & {4 - bits // 8}) * 8;\n"
-        + "  volatile __global uint *at = (volatile __global uint *)(place & ~3UL);\n"
+        + f"  const ulong slot = (ulong)(p + i), shift = (slot & {4 - bits // 8}) * 8;\n"
+        + "  volatile __global uint *at = (volatile __global uint *)(slot & ~3UL);\n"
         + "  uint seen = *at, found;\n  for (;;) {\n"
         + f"    {unsigned} old = ({unsigned})(seen >> shift);\n"
         + f"    {unsigned} fresh = {added}\n"

@@ -42,10 +42,10 @@ class OpenCLPrinter(ExprPrinter):
 
     def _print_ModularIndexing(self, expr: sympy.Expr) -> str:
         x, divisor, modulus = expr.args
-        text = self._operand(x)
+        source = self._operand(x)
         if divisor != 1:
-            text = f"({text} / {self._operand(divisor)})"
-        return f"({text} % {self._operand(modulus)})"
+            source = f"({source} / {self._operand(divisor)})"
+        return f"({source} % {self._operand(modulus)})"
 
     def _print_PythonMod(self, expr: sympy.Expr) -> str:
         a, b = (self._operand(arg) for arg in expr.args)
@@ -60,11 +60,11 @@ class OpenCLPrinter(ExprPrinter):
         return self._fold(">", expr)
 
     def _fold(self, comparison: str, expr: sympy.Expr) -> str:
-        texts = [self._operand(arg) for arg in expr.args]
-        result = texts[0]
-        for text in texts[1:]:
+        sources = [self._operand(arg) for arg in expr.args]
+        result = sources[0]
+        for source in sources[1:]:
             # The operator selects lane by lane if the condition is a vector.
-            result = f"(({result}) {comparison} ({text}) ? ({result}) : ({text}))"
+            result = f"(({result}) {comparison} ({source}) ? ({result}) : ({source}))"
         return result
 
     def _print_Float(self, expr: sympy.Float) -> str:
@@ -91,14 +91,14 @@ class OpenCLPrinter(ExprPrinter):
         return "(" + f" {operator} ".join(f"({self._print(x)})" for x in expr.args) + ")"
 
     def _print_Piecewise(self, expr: sympy.Expr) -> str:
-        text = ""
+        source = ""
         for value, condition in reversed(expr.args):
-            text = (
-                f"(({self._print(condition)}) ? ({self._print(value)}) : {text})"
-                if text
+            source = (
+                f"(({self._print(condition)}) ? ({self._print(value)}) : {source})"
+                if source
                 else f"({self._print(value)})"
             )
-        return text
+        return source
 
 
 _REAL = "(ob_real)({0})"

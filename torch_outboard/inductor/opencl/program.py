@@ -166,9 +166,9 @@ def _part(source: str) -> str:
     return _HEAD.sub(head, source)
 
 
-def functions_called_by(text: str) -> str:
+def functions_called_by(source: str) -> str:
     """Definitions of the helpers that kernels call, and of the helpers that those call."""
-    calls = {(m[1], m[2], int(m[3] or 1)) for m in _CALL.finditer(text)}
+    calls = {(m[1], m[2], int(m[3] or 1)) for m in _CALL.finditer(source)}
     table = functions()
     blocks: dict[tuple[str, int], list[str]] = {}
     wide: list[str] = []
@@ -188,22 +188,22 @@ def functions_called_by(text: str) -> str:
         elif name in table:
             blocks.setdefault((kind, lanes), []).append(name)
     result = ""
-    for m in sorted({(m[1], m[2], int(m[3] or 1)) for m in _MEMORY.finditer(text)},
+    for m in sorted({(m[1], m[2], int(m[3] or 1)) for m in _MEMORY.finditer(source)},
                     key=lambda key: (key[2], key)):  # fmt: skip
         if m[0] in ("atomic_add", "accumulate") and m[2] > 1:
             result += memory_source(m[0], m[1], 1)
         result += memory_source(*m)
     result = _unique_lines(result)
-    small = {(m[1], int(m[2] or 1)) for m in FLOAT8_CALL.finditer(result + text)}
+    small = {(m[1], int(m[2] or 1)) for m in FLOAT8_CALL.finditer(result + source)}
     result = "".join(float8_source(*call) for call in sorted(small)) + result
     for (kind, lanes), names in sorted(blocks.items(), key=lambda item: (item[0][1], item[0])):
         result += table_functions(kind, lanes, tuple(dict.fromkeys(names)))
     return result + "".join(wide) + "".join(fold_list)
 
 
-def _unique_lines(text: str) -> str:
+def _unique_lines(source: str) -> str:
     """Definitions of memory helpers, each once."""
-    parts = re.split(r"(?m)^(?=#define|static)", text)
+    parts = re.split(r"(?m)^(?=#define|static)", source)
     return "".join(dict.fromkeys(parts))
 
 
@@ -216,18 +216,18 @@ def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
         found = definitions_called_by(calls, "float" if kind in _FLOATING else "integer")
     except ValueError as problem:
         raise NotImplementedError(f"{problem}, in a compiled graph") from problem
-    text = "".join(found.values())
-    text = _TABLE_CALL.sub(lambda m: m[0] + ending if m[1] in found else m[0], text)
+    source = "".join(found.values())
+    source = _TABLE_CALL.sub(lambda m: m[0] + ending if m[1] in found else m[0], source)
     if kind == "float":
-        text = _LITERAL.sub(r"\1f", text)
+        source = _LITERAL.sub(r"\1f", source)
     t = kind if lanes == 1 else f"{kind}{lanes}"
     mask = "int" if lanes == 1 else f"{_SIGNED.get(kind, kind)}{lanes}"
     words = {}
     for macro, replacement in function_macros(kind, t, mask, lanes).items():
         name, call, parameter = macro.partition("(")
         words[name + call] = replacement.removesuffix(parameter)
-    text = _WORD.sub(lambda word: words.get(word[0], word[0]), text)
-    return f"#define OB_DOUBLE\n{text}#undef OB_DOUBLE\n" if kind == "double" else text
+    source = _WORD.sub(lambda word: words.get(word[0], word[0]), source)
+    return f"#define OB_DOUBLE\n{source}#undef OB_DOUBLE\n" if kind == "double" else source
 
 
 def _each(name: str, kind: str, lanes: int) -> str:
@@ -266,13 +266,13 @@ def _frexp(kind: str, lanes: int) -> str:
     t, n = (kind, "int") if lanes == 1 else (f"{kind}{lanes}", f"int{lanes}")
     end = "" if lanes == 1 else str(lanes)
     wide = "isfinite(v)" if lanes == 1 or kind == "float" else f"convert_int{lanes}(isfinite(v))"
-    text = (
+    source = (
         f"static inline {t} ob_mantissa_{kind}{end}(const {t} v) {{"
         f" {n} e; return frexp(v, &e); }}\n"
         f"static inline {n} ob_exponent_{kind}{end}(const {t} v) {{"
         f" {n} e; frexp(v, &e); return {wide} ? e : ({n})(0); }}"
     )
-    return text if kind == "float" else f"#ifdef OB_HAS_FLOAT64\n{text}\n#endif"
+    return source if kind == "float" else f"#ifdef OB_HAS_FLOAT64\n{source}\n#endif"
 
 
 def _common_source() -> str:

@@ -78,9 +78,9 @@ STORED_NAMES = {**STORED_TYPES, torch.bool: "bool", **SMALL_FLOATS}
 _INFINITY = 0x7F800000  # as float32
 
 
-def is_vector(text: object) -> bool:
+def is_vector(source: object) -> bool:
     """Whether source or a variable has a value per lane."""
-    return LANES in str(text)
+    return LANES in str(source)
 
 
 def value_type(dtype: torch.dtype, vector: bool = False) -> str:
@@ -122,59 +122,59 @@ def constant(value: float | bool | sympy.Expr, dtype: torch.dtype) -> str:
     number &= (1 << bits) - 1
     if dtype.is_signed and number >> (bits - 1):
         number -= 1 << bits
-    text = str(number)
+    source = str(number)
     if dtype == torch.int64:
         # C has no literal for the least number.
-        text = "LONG_MIN" if number == -(1 << 63) else f"{number}L"
+        source = "LONG_MIN" if number == -(1 << 63) else f"{number}L"
     elif dtype == torch.uint64:
-        text = f"{number}UL"
+        source = f"{number}UL"
     elif dtype == torch.int32 and number == -(1 << 31):
-        text = "INT_MIN"
+        source = "INT_MIN"
     elif dtype == torch.uint32:
-        text = f"{number}U"
-    return f"({text})" if text.startswith("-") else text
+        source = f"{number}U"
+    return f"({source})" if source.startswith("-") else source
 
 
 def _floating(value: float, suffix: str) -> str:
     if math.isnan(value):
-        text = "NAN"
+        source = "NAN"
     elif math.isinf(value):
-        text = "INFINITY" if value > 0 else "-INFINITY"
+        source = "INFINITY" if value > 0 else "-INFINITY"
     else:
-        text = repr(value)
-        if "." not in text and "e" not in text:
-            text += ".0"
+        source = repr(value)
+        if "." not in source and "e" not in source:
+            source += ".0"
         if suffix and abs(value) > 3.5e38:
-            text = "INFINITY" if value > 0 else "-INFINITY"
+            source = "INFINITY" if value > 0 else "-INFINITY"
         else:
-            text += suffix
-    return f"({text})" if text.startswith("-") else text
+            source += suffix
+    return f"({source})" if source.startswith("-") else source
 
 
-def broadcast(text: str, dtype: torch.dtype) -> str:
+def broadcast(source: str, dtype: torch.dtype) -> str:
     """A scalar in every lane; vectors stay as they are."""
-    if is_vector(text):
-        return text
+    if is_vector(source):
+        return source
     if dtype == torch.bool:
-        return f"(({MASK}{LANES})(ob_lane_mask{LANES}({text})))"
-    return f"(({value_type(dtype, vector=True)})({text}))"
+        return f"(({MASK}{LANES})(ob_lane_mask{LANES}({source})))"
+    return f"(({value_type(dtype, vector=True)})({source}))"
 
 
-def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
+def convert(value: str, source: torch.dtype, target: torch.dtype) -> str:
     """A value of one dtype as a value of another, with PyTorch's rules for casts."""
     before, after = value_type(source), value_type(target)
-    vector = is_vector(text)
+    vector = is_vector(value)
     lanes = LANES if vector else ""
     if target == torch.bool:
         if source == torch.bool:
-            return text
-        return mask_of(f"({text} != (({before}{lanes})(0)))", source, vector)
+            return value
+        return mask_of(f"({value} != (({before}{lanes})(0)))", source, vector)
     if source == torch.bool:
-        ones = f"({text} & (({MASK}{lanes})(1)))"
+        ones = f"({value} & (({MASK}{lanes})(1)))"
         return ones if after == MASK else f"convert_{after}{lanes}({ones})"
     if before == after:
-        return text
-    return convert_number(computed_dtype(source), computed_dtype(target), lanes, text)
+        return value
+    return convert_number(computed_dtype(source), computed_dtype(target), lanes, value)
 
 
 def mask_of(comparison: str, compared: torch.dtype, vector: bool) -> str:
@@ -191,9 +191,9 @@ def mask_for(mask: str, dtype: torch.dtype, vector: bool) -> str:
     return f"convert_{mask_type(dtype)}{LANES}({mask})"
 
 
-def at_lanes(text: str, lanes: int) -> str:
+def at_lanes(source: str, lanes: int) -> str:
     """The source with its marks replaced."""
-    return text.replace(LANES, str(lanes) if lanes > 1 else "")
+    return source.replace(LANES, str(lanes) if lanes > 1 else "")
 
 
 @cache

@@ -50,16 +50,16 @@ def _decaying() -> tuple[str, str]:
     rest1 = polynomial("q", [(_digamma(k + 1) + _digamma(k + 2)) * c for k, c in enumerate(mixed)])
     near0 = f"exp(a) * ({rest0} - log(h) * {i0})"
     near1 = f"exp(a) * (C(1) / a + h * (log(h) * {i1} - C(0.5) * {rest1}))"
-    texts = []
+    sources = []
     for near, far in ((near0, known.K0_FAR), (near1, known.K1_FAR)):
-        texts.append(f"""
+        sources.append(f"""
             const T h = C(0.5) * a;
             const T q = h * h;
             {expansion("far", "C(4) / a - C(1)", far)}
             const T near = {near};
             return (a == C(0)) ? C(INFINITY) : ((a > C(2)) ? far / sqrt(a) : near);
         """)
-    return texts[0], texts[1]
+    return sources[0], sources[1]
 
 
 def _factors(zeros: tuple[tuple[float, float], ...]) -> str:

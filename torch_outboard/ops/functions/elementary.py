@@ -22,9 +22,9 @@ def _built_in(names: str, parameters: str = ONE) -> Functions:
     return {name: ScalarFunction(parameters, f"{name}({arguments})") for name in names.split()}
 
 
-def _same(names: str, text: str, parameters: str = ONE, **more: str) -> Functions:
+def _same(names: str, source: str, parameters: str = ONE, **more: str) -> Functions:
     """Functions with the same source for real values and integers."""
-    return {name: ScalarFunction(parameters, text, text, **more) for name in names.split()}
+    return {name: ScalarFunction(parameters, source, source, **more) for name in names.split()}
 
 
 _SAFE_DIVISOR = """

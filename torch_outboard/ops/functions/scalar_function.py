@@ -67,12 +67,12 @@ def expansion(result: str, argument: str, coefficients: Sequence[float]) -> str:
 
 
 def _clenshaw(result: str, coefficients: Sequence[float]) -> str:
-    text = ""
+    source = ""
     before, last = "C(0)", "C(0)"
     for k in range(len(coefficients) - 1, 0, -1):
-        text += f"const T b{k} = u * {last} - {before} + {constant(coefficients[k])};\n"
+        source += f"const T b{k} = u * {last} - {before} + {constant(coefficients[k])};\n"
         before, last = last, f"b{k}"
-    return text + f"{result} = t * {last} - {before} + {constant(coefficients[0])};\n"
+    return source + f"{result} = t * {last} - {before} + {constant(coefficients[0])};\n"
 
 
 def by_precision(double: str, single: str) -> str:
@@ -82,10 +82,10 @@ def by_precision(double: str, single: str) -> str:
 
 def polynomial(argument: str, coefficients: Sequence[float]) -> str:
     """An expression: the sum of coefficient k times argument^k, by Horner's rule."""
-    text = constant(coefficients[-1])
+    source = constant(coefficients[-1])
     for c in reversed(coefficients[:-1]):
-        text = f"({text} * {argument} + {constant(c)})"
-    return text
+        source = f"({source} * {argument} + {constant(c)})"
+    return source
 
 
 def constant(value: float) -> str:

@@ -141,6 +141,6 @@ _TWO: dict[str, str] = {
 
 # Sources for real values, with a variant for each precision.
 SOURCES: dict[str, str] = {
-    **{name: by_precision(f"return {name}(a);", text) for name, text in _ONE.items()},
-    **{name: by_precision(f"return {name}(a, b);", text) for name, text in _TWO.items()},
+    **{name: by_precision(f"return {name}(a);", source) for name, source in _ONE.items()},
+    **{name: by_precision(f"return {name}(a, b);", source) for name, source in _TWO.items()},
 }

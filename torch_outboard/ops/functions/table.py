@@ -51,10 +51,10 @@ def functions() -> Functions:
         **complex_values.HELPERS,
         **scalar_only(),
     }
-    for name, text in single_precision.SOURCES.items():
-        table[name] = replace(table[name], real=text)
-    for name, text in complex_values.SOURCES.items():
-        table[name] = replace(table[name], complex=text)
+    for name, source in single_precision.SOURCES.items():
+        table[name] = replace(table[name], real=source)
+    for name, source in complex_values.SOURCES.items():
+        table[name] = replace(table[name], complex=source)
     return table
 
 

@@ -151,7 +151,7 @@ class PointwiseSource:
 
 def pointwise(**fields: Any) -> str:
     """The program source of the kernels `contiguous` and `strided`, of `crossed`, or of `many`."""
-    return with_functions(_Program(PointwiseSource(**fields)).text())
+    return with_functions(_Program(PointwiseSource(**fields)).program())
 
 
 class _Program:
@@ -166,7 +166,7 @@ class _Program:
         # Inputs that each work-item reads element by element.
         self.reads = [(i, x) for i, x in self.inputs if not (x.by_value or x.uniform)]
 
-    def text(self) -> str:
+    def program(self) -> str:
         source = self.source
         expressions = "\n".join([*(x.expression for x in source.outputs), source.condition])
         head = defines(
@@ -204,18 +204,22 @@ class _Program:
         uniform = [f"S {x.name}" for _, x in self.inputs if x.uniform]
         uniform += [f"S {name}" for name in source.scalars]
         parameters = ", ".join(given)
-        text = ""
+        functions = ""
         for i, output in self.outputs:
-            text += (
+            functions += (
                 f"static inline {_RESULT_TYPES[output.result]} ob_result{i}({parameters}) {{"
                 f" return {output.expression}; }}\n"
             )
         for i, (_, expression) in enumerate(source.once):
-            text += f"static inline S ob_once{i}({', '.join(uniform)}) {{ return {expression}; }}\n"
+            functions += (
+                f"static inline S ob_once{i}({', '.join(uniform)}) {{ return {expression}; }}\n"
+            )
         if source.condition:
-            text += f"static inline M ob_condition({parameters}) {{ return {source.condition}; }}\n"
-        text += "".join(self.write(i, x) for i, x in self.outputs)
-        return text + "".join(self.read(i, x) for i, x in self.reads)
+            functions += (
+                f"static inline M ob_condition({parameters}) {{ return {source.condition}; }}\n"
+            )
+        functions += "".join(self.write(i, x) for i, x in self.outputs)
+        return functions + "".join(self.read(i, x) for i, x in self.reads)
 
     def write(self, i: int, output: PointwiseOutput) -> str:
         dtype, stored = output.dtype, value_dtype(output.dtype)
@@ -261,8 +265,8 @@ class _Program:
             "padding": int(self.source.divisor == i),
             "converted": self.operand(given, self.lanes, "value" if self.lanes > 1 else one),
         }
-        text = (_READ if self.lanes > 1 else _READ_ONE).substitute(marks)
-        return text + _TAKE.substitute(marks) if self.source.crossed else text
+        function = (_READ if self.lanes > 1 else _READ_ONE).substitute(marks)
+        return function + _TAKE.substitute(marks) if self.source.crossed else function
 
     def operand(self, given: PointwiseInput, lanes: int, value: str) -> str:
         """Conversion of a loaded value to the operand of the expression."""

@@ -97,14 +97,14 @@ def _types(source: TemplateSource) -> str:
     if source.moves_items:
         return f"typedef {_ITEM_TYPES[source.compute.itemsize]} V;\n#define R float\n"
     value = value_dtype(source.compute)
-    text = scalar_functions(value, source.width, source.kernels)
-    text += f"typedef {value_type(value)} V;\n"
+    types = scalar_functions(value, source.width, source.kernels)
+    types += f"typedef {value_type(value)} V;\n"
     if not value.is_complex:
         lanes = source.width
         while lanes > 1:
-            text += f"typedef {value_type(value, lanes)} ob_value{lanes};\n"
+            types += f"typedef {value_type(value, lanes)} ob_value{lanes};\n"
             lanes //= 2
-    return text + defines(
+    return types + defines(
         {
             "R": "double" if value in (torch.float64, torch.complex128) else "float",
             "OB_FLOATING": int(value.is_floating_point),
@@ -123,13 +123,13 @@ def _storage(tensor: TemplateTensor) -> str:
 def _tensor(source: TemplateSource, tensor: TemplateTensor) -> str:
     """Types and macros of a tensor in a template."""
     name, storage, dtype = tensor.name, _storage(tensor), tensor.dtype
-    text = f"#define HAS_{name} {int(dtype is not None)}\ntypedef {storage} {name}_t;\n"
+    lines = f"#define HAS_{name} {int(dtype is not None)}\ntypedef {storage} {name}_t;\n"
     if dtype is None:
-        return text
+        return lines
     if tensor.items:
         macros = {f"{name}_load(i)": f"{name}[i]", f"{name}_store(i, v)": f"{name}[i] = (v)"}
-        return f"{text}typedef {storage} {name}_value;\n{defines(macros)}"
-    text += f"typedef {value_type(dtype)} {name}_value;\n"
+        return f"{lines}typedef {storage} {name}_value;\n{defines(macros)}"
+    lines += f"typedef {value_type(dtype)} {name}_value;\n"
     own, value, lanes = value_dtype(dtype), value_dtype(source.compute), source.width
     macros = {
         f"{name}_load(i)": f"({load(dtype, 1, name, '(i)')})",
@@ -147,7 +147,7 @@ def _tensor(source: TemplateSource, tensor: TemplateTensor) -> str:
             f"{name}_load_vector(i)": f"({loaded})",
             f"{name}_store_vector(i, v)": store(dtype, lanes, name, "(i)", stored),
         }
-    return text + defines(macros)
+    return lines + defines(macros)
 
 
 def _parameters(source: TemplateSource) -> str:
