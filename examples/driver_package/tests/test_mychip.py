@@ -29,6 +29,13 @@ def test_the_contract():
     run("-m", "torch_outboard", "check", "mychip")
 
 
+def test_operators(tmp_path):
+    entries = [word for name in ("add", "sum", "addmm", "sort") for word in ("--entry", name)]
+    suite = ["--suite", "operators", "--dtype", "float32"]
+    options = [*suite, *entries, "--output", str(tmp_path)]
+    run("-m", "torch_outboard", "scoreboard", "--driver", "mychip", *options)
+
+
 def test_training():
     printed = run(str(ROOT / "train.py"))
     assert re.search(r"aten::addmm +float32 +device", printed), printed
