@@ -619,8 +619,9 @@ typedef struct ob_driver {
    * done. Order between queues comes from events alone. */
   ob_status (*queue_create)(void* context, const ob_queue_description* wanted, ob_queue* queue);
   /* After its work is done; waits for it if need be, and reports a failure like
-   * queue_synchronize: the queue is gone all the same. From the start of the call no other call uses the queue,
-   * but a device_synchronize may be under way. Events recorded on it stay. */
+   * queue_synchronize: the queue is gone all the same. From the start of the call no
+   * other call uses the queue, but a device_synchronize may be under way. Events
+   * recorded on it stay. */
   ob_status (*queue_destroy)(void* context, ob_queue queue);
   /* OB_OK when all work on the queue is done, else OB_NOT_READY. Does not wait. */
   ob_status (*queue_query)(void* context, ob_queue queue);
