@@ -376,8 +376,8 @@ FAULTS: tuple[Fault, ...] = (
         name="host-shared-file",
         kind="leak",
         file="torch_outboard/drivers/host/memory.c",
-        old="close(owner->blocks[i].file);",
-        new="(void)owner->blocks[i].file;",
+        old="close(found->file);",
+        new="(void)found->file;",
         effect="Each tensor that was shared with a process leaves its file and memory behind.",
     ),
     Fault(
