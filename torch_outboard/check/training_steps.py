@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import time
 
 import torch
 from torch import nn
@@ -29,37 +30,38 @@ def network() -> nn.Module:
     )
 
 
-def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, steps: int) -> list[float]:
-    """The losses of `steps` steps of Adam on shuffled batches."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    losses = []
-    for step in range(steps):
-        chosen = torch.arange(step, step + 16, device=images.device) % len(images)
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+def step_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor
+) -> float:
+    """The loss of a step of training."""
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
 
 
-def main(steps: int) -> None:
-    """Prints `{"losses": [[cpu, device], ...], "weights": [cpu, device]}`."""
+def main(steps: int, seconds: float) -> None:
+    """Prints `{"cpu": loss, "device": loss}` for each step, until the time is over."""
+    begin = time.monotonic()
     torch.manual_seed(0)
     device = torch.device(torch_outboard.device_name(), 0)
     images, labels = torch.randn(64, 1, 8, 8), torch.randint(0, 10, (64,))
     on_cpu = network()
     on_device = copy.deepcopy(on_cpu).to(device)
-    losses = [
-        train(model, images.to(place), labels.to(place), steps)
-        for model, place in ((on_cpu, torch.device("cpu")), (on_device, device))
-    ]
-    sums = [
-        sum(float(weight.detach().cpu().double().abs().sum()) for weight in model.parameters())
-        for model in (on_cpu, on_device)
-    ]
-    print(json.dumps({"losses": list(zip(*losses, strict=True)), "weights": sums}))
+    models = {"cpu": on_cpu, "device": on_device}
+    optimizers = {name: torch.optim.Adam(m.parameters(), lr=0.01) for name, m in models.items()}
+    data = {"cpu": (images, labels), "device": (images.to(device), labels.to(device))}
+    for step in range(steps):
+        losses = {}
+        for name, model in models.items():
+            some, theirs = data[name]
+            chosen = torch.arange(step, step + 16, device=some.device) % len(some)
+            losses[name] = step_of(model, optimizers[name], some[chosen], theirs[chosen])
+        print(json.dumps(losses), flush=True)
+        if time.monotonic() - begin > seconds:
+            break
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), float(sys.argv[2]))
