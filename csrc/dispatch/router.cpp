@@ -254,7 +254,7 @@ class KernelUse {
 // Whether an argument has no memory that a built-in kernel could use.
 bool lacks_storage(const torch::jit::Stack& stack, size_t arguments) {
   return any_argument(stack, arguments, [](const at::Tensor& tensor) {
-    return !tensor.unsafeGetTensorImpl()->has_storage();
+    return !tensor.unsafeGetTensorImpl()->has_storage() || tensor._is_zerotensor();
   });
 }
 

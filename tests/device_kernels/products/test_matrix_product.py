@@ -140,3 +140,10 @@ def test_long_vectors(device):
     result = torch.dot(x.to(device), y.to(device))
     torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-2)
     assert torch.dot(x.to(device), y.to(device)).item() == result.item()
+
+
+@pytest.mark.parametrize("product", [torch.dot, torch.vdot])
+def test_tensors_of_zeros_without_memory(device, product):
+    """Forward mode passes them for tangents that are zero."""
+    x, zeros = torch.ones(3, device=device), torch._efficientzerotensor((3,), device=device)
+    assert product(x, zeros).item() == product(zeros, x).item() == 0
