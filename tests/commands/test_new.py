@@ -236,7 +236,7 @@ def build(wanted: Options, project: Path, parts: dict[str, list[str]]) -> None:
     (metadata / "entry_points.txt").write_text(entry_points)
 
 
-def use(installed: Path, *arguments: str, **settings: str) -> str:
+def use(installed: Path, *arguments: str, timeout: float = 280, **settings: str) -> str:
     """Runs Python with the driver of a folder of packages, and returns what it printed."""
     paths = [str(installed), str(ROOT)]
     environment = environment_without("OUTBOARD_", "PYTEST_")
@@ -244,7 +244,7 @@ def use(installed: Path, *arguments: str, **settings: str) -> str:
     environment |= {"OUTBOARD_DRIVER": "mychip", "PYTHONPATH": os.pathsep.join(paths), **settings}
     result = subprocess.run(
         [sys.executable, "-W", "error::UserWarning:torch_outboard", *arguments],
-        cwd=installed, env=environment, text=True, timeout=280 * SLOWNESS, check=False,
+        cwd=installed, env=environment, text=True, timeout=timeout * SLOWNESS, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
@@ -284,6 +284,7 @@ def test_it_works_in_every_combination(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500 * SLOWNESS)
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -308,7 +309,8 @@ def test_it_installs_and_passes_its_tests(wanted: Options, tmp_path: Path) -> No
     doctor = use(installed, "-m", "torch_outboard", "doctor")
     assert "FAIL" not in doctor, doctor
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(project / "tests")]
-    assert " passed" in use(installed, *tests)
+    # They check each function of the driver, once and again.
+    assert " passed" in use(installed, *tests, timeout=900)
 
     if wanted.products:
         train = str(project / "train.py")

@@ -54,9 +54,7 @@ SEGMENTS = frozenset({"lengths", "offsets", "indices"})
 TAKES_HOST_TENSORS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("copy", "to_copy"), frozenset()),
     "bernoulli": frozenset({"self", "p"}),
-    **dict.fromkeys(
-        ("index", "index_put", "index_put_impl"), frozenset({"indices"})
-    ),
+    **dict.fromkeys(("index", "index_put", "index_put_impl"), frozenset({"indices"})),
     **dict.fromkeys(("ctc_loss", "ctc_loss_backward"), LENGTHS),
     **dict.fromkeys(("segment_reduce", "segment_reduce_backward"), SEGMENTS),
 }
