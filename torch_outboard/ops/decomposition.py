@@ -94,7 +94,8 @@ def decomposition(
 def require(holds: bool) -> None:
     """Declines the call if the condition does not hold; another kernel then serves it.
 
-    Call it before the body writes to an argument: afterwards declining raises RuntimeError.
+    Call it before the body writes to an argument: afterwards declining raises RuntimeError, except
+    for inference tensors, whose writes PyTorch does not count.
     """
     if not holds:
         raise _C.Declined
