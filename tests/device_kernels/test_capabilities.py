@@ -71,8 +71,9 @@ def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask, acces
         make, draw = MODELS["encoder"]
         model, batch = make(), draw()
         on_device = copy.deepcopy(model).to(device)
+        there = [tensor.to(device) for tensor in batch]
         with fallback.report() as report:
-            losses = train(on_device, [tensor.to(device) for tensor in batch], 2)
+            losses = train(on_device, there, 2)
         torch.testing.assert_close(losses.cpu(), train(model, batch, 2))
         print({row.placement for row in report.rows}, sum(row.copied_bytes for row in report.rows))
         """,
