@@ -25,6 +25,17 @@ Report& report() {
   return *instance;
 }
 
+// The rows of one of the maps.
+template <class Map>
+std::vector<typename Map::mapped_type> rows_of(Map Report::* map) {
+  Report& all = report();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<typename Map::mapped_type> rows;
+  rows.reserve((all.*map).size());
+  for (const auto& [key, row] : all.*map) rows.push_back(row);
+  return rows;
+}
+
 std::atomic<CallSites> g_call_sites{CallSites::kNone};
 std::atomic<FindCallSite> g_find_call_site{nullptr};
 std::atomic<CallListener> g_call_listener{nullptr};
@@ -85,23 +96,9 @@ void stop_report() {
   --g_router_watchers;
 }
 
-std::vector<ReportRow> report_rows() {
-  Report& all = report();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  std::vector<ReportRow> rows;
-  rows.reserve(all.rows.size());
-  for (const auto& [key, row] : all.rows) rows.push_back(row);
-  return rows;
-}
+std::vector<ReportRow> report_rows() { return rows_of(&Report::rows); }
 
-std::vector<WaitRow> report_waits() {
-  Report& all = report();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  std::vector<WaitRow> rows;
-  rows.reserve(all.waits.size());
-  for (const auto& [key, row] : all.waits) rows.push_back(row);
-  return rows;
-}
+std::vector<WaitRow> report_waits() { return rows_of(&Report::waits); }
 
 void clear_report() {
   Report& all = report();

@@ -39,6 +39,12 @@ def test_every_device_is_tried():
     assert {outcome for (_, check), outcome in found.items() if check != kernel} == {"PASS"}
     assert {outcome for (_, check), outcome in found.items() if check == kernel} == {"none"}
     assert len(found) == 10
+    for device in ("host:0", "host:1"):
+        assert (
+            len(re.findall(rf"^{device} +copy to the .* [\d.]+ GB/s$", printed, re.MULTILINE)) == 4
+        )
+        assert re.search(rf"^{device} +addition .* [\d.]+ us$", printed, re.MULTILINE), printed
+        assert re.search(rf"^{device} +float32 matrix product, .* GFLOP/s", printed, re.MULTILINE)
     assert re.search(r"^settings +OUTBOARD_HOST_MEMROY \(did you mean OUTBOARD_HOST_MEMORY\?\)",
                      printed, re.MULTILINE)  # fmt: skip
 

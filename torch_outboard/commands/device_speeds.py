@@ -15,9 +15,11 @@ from torch_outboard import _C
 from torch_outboard.dispatch import fallback, placement
 
 COPIED = 64 << 20  # bytes
-ROUNDS = 5
 LAUNCHES = 200
-SIDE = 1024  # rows and columns of the matrices
+# Rows and columns of the matrices: doubled until a product takes long enough, as on an emulator.
+SMALLEST, LARGEST = 64, 1024
+LONG_ENOUGH = 0.02  # seconds
+ROUNDS, MOST_SECONDS = 5, 0.5  # of one measurement
 
 
 def speeds(device: torch.device) -> Iterator[tuple[str, str]]:
@@ -25,19 +27,17 @@ def speeds(device: torch.device) -> Iterator[tuple[str, str]]:
     for memory in ("pageable", "pinned"):
         for towards in ("to the device", "to the host"):
             copy = partial(_copy_speed, device, towards, memory == "pinned")
-            yield f"copy {towards}, {memory} memory", _shown(copy, "{:.1f} GB/s", 1e-9)
+            yield f"copy {towards}, {memory} memory", _shown(copy)
     for where in ("device", "host") if _C.runs_code(device.index) else ("host",):
         kernels = "device kernels" if where == "device" else "CPU kernels"
         with placement.use(where, device), fallback.policy(host="allow", copied="allow"):
-            launch, product = partial(_launch_time, device), partial(_product_speed, device)
-            yield f"addition of 16 elements, {kernels}", _shown(launch, "{:.1f} us", 1e6)
-            name = f"float32 product of {SIDE} x {SIDE}, {kernels}"
-            yield name, _shown(product, "{:.0f} GFLOP/s", 1e-9)
+            yield f"addition of 16 elements, {kernels}", _shown(partial(_launch_time, device))
+            yield f"float32 matrix product, {kernels}", _shown(partial(_product_speed, device))
 
 
-def _shown(measure: Callable[[], float], form: str, scale: float) -> str:
+def _shown(measure: Callable[[], str]) -> str:
     try:
-        return form.format(measure() * scale)
+        return measure()
     except Exception as error:
         return f"cannot: {type(error).__name__}: {str(error).splitlines()[0]}"
 
@@ -45,8 +45,8 @@ def _shown(measure: Callable[[], float], form: str, scale: float) -> str:
 def _best(device: torch.device, function: Callable[[], object]) -> float:
     """Seconds of the fastest of some calls, each until the device is idle; one call before."""
     synchronize = torch.get_device_module(device).synchronize
-    times = []
-    for _ in range(ROUNDS + 1):
+    times: list[float] = []
+    while len(times) <= ROUNDS and (len(times) < 2 or sum(times) < MOST_SECONDS):
         synchronize(device)
         begin = time.perf_counter()
         function()
@@ -55,28 +55,32 @@ def _best(device: torch.device, function: Callable[[], object]) -> float:
     return min(times[1:])
 
 
-def _copy_speed(device: torch.device, towards: str, pinned: bool) -> float:
-    """Bytes per second."""
+def _copy_speed(device: torch.device, towards: str, pinned: bool) -> str:
     host = torch.ones(COPIED, dtype=torch.uint8)
     if pinned:
         host = host.pin_memory(device.type)
     there = torch.ones(COPIED, dtype=torch.uint8, device=device)
     to, source = (there, host) if towards == "to the device" else (host, there)
-    return COPIED / _best(device, lambda: to.copy_(source, non_blocking=pinned))
+    seconds = _best(device, lambda: to.copy_(source, non_blocking=pinned))
+    return f"{COPIED / seconds / 1e9:.1f} GB/s"
 
 
-def _launch_time(device: torch.device) -> float:
-    """Seconds per call from Python, many calls in a row."""
+def _launch_time(device: torch.device) -> str:
+    """Per call from Python, of many calls in a row."""
     x = torch.ones(16, device=device)
 
     def calls() -> None:
         for _ in range(LAUNCHES):
             x.add_(1)
 
-    return _best(device, calls) / LAUNCHES
+    return f"{_best(device, calls) / LAUNCHES * 1e6:.1f} us"
 
 
-def _product_speed(device: torch.device) -> float:
-    """Floating-point operations per second."""
-    a, b = (torch.randn(SIDE, SIDE).to(device) for _ in range(2))
-    return 2 * SIDE**3 / _best(device, lambda: a @ b)
+def _product_speed(device: torch.device) -> str:
+    side = SMALLEST
+    while True:
+        a, b = (torch.randn(side, side).to(device) for _ in range(2))
+        seconds = _best(device, partial(torch.mm, a, b))
+        if seconds > LONG_ENOUGH or side == LARGEST:
+            return f"{2 * side**3 / seconds / 1e9:.3g} GFLOP/s ({side} x {side})"
+        side *= 2
