@@ -3,12 +3,12 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from driver_support import MEMORY, DriverUnderTest, fails_with, open_driver
 
+from torch_outboard.check.devices import calls_of_a_device
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import (
     Addressing,
@@ -38,20 +38,7 @@ def test_properties(driver: DriverUnderTest) -> None:
 @pytest.mark.parametrize("device", [-1, None, 2**31 - 1])
 def test_messages_name_an_unknown_device(driver: DriverUnderTest, device: int | None) -> None:
     device = driver.devices if device is None else device
-    calls: dict[str, Callable[[], object]] = {
-        "device_properties": lambda: driver.device_properties(device),
-        "allocate": lambda: driver.allocate(device, 64),
-        "memory_info": lambda: driver.memory_info(device),
-        "device_state": lambda: driver.device_state(device),
-        "peer_access": lambda: driver.peer_access(device, 0),
-        "queue_create": lambda: driver.queue_create(device),
-        "event_create": lambda: driver.event_create(device),
-        "device_synchronize": lambda: driver.call("device_synchronize", device),
-        "device_reset": lambda: driver.device_reset(device),
-    }
-    for name, call in calls.items():
-        if not driver.has(name):
-            continue
+    for call in calls_of_a_device(driver, device).values():
         with fails_with(Status.INVALID_ARGUMENT, str(device)):
             call()
 

@@ -10,6 +10,7 @@ from torch_outboard.check.catalog import check
 from torch_outboard.check.outcome import Failed
 from torch_outboard.check.session import Session, expect, expect_bytes, expect_equal
 from torch_outboard.drivers import contract
+from torch_outboard.drivers.client import Client
 from torch_outboard.drivers.contract import (
     Addressing,
     DeviceProperties,
@@ -95,10 +96,14 @@ def older_and_newer_structs(driver: Session) -> None:
 def unknown_devices(driver: Session) -> None:
     """Every function refuses a device that does not exist."""
     for device in (-1, driver.devices, 2**31 - 1):
-        _expect_unknown(driver, device)
+        for name, call in calls_of_a_device(driver, device).items():
+            with driver.failing(Status.INVALID_ARGUMENT, name, f"device {device}"):
+                call()
+            expect(driver.last_error(), "a message", "an empty one", function="last_error")
 
 
-def _expect_unknown(driver: Session, device: int) -> None:
+def calls_of_a_device(driver: Client, device: int) -> dict[str, Callable[[], object]]:
+    """A call of each function that takes a device and that the driver has."""
     calls: dict[str, Callable[[], object]] = {
         "device_properties": lambda: driver.device_properties(device),
         "allocate": lambda: driver.allocate(device, 64),
@@ -110,12 +115,7 @@ def _expect_unknown(driver: Session, device: int) -> None:
         "device_synchronize": lambda: driver.call("device_synchronize", device),
         "device_reset": lambda: driver.device_reset(device),
     }
-    for name, call in calls.items():
-        if not driver.has(name):
-            continue
-        with driver.failing(Status.INVALID_ARGUMENT, name, f"device {device}"):
-            call()
-        expect(driver.last_error(), "a message", "an empty one", function="last_error")
+    return {name: call for name, call in calls.items() if driver.has(name)}
 
 
 @check(

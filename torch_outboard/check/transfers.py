@@ -127,6 +127,7 @@ def between_devices(driver: Session) -> None:
 
 ROWS = ((1, 1, 1, 1), (3, 5, 3, 8), (8, 100, 16, 8), (100, 400, 100, 128), (7, 5000, 9, 11))
 BETWEEN_ROWS = "Bytes between rows are not written."
+ROWS_ADVICE = "Leave the function NULL until rows and pitches are right: the kit copies row by row."
 
 
 def _rows(driver: Session, kind: str) -> None:
@@ -158,7 +159,7 @@ def _rows(driver: Session, kind: str) -> None:
 @check(
     "copy_host_to_device_2d",
     says=BETWEEN_ROWS,
-    advice="Leave the function NULL until rows and pitches are right: the kit copies row by row.",
+    advice=ROWS_ADVICE,
 )
 def rows_to_device(driver: Session) -> None:
     """Rows arrive on the device, and nothing between them."""
@@ -168,7 +169,7 @@ def rows_to_device(driver: Session) -> None:
 @check(
     "copy_device_to_host_2d",
     says=BETWEEN_ROWS,
-    advice="Leave the function NULL until rows and pitches are right: the kit copies row by row.",
+    advice=ROWS_ADVICE,
 )
 def rows_to_host(driver: Session) -> None:
     """Rows arrive on the host, and nothing between them."""
@@ -178,7 +179,7 @@ def rows_to_host(driver: Session) -> None:
 @check(
     "copy_device_to_device_2d",
     says=BETWEEN_ROWS,
-    advice="Leave the function NULL until rows and pitches are right: the kit copies row by row.",
+    advice=ROWS_ADVICE,
 )
 def rows_within_a_device(driver: Session) -> None:
     """Rows arrive elsewhere on the device, and nothing between them."""

@@ -28,7 +28,7 @@ from torch_outboard.scoreboard.comparison.differences import (
     to_plain_cpu,
 )
 from torch_outboard.scoreboard.findings import EntryResult, Limits
-from torch_outboard.scoreboard.suites.database import operator
+from torch_outboard.scoreboard.suites.database import by_name, samples_of
 
 if TYPE_CHECKING:  # it imports Dynamo
     from torch.testing._internal.opinfo.core import OpInfo, SampleInput
@@ -39,18 +39,10 @@ LOW = torch.bfloat16
 TOLERANCE = 0.05
 
 
-def check(
-    entry: str, dtype: str, device: torch.device, result: EntryResult, limits: Limits
-) -> None:
-    check_entry(operator(entry), getattr(torch, dtype), device, result, limits)
-
-
 def check_entry(
     op: OpInfo, dtype: torch.dtype, device: torch.device, result: EntryResult, limits: Limits
 ) -> None:
-    torch.manual_seed(0)
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
-    result.available = len(samples)
+    samples = samples_of(op, dtype, result)
     for number, sample in limits.of(samples, FAKES):
         if result.begins("fake", number):
             check_fake(op, sample, number, device, result)
@@ -59,6 +51,9 @@ def check_entry(
     for number, sample in limits.of(samples, AUTOCASTS):
         if result.begins("autocast", number):
             check_autocast(op, sample, number, device, result)
+
+
+check = by_name(check_entry)
 
 
 # ---- fake tensors -------------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
 
+from torch_outboard.scoreboard.findings import EntryResult, Limits
+
 if TYPE_CHECKING:  # it imports Dynamo
-    from torch.testing._internal.opinfo.core import OpInfo
+    from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 
 @cache
@@ -28,3 +31,27 @@ def entries(dtype: str = "") -> list[str]:
         return list(operators())
     wanted = getattr(torch, dtype)
     return [name for name, op in operators().items() if wanted in op.supported_dtypes("cpu")]
+
+
+def samples_of(
+    op: OpInfo, dtype: torch.dtype, result: EntryResult, requires_grad: bool = False
+) -> list[SampleInput]:
+    """The samples of an entry on CPU, the same in each run; `result` gets their number."""
+    torch.manual_seed(0)
+    samples = list(op.sample_inputs("cpu", dtype, requires_grad=requires_grad))
+    result.available = len(samples)
+    return samples
+
+
+def by_name(
+    check_entry: Callable[..., object],
+) -> Callable[[str, str, torch.device, EntryResult, Limits], None]:
+    """`check` of a suite, from its function of an entry and a dtype."""
+
+    def check(
+        entry: str, dtype: str, device: torch.device, result: EntryResult, limits: Limits
+    ) -> None:
+        wanted = getattr(torch, dtype)
+        check_entry(operator(entry), wanted, device, result=result, limits=limits)
+
+    return check

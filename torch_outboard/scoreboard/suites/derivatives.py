@@ -26,7 +26,7 @@ from torch_outboard.scoreboard.comparison.calls import (
 )
 from torch_outboard.scoreboard.comparison.differences import first_line
 from torch_outboard.scoreboard.findings import EntryResult, Limits
-from torch_outboard.scoreboard.suites.database import operator, operators
+from torch_outboard.scoreboard.suites.database import operator, operators, samples_of
 
 if TYPE_CHECKING:  # it imports Dynamo
     from torch.testing._internal.opinfo.core import OpInfo, SampleInput
@@ -61,9 +61,7 @@ def check(
 def check_entry(
     op: OpInfo, dtype: torch.dtype, device: torch.device, result: EntryResult, limits: Limits
 ) -> None:
-    torch.manual_seed(0)
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
-    result.available = len(samples)
+    samples = samples_of(op, dtype, result, requires_grad=True)
     for number, sample in limits.of(samples, SAMPLES):
         for name, attribute in CHECKS.items():
             if not getattr(op, attribute, False) or not result.begins(name, number):

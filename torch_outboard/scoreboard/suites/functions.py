@@ -23,7 +23,7 @@ from torch_outboard.scoreboard.comparison.calls import (
 )
 from torch_outboard.scoreboard.comparison.differences import first_line, tree_difference
 from torch_outboard.scoreboard.findings import EntryResult, Limits
-from torch_outboard.scoreboard.suites.database import operator
+from torch_outboard.scoreboard.suites.database import by_name, samples_of
 
 if TYPE_CHECKING:  # it imports Dynamo
     from torch.testing._internal.opinfo.core import OpInfo, SampleInput
@@ -31,18 +31,10 @@ if TYPE_CHECKING:  # it imports Dynamo
 SAMPLES = 3  # of an entry
 
 
-def check(
-    entry: str, dtype: str, device: torch.device, result: EntryResult, limits: Limits
-) -> None:
-    check_entry(operator(entry), getattr(torch, dtype), device, result, limits)
-
-
 def check_entry(
     op: OpInfo, dtype: torch.dtype, device: torch.device, result: EntryResult, limits: Limits
 ) -> None:
-    torch.manual_seed(0)
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
-    result.available = len(samples)
+    samples = samples_of(op, dtype, result)
     for number, sample in limits.of(samples, SAMPLES):
         if not isinstance(sample.input, torch.Tensor) or sample.input.layout != torch.strided:
             continue
@@ -54,6 +46,9 @@ def check_entry(
                 continue
             if result.begins(name, number):
                 compare(op, sample, number, device, result, name, transform)
+
+
+check = by_name(check_entry)
 
 
 def compare(

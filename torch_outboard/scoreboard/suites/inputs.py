@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_outboard.scoreboard.comparison.calls import CPU, attempt, prepare
 from torch_outboard.scoreboard.findings import EntryResult, Limits
-from torch_outboard.scoreboard.suites.database import operator
+from torch_outboard.scoreboard.suites.database import by_name, samples_of
 from torch_outboard.scoreboard.suites.operators import check_call
 
 if TYPE_CHECKING:  # it imports Dynamo
@@ -33,12 +33,6 @@ OTHERS = {
 }
 
 
-def check(
-    entry: str, dtype: str, device: torch.device, result: EntryResult, limits: Limits
-) -> None:
-    check_entry(operator(entry), getattr(torch, dtype), device, result, limits)
-
-
 def check_entry(
     op: OpInfo, dtype: torch.dtype, device: torch.device, result: EntryResult, limits: Limits
 ) -> None:
@@ -49,9 +43,7 @@ def check_entry(
             # What has only numbers names no device.
             if tensors_of(sample) and result.begins("reference inputs", number):
                 check_call(op, sample, number, device, result, "reference inputs")
-    torch.manual_seed(0)
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
-    result.available = len(samples)
+    samples = samples_of(op, dtype, result)
     for name, make in (("conj view", conjugated), ("neg view", negated)):
         if name == "conj view" and not dtype.is_complex:
             continue
@@ -63,6 +55,9 @@ def check_entry(
         for label, mixed in promoted(sample, dtype):
             if result.begins("promotion", number, label):
                 check_where_cpu_runs(op, mixed, number, device, result, "promotion")
+
+
+check = by_name(check_entry)
 
 
 def check_where_cpu_runs(

@@ -39,17 +39,11 @@ from torch_outboard.scoreboard.comparison.differences import (
 )
 from torch_outboard.scoreboard.comparison.order_statistics import tie_check, ties_of
 from torch_outboard.scoreboard.findings import EntryResult, Limits
-from torch_outboard.scoreboard.suites.database import operator
+from torch_outboard.scoreboard.suites.database import by_name, samples_of
 from torch_outboard.scoreboard.suites.outputs import OUTS, gaps_of, strided_out
 
 if TYPE_CHECKING:  # it imports Dynamo
     from torch.testing._internal.opinfo.core import OpInfo, SampleInput
-
-
-def check(
-    entry: str, dtype: str, device: torch.device, result: EntryResult, limits: Limits
-) -> None:
-    check_entry(operator(entry), getattr(torch, dtype), device, limits, result)
 
 
 def check_entry(
@@ -62,9 +56,7 @@ def check_entry(
     """Runs every check of an entry that CPU can do; `samples` is 0 if CPU can do none."""
     limits = limits or Limits()
     result = result or EntryResult()
-    torch.manual_seed(0)
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
-    result.available = len(samples)
+    samples = samples_of(op, dtype, result)
     for number, sample in limits.of(samples, limits.forward):
         if result.begins("forward", number, also=("aliasing", "mutation")):
             check_forward(op, sample, number, device, result)
@@ -80,6 +72,9 @@ def check_entry(
             if result.begins("backward", number):
                 check_backward(op, sample, number, device, result)
     return result
+
+
+check = by_name(check_entry)
 
 
 @dataclass
@@ -128,11 +123,11 @@ def check_call(
     device: torch.device,
     result: EntryResult,
     check: str,
-) -> None:
-    """Structure, dtypes, strides and values of the results, or that both raise."""
+) -> Pair | None:
+    """Structure, dtypes, strides and values of the results; None if one of the calls raises."""
     pair = run_both(op, sample, number, device, result, check, op.op)
     if pair is None:
-        return
+        return None
     difference = tree_difference(
         pair.expected,
         pair.actual,
@@ -143,25 +138,16 @@ def check_call(
         again=tie_check(ties_of(op, sample)),
     )
     result.add(check, number, difference)
+    return pair
 
 
 def check_forward(
     op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
 ) -> None:
     """Values, dtype, strides, aliasing, and what happened to the arguments."""
-    pair = run_both(op, sample, number, device, result, "forward", op.op)
+    pair = check_call(op, sample, number, device, result, "forward")
     if pair is None:
         return
-    difference = tree_difference(
-        pair.expected,
-        pair.actual,
-        device,
-        exactly(op, sample),
-        values=pair.known.values,
-        sums=pair.known.sums,
-        again=tie_check(ties_of(op, sample)),
-    )
-    result.add("forward", number, difference)
     want = aliasing(pair.expected, pair.on_cpu.tensors)
     got = aliasing(pair.actual, pair.on_device.tensors)
     same = want == got
