@@ -130,7 +130,7 @@ KERNELS = (
     "cross entropy", "group norm and SiLU", "argmax", "cumsum", "Adam step", "chain and sum",
     "sum of columns",
 )  # fmt: skip
-EAGER = "2026-11-28-2-x-amd-epyc"
+EAGER = "2026-11-29-2-x-amd-epyc"
 
 
 def charts() -> list[Chart]:
