@@ -283,9 +283,16 @@ def _definition_of_expression(
     requires: dict[str, Any],
 ) -> Pointwise:
     """A definition of the kind `pointwise` for an expression over the arguments of a schema."""
-    from torch_outboard.ops.definition import BOOL, FLOATS, INTEGERS, dtype_bits
+    from torch_outboard.ops.definition import (
+        BOOL,
+        FLOATS,
+        INTEGERS,
+        definition_of,
+        dtype_bits,
+        parameter_name,
+    )
     from torch_outboard.ops.expression import Pointwise
-    from torch_outboard.ops.requirements import definition_of
+    from torch_outboard.ops.symbolic import SymBool, SymTensors, as_flag
 
     mentioned = set(re.findall(r"[A-Za-z_]\w*", expression))
     tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and not a.is_out]
@@ -301,12 +308,20 @@ def _definition_of_expression(
         raise ValueError(
             f"{name} has no argument {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
+
+    def served(**arguments: Any) -> SymBool:
+        holds = as_flag(True)
+        for key, value in requires.items():
+            given = arguments[parameter_name(key)]
+            holds &= given.len() == 0 if isinstance(given, SymTensors) else given == value
+        return holds
+
     scalars = [n for n in numbers if n in mentioned]
     return definition_of(
         Pointwise,
         [name],
         location="",
-        requires=requires,
+        condition=served if requires else None,
         operands=tensors,
         names=letters,
         scalars=scalars,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,10 +15,10 @@ from torch_outboard.ops.definition import (
     Definition,
     Report,
     caller_location,
+    definition_of,
     dtype_bits,
     reported,
 )
-from torch_outboard.ops.requirements import Requirement, definition_of
 from torch_outboard.ops.symbolic import SymBool
 
 
@@ -42,7 +42,6 @@ def decomposition(
     body: Callable[..., Any] | str,
     *,
     dtypes: Iterable[torch.dtype] = EVERY,
-    requires: Mapping[str, Requirement] | None = None,
     condition: Callable[..., SymBool] | None = None,
     results: str = "",
     meta: str = "",
@@ -62,7 +61,6 @@ def decomposition(
             very often. It returns the results of the functional form, and runs below autograd and
             autocast, on any thread. Operators that it calls may run on the host.
         dtypes: served dtypes of the first tensor.
-        requires: requirements on arguments; see requirements.py.
         condition: a function of arguments, by their names and as symbols, that says which calls are
             served; a body in Python may decline further calls by `require`.
         results: parameter names, with `meta`: the body gets the allocated results and writes them.
@@ -77,7 +75,6 @@ def decomposition(
         Decomposition,
         overloads,
         location=caller_location(),
-        requires=requires,
         condition=condition,
         body=body,
         dtypes=dtype_bits(dtypes),

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FunctionType, MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
 from torch_outboard import _C
 from torch_outboard.ops.symbolic import (
+    Float,
     Node,
     Symbol,
     SymBool,
@@ -34,6 +35,7 @@ from torch_outboard.ops.symbolic import (
 from torch_outboard.state import PACKAGE
 
 Nodes = list[tuple[str, list[int], float | str | None]]  # of a graph of symbolic.py
+Kind = TypeVar("Kind", bound="Definition")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -262,3 +264,32 @@ def call_with_arguments(function: Callable[..., Any], overload: str, *first: obj
             )
     takes_all = function.__code__.co_flags & inspect.CO_VARKEYWORDS
     return function(*first, **(known if takes_all else {name: known[name] for name in names}))
+
+
+def definition_of(
+    kind: type[Kind],
+    overloads: str | Iterable[str],
+    *,
+    location: str,
+    condition: Callable[..., SymBool] | None = None,
+    derived: Callable[..., Mapping[str, Float]] | None = None,
+    **fields: Any,
+) -> Kind:
+    """An operator definition that serves the calls which fulfil a condition.
+
+    Args:
+        condition: a function of arguments, by their names and as symbols.
+        derived: a function of arguments that returns further values of a call by name.
+        fields: of the kind.
+
+    Raises:
+        ValueError: if one of these names an argument that the operator does not have.
+    """
+    names = qualified(overloads)
+    graph = Graph()
+    if condition is not None:
+        fields["conditions"] = [graph.add(call_with_arguments(condition, names[0]))]
+    if derived is not None:
+        values = call_with_arguments(derived, names[0])
+        fields["derived"] = {name: graph.add(value) for name, value in values.items()}
+    return kind(overloads=names, location=location, graph=graph.nodes, **fields)

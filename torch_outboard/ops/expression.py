@@ -13,10 +13,10 @@ from torch_outboard.ops.definition import (
     Definition,
     call_scalar_functions,
     caller_location,
+    definition_of,
     dtype_bits,
 )
 from torch_outboard.ops.functions.table import functions
-from torch_outboard.ops.requirements import Requirement, definition_of
 
 LERP = (
     "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
@@ -88,7 +88,6 @@ def pointwise(
     dtypes: Iterable[torch.dtype],
     *,
     scalars: Names = "",
-    requires: Mapping[str, Requirement] | None = None,
     **fields: Any,
 ) -> Definition:
     """Defines a pointwise operator.
@@ -99,8 +98,7 @@ def pointwise(
         expressions: one per result, in OpenCL C; functions of the table are called by their names.
         dtypes: served common dtypes.
         scalars: numbers and flags; see `Names`.
-        requires: requirements on arguments; see requirements.py.
-        fields: of Pointwise.
+        fields: of Pointwise, and of definition_of.
     """
     sources = [expressions] if isinstance(expressions, str) else expressions
     arguments, names = _renamed(operands)
@@ -109,7 +107,6 @@ def pointwise(
         Pointwise,
         overloads,
         location=caller_location(),
-        requires=requires,
         operands=arguments,
         names=names,
         scalars=numbers,
@@ -132,7 +129,7 @@ def with_alpha(
     operands: Names,
     function: Literal["add", "sub"],
     dtypes: Iterable[torch.dtype],
-    requires: Mapping[str, Requirement] | None = None,
+    **fields: Any,
 ) -> Definition:
     """A sum or a difference with a factor `alpha`, which is 1 for overloads without it."""
     left, right = _renamed(operands)[1]
@@ -141,11 +138,11 @@ def with_alpha(
         operands,
         f"{function}({left}, mul(alpha, {right}))",
         dtypes,
-        requires=requires,
         scalars="alpha",
         strict=True,
         rounded=True,
         absent={"alpha": 1.0},
+        **fields,
     )
 
 
@@ -154,8 +151,6 @@ def calls(
     names: Names,
     operands: str,
     dtypes: Iterable[torch.dtype],
-    *,
-    requires: Mapping[str, Requirement] | None = None,
     **fields: Any,
 ) -> list[Definition]:
     """Scalar functions of all operands as operators: their overloads are `forms` with names for {}.
@@ -169,7 +164,6 @@ def calls(
             operands,
             f"{function}({arguments})",
             dtypes,
-            requires=requires,
             **fields,
         )
         for operator, function in zip(*_renamed(names), strict=True)

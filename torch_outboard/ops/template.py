@@ -24,7 +24,6 @@ from torch_outboard.ops.definition import (
     qualified,
     reported,
 )
-from torch_outboard.ops.requirements import Requirement, requirements
 from torch_outboard.ops.symbolic import (
     Bool,
     Float,
@@ -121,7 +120,6 @@ def template(
     moves: Sequence[str] = (),
     compute: str | torch.dtype | None = None,
     vectors: bool = False,
-    requires: Mapping[str, Requirement] | None = None,
     meta: str = "",
     reports: Report | None = None,
     resizes_silently: bool = False,
@@ -149,7 +147,6 @@ def template(
         compute: the dtype of values, or the tensor whose dtype they have; default: the first
             tensor.
         vectors: `T` is a vector of `W` elements, as many as suit the device.
-        requires: requirements on arguments; see requirements.py.
         meta: a functional overload whose meta function checks the call and returns sizes, strides
             and dtypes of the results; default: the overload's own, if PyTorch has one in C++.
         reports: the error that an invalid value raises at the next synchronization: a type of
@@ -189,7 +186,6 @@ def template(
             **reported(reports),
         )
         plan = Plan(row, shapes_only, parameters_of(body))
-        plan.require(*requirements(requires or {}, plan.known))
         call_with_arguments(body, row.overloads[0], plan)
         return row
 

@@ -18,7 +18,6 @@ from torch_outboard.ops import symbolic, tables
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, Definition
 from torch_outboard.ops.expression import Pointwise
-from torch_outboard.ops.requirements import distinct_in, of_dtype_of
 from torch_outboard.ops.symbolic import SymFloat, SymInt, SymInts, SymString, SymTensor
 from torch_outboard.ops.template import ANY, Body, template
 
@@ -246,13 +245,11 @@ def test_a_mistake_raises_when_it_is_defined(body: Body) -> None:
     assert named or str(error.value).startswith(f"{location(body)}: ")
 
 
-def test_requirements_are_checked_when_they_are_defined() -> None:
-    with pytest.raises(ValueError, match=r"no argument 'z'; there are x, by, maybe, list, mode, s"):
-        defined(requires={"z": 1})
-    with pytest.raises(KeyError, match="z"):
-        defined(requires={"y": of_dtype_of("z")})
+def test_conditions_are_checked_when_they_are_defined() -> None:
+    with pytest.raises(ValueError, match=r"no argument 'z'; it has x, by, maybe, list, mode, s"):
+        decomposition(NAME, lambda x: x, condition=lambda z: z == 1)
     with pytest.raises(TypeError, match="SymInt 'by' cannot be compared with SymString"):
-        defined(requires={"by": "one"})
+        decomposition(NAME, lambda x: x, condition=lambda by: by == "one")
     with pytest.raises(ValueError, match="there is no argument 'z'"):
         defined(shapes_only=["z"])
     with pytest.raises(ValueError, match=r"'outboard_definitions::blind' does not exist"):
@@ -388,14 +385,10 @@ def test_values_of_types_that_no_field_has_are_refused() -> None:
         assert said.endswith("is of a type that definitions of the kind 'template' do not have")
 
 
-def test_dimensions_of_another_argument() -> None:
-    make(defined(requires={"list": distinct_in("x")}))
-
-
 def test_locations_name_the_modules_of_definitions() -> None:
     for name in tables.TABLES:
         module = import_module(f"torch_outboard.ops.{name}")
         for definition in module.definitions():
             file = definition.location.rpartition(":")[0]
             assert not file or "torch_outboard/ops/" in file
-            assert not file.endswith(("tables.py", "expression.py", "requirements.py"))
+            assert not file.endswith(("tables.py", "expression.py", "definition.py"))

@@ -23,13 +23,21 @@ from torch_outboard.ops.images.pooling_windows import (
     strides_like,
     windows_of,
 )
-from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, either, expand, where
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymInts,
+    SymTensor,
+    either,
+    expand,
+    same_dtype,
+    where,
+)
 from torch_outboard.ops.template import Plan, template
 
 # PyTorch stores window parameters as int, and max_pool.cl stores element indices as int.
 _INT32_VALUES = 2**31
-_gradient = partial(template, shapes_only=("self",), requires={"self": of_dtype_of("grad_output")})
+_gradient = partial(template, shapes_only=("self",))
 
 
 def definitions() -> list[Definition]:
@@ -119,6 +127,7 @@ def _average_pool_backward(dimensions: int) -> Definition:
     def average_pool_backward(
         plan: Plan, grad_output: SymTensor, self: SymTensor, **rest: Any
     ) -> None:
+        plan.require(same_dtype(self, grad_output))
         out = plan.result()
         _pass_average(plan, self, grad_output, dimensions, backward=True, **rest)
         plan.launch("average_pool", groups=plane_count(out, dimensions))
@@ -172,7 +181,7 @@ def max_pool_backward_of_adjacent_channels(
 ) -> None:
     """The gradient of `max_pool_of_adjacent_channels`, with all tensors in channels_last."""
     require_adjacent_channels(plan, self)
-    plan.require((grad_output.dim() == 4) & (indices.dim() == 4))
+    plan.require((grad_output.dim() == 4) & (indices.dim() == 4), same_dtype(self, grad_output))
     for tensor in (grad_output, indices):
         plan.require((tensor.size(1) > 1) & (tensor.stride(1) == 1))
     out = plan.result()
@@ -251,6 +260,7 @@ def _max_pool_backward(dimensions: int) -> Definition:
     def max_pool_backward(
         plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
     ) -> None:
+        plan.require(same_dtype(self, grad_output))
         if dimensions == 3:
             pooled = _volume_shape(plan, self, **rest)
             plan.require((grad_output.shape == pooled) & (indices.shape == pooled))
@@ -304,6 +314,7 @@ def _fractional_max_pool_backward(dimensions: int) -> Definition:
         indices: SymTensor,
     ) -> None:
         plane = self.shape[-dimensions:]
+        plan.require(same_dtype(self, grad_output))
         require_room(plan, grad_output, plane)
         if dimensions == 3:  # PyTorch has no Meta kernel in C++
             plan.require(
@@ -405,6 +416,7 @@ def _adaptive_average_pool_backward(dimensions: int) -> Definition:
     def average_pool_backward(plan: Plan, grad_output: SymTensor, self: SymTensor) -> None:
         _require_planes(plan, self, dimensions)
         plan.require(
+            same_dtype(self, grad_output),
             grad_output.dim() == self.dim(),
             _has_planes(grad_output, dimensions),
             grad_output.shape[:-dimensions] == self.shape[:-dimensions],
@@ -437,6 +449,7 @@ def _adaptive_max_pool_backward(dimensions: int) -> Definition:
         plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor
     ) -> None:
         plane = self.shape[-dimensions:]
+        plan.require(same_dtype(self, grad_output))
         require_room(plan, grad_output, plane)
         plan.require((self.numel() > 0) | (grad_output.numel() == 0))
         plan.result("out", initial=0)

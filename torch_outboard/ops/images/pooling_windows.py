@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 
 from torch_outboard.ops.definition import FLOATS, Definition, kernel_source
-from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, expand, ints, where
 from torch_outboard.ops.template import Body, Plan, template
 
@@ -150,7 +149,6 @@ def plane_scatter(
         dtypes=FLOATS,
         shapes_only=() if moves_self else ("self",),
         accepts={"indices": (torch.int64,)},
-        requires={} if moves_self else {"self": of_dtype_of(values)},
         reports=RuntimeError,
         meta=meta,
         alert=alert,

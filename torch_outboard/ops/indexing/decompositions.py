@@ -9,8 +9,14 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import EVERY, INDICES, REALS, Definition, Report
-from torch_outboard.ops.requirements import of_dtype, of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, maximum
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymTensor,
+    has_dtype,
+    maximum,
+    same_dtype,
+)
 
 
 def definitions() -> list[Definition]:
@@ -100,7 +106,8 @@ def _not_empty(self: SymTensor, index: SymTensor) -> SymBool:
 
 def _dim_in_range(self: SymTensor, dim: SymInt, index: SymTensor) -> SymBool:
     dims = maximum(self.dim(), 1)
-    return (index.dim() < 2) & (-dims <= dim) & (dim < dims) & (self.numel() > 0)
+    in_range = (index.dim() < 2) & (-dims <= dim) & (dim < dims) & (self.numel() > 0)
+    return in_range & has_dtype(index, torch.int64)
 
 
 def _dim_in_range_for_value(
@@ -110,7 +117,9 @@ def _dim_in_range_for_value(
 
 
 def _as_many_elements(self: SymTensor, index: SymTensor, source: SymTensor) -> SymBool:
-    return (index.numel() == source.numel()) & ((self.numel() > 0) | (index.numel() == 0))
+    dtypes = has_dtype(index, torch.int64) & same_dtype(source, self)
+    some = (self.numel() > 0) | (index.numel() == 0)
+    return dtypes & some & (index.numel() == source.numel())
 
 
 def _along_dimension() -> list[Definition]:
@@ -157,7 +166,6 @@ def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Definition:
     return decomposition(
         overload,
         _index_fill_,
-        requires={"index": of_dtype(torch.int64)},
         condition=condition,
         reports=IndexError,
     )
@@ -174,6 +182,19 @@ def _put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tens
     if not self.is_contiguous():
         self.copy_(flat.reshape(self.shape))
     return self
+
+
+def _put(*, accumulates: bool) -> Definition:
+    return decomposition(
+        "put_",
+        _put_,
+        condition=lambda self, index, source, accumulate: (
+            (accumulate == accumulates) & _as_many_elements(self, index, source)
+        ),
+        # With duplicate indices the result is not deterministic.
+        alert="" if accumulates else "put_",
+        reports=IndexError,
+    )
 
 
 _OVERFLOW = -2
@@ -204,27 +225,12 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
 def _of_flat_indices() -> list[Definition]:
     """Operators with indices into the flattened tensor."""
     return [
-        *(
-            decomposition(
-                "put_",
-                _put_,
-                requires={
-                    "accumulate": accumulate,
-                    "index": of_dtype(torch.int64),
-                    "source": of_dtype_of("self"),
-                },
-                condition=_as_many_elements,
-                # With duplicate indices the result is not deterministic.
-                alert="" if accumulate else "put_",
-                reports=IndexError,
-            )
-            for accumulate in (True, False)
-        ),
+        _put(accumulates=True),
+        _put(accumulates=False),
         decomposition(
             "repeat_interleave.Tensor",
             _repeat_interleave,
-            requires={"repeats": of_dtype(*INDICES)},
-            condition=lambda repeats: repeats.dim() == 1,
+            condition=lambda repeats: (repeats.dim() == 1) & has_dtype(repeats, *INDICES),
         ),
     ]
 
@@ -265,11 +271,13 @@ def _with_masks() -> list[Definition]:
         decomposition(
             "masked_select masked_select.out",
             _masked_select,
-            requires={"mask": of_dtype(torch.bool)},
+            condition=lambda mask: has_dtype(mask, torch.bool),
         ),
         decomposition(
             "masked_scatter_",
             _masked_scatter_,
-            requires={"mask": of_dtype(torch.bool), "source": of_dtype_of("self")},
+            condition=lambda self, mask, source: (
+                has_dtype(mask, torch.bool) & same_dtype(source, self)
+            ),
         ),
     ]

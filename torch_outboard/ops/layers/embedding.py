@@ -5,14 +5,24 @@ Indices out of range are skipped; the forward functions report them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import torch
 
 from torch_outboard.ops.definition import FLOATS, INDICES, Definition
-from torch_outboard.ops.requirements import Requirement, of_dtype, of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, fits, given, where
+from torch_outboard.ops.symbolic import (
+    Symbol,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymTensor,
+    as_flag,
+    fits,
+    given,
+    has_dtype,
+    same_dtype,
+    where,
+)
 from torch_outboard.ops.template import Plan, template
 
 _gradient = partial(template, dtypes=FLOATS, family="embedding_backward")
@@ -24,10 +34,8 @@ def definitions() -> list[Definition]:
         _embedding,
         _dense_backward,
         _bags,
-        *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out", {}, {}),
-        *_bags_backward(
-            "_embedding_bag_backward", {"sparse": False}, {"offsets": of_dtype(*INDICES)}
-        ),
+        *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out"),
+        *_bags_backward("_embedding_bag_backward"),
         _bag_weights_backward,
         _renormalization,
     ]
@@ -103,15 +111,19 @@ def _dense_backward(
     plan.constants(BAG=0)
 
 
-def _bags_backward(
-    overloads: str, requires: Mapping[str, Requirement], of_sums: Mapping[str, Requirement]
-) -> list[Definition]:
-    """Gradients of bags: of sums and means, with the requirements `of_sums`, and of maxima."""
+def _bags_backward(overloads: str) -> list[Definition]:
+    """Gradients of bags: of sums and means, and of maxima."""
 
     def require(
-        plan: Plan, grad: SymTensor, indices: SymTensor, bag_size: SymTensor, num_weights: SymInt
+        plan: Plan,
+        grad: SymTensor,
+        indices: SymTensor,
+        bag_size: SymTensor,
+        num_weights: SymInt,
+        rest: dict[str, Symbol],
     ) -> None:
         plan.require(
+            ~as_flag(rest.get("sparse", False)),
             (grad.dim() == 2) & (indices.dim() == 1) & (num_weights > 0) & (grad.numel() > 0),
             bag_size.shape == [grad.size(0)],
         )
@@ -121,7 +133,6 @@ def _bags_backward(
         "rows indices_in_order embedding_backward",
         accepts=dict.fromkeys(("indices", "offset2bag", "bag_size"), INDICES),
         vectors=True,
-        requires={**requires, **of_sums},
     )
     def sums_and_means(
         plan: Plan,
@@ -134,9 +145,11 @@ def _bags_backward(
         scale_grad_by_freq: SymBool,
         mode: SymInt,
         padding_idx: SymInt,
+        **rest: Symbol,
     ) -> None:
-        require(plan, grad, indices, bag_size, num_weights)
+        require(plan, grad, indices, bag_size, num_weights, rest)
         plan.require(
+            has_dtype(rest["offsets"], *INDICES) if "offsets" in rest else True,
             (mode == 0) | (mode == 1),
             offset2bag.shape == indices.shape,
             fits(per_sample_weights, indices.shape),
@@ -150,7 +163,6 @@ def _bags_backward(
         "embedding_bag",
         shapes_only=("indices",),
         accepts=dict.fromkeys(("maximum_indices", "bag_size"), INDICES),
-        requires=requires,
     )
     def maxima(
         plan: Plan,
@@ -160,8 +172,9 @@ def _bags_backward(
         indices: SymTensor,
         num_weights: SymInt,
         mode: SymInt,
+        **rest: Symbol,
     ) -> None:
-        require(plan, grad, indices, bag_size, num_weights)
+        require(plan, grad, indices, bag_size, num_weights, rest)
         plan.require(mode == 2, maximum_indices.shape == grad.shape)
         n = grad.size(1)
         plan.result("out", [num_weights, n], initial=0)
@@ -181,7 +194,6 @@ def _bags_backward(
     dtypes=FLOATS,
     accepts={"indices": INDICES, "offsets": INDICES},
     vectors=True,
-    requires={"offsets": of_dtype_of("indices")},
     reports=RuntimeError,
 )
 def _bags(
@@ -200,6 +212,7 @@ def _bags(
         (weight.dim() == 2) & (indices.dim() == 1) & (offsets.dim() == 1),
         (weight.numel() > 0) & (bags > 0) & (offsets.size(0) > 0),
         (mode >= 0) & (mode <= 2),
+        same_dtype(offsets, indices),
         where(given(per_sample_weights), mode == 0, True),
         fits(per_sample_weights, indices.shape),
     )
@@ -223,19 +236,21 @@ def _bags(
     "rows embedding_bag",
     accepts={"indices": INDICES, "offset2bag": INDICES},
     vectors=True,
-    requires={"offsets": of_dtype(*INDICES)},
+    shapes_only=("offsets",),
 )
 def _bag_weights_backward(
     plan: Plan,
     grad: SymTensor,
     weight: SymTensor,
     indices: SymTensor,
+    offsets: SymTensor,
     offset2bag: SymTensor,
     mode: SymInt,
     padding_idx: SymInt,
 ) -> None:
     plan.require(
         mode == 0,
+        has_dtype(offsets, *INDICES),
         (grad.dim() == 2) & (weight.dim() == 2) & (grad.size(1) == weight.size(1)),
         (indices.dim() == 1) & (offset2bag.shape == indices.shape),
         (weight.numel() > 0) & (grad.numel() > 0),

@@ -12,13 +12,14 @@ from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INDICES, NUMBERS, Definition
-from torch_outboard.ops.requirements import distinct_in, of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
     SymInts,
     SymTensor,
+    distinct,
     expand,
+    has_dtype,
     ints,
     maximum,
     where,
@@ -74,9 +75,9 @@ def remapped() -> list[Definition]:
         out = plan.result("out")
         remap(plan, out, PERIODIC, shifts, along=dims)
 
-    @moving("flip", dtypes=EVERY, requires={"dims": distinct_in("self")})
+    @moving("flip", dtypes=EVERY)
     def flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
-        plan.require(dims.len() <= 16)
+        plan.require(dims.len() <= 16, distinct(dims, self.dim()))
         out = plan.result("out", self.shape, like=self)
         remap(plan, out, REVERSED, expand(1, dims.len()), along=dims)
 
@@ -311,9 +312,10 @@ def rearranged() -> list[Definition]:
             decomposition(
                 f"{name}_indices",
                 _indices_of(lower),
-                condition=lambda row, col: (row >= 0) & (col >= 0),
                 # The same dtypes as on CPU.
-                requires={"dtype": of_dtype(*INDICES)},
+                condition=lambda row, col, dtype: (
+                    (row >= 0) & (col >= 0) & has_dtype(dtype, *INDICES)
+                ),
             )
             for name, lower in (("tril", True), ("triu", False))
         ),

@@ -9,8 +9,15 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
-from torch_outboard.ops.requirements import of_dtype_of
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, given, where
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymInt,
+    SymTensor,
+    ceil_div,
+    given,
+    same_dtype,
+    where,
+)
 from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
 
@@ -44,8 +51,9 @@ def _held(plan: Plan, n: SymInt) -> SymInt:
 def _softmax(log: bool) -> Definition:
     name = "_log_softmax" if log else "_softmax"
 
-    @_define(f"{name} {name}.out", requires={"half_to_float": False})
-    def softmax(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    @_define(f"{name} {name}.out")
+    def softmax(plan: Plan, self: SymTensor, dim: SymInt, half_to_float: SymBool) -> None:
+        plan.require(~half_to_float)
         lines = lines_of(self, dim)
         plan.result("out")
         _launch(plan, self, lines, log=log, forward=True)
@@ -56,12 +64,12 @@ def _softmax(log: bool) -> Definition:
 def _softmax_backward(log: bool) -> Definition:
     name = f"{'_log_softmax' if log else '_softmax'}_backward_data"
 
-    @_define(f"{name} {name}.out", requires={"input_dtype": of_dtype_of("grad_output")})
+    @_define(f"{name} {name}.out")
     def softmax_backward(
-        plan: Plan, grad_output: SymTensor, output: SymTensor, dim: SymInt
+        plan: Plan, grad_output: SymTensor, output: SymTensor, dim: SymInt, input_dtype: SymInt
     ) -> None:
         lines = lines_of(grad_output, dim)
-        plan.require(output.shape == grad_output.shape)
+        plan.require(output.shape == grad_output.shape, same_dtype(input_dtype, grad_output))
         plan.result("grad")
         _launch(plan, grad_output, lines, log=log, forward=False)
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
-from torch_outboard.ops.requirements import of_dtype_of
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymFloat,
@@ -21,6 +20,7 @@ from torch_outboard.ops.symbolic import (
     SymTensor,
     fits,
     given,
+    same_dtype,
     where,
 )
 
@@ -74,11 +74,12 @@ def _range_is_served(
     self: SymTensor, bins: SymInt, range: SymList[SymFloat], weight: SymTensor
 ) -> SymBool:
     is_pair = where(given(range), range.len() == 2, True)
-    return (bins > 0) & is_pair & fits(weight, self.shape)
+    return (bins > 0) & is_pair & fits(weight, self.shape) & same_dtype(weight, self)
 
 
 def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> SymBool:
-    return (bins.dim() == 1) & (bins.numel() > 1) & fits(weight, self.shape)
+    edges = (bins.dim() == 1) & (bins.numel() > 1) & same_dtype(bins, self)
+    return edges & fits(weight, self.shape) & same_dtype(weight, self)
 
 
 # ---- Histograms of points of one or more dimensions, by the edges of bins
@@ -185,14 +186,12 @@ def definitions() -> list[Definition]:
             "histogram.bin_ct histogram.bin_ct_out",
             _histogram_of_bins,
             dtypes=WIDE,
-            requires={"weight": of_dtype_of("self")},
             condition=_range_is_served,
         ),
         decomposition(
             "histogram.bins_tensor histogram.bins_tensor_out",
             _histogram_of_edges,
             dtypes=FLOATS,
-            requires={"bins": of_dtype_of("self"), "weight": of_dtype_of("self")},
             condition=_edges_are_served,
         ),
         decomposition(

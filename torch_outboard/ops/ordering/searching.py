@@ -9,7 +9,6 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import ORDERED, REALS, Definition
-from torch_outboard.ops.requirements import not_of_dtype
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -17,6 +16,7 @@ from torch_outboard.ops.symbolic import (
     SymTensor,
     fits,
     given,
+    has_other_dtype,
     maximum,
     where,
 )
@@ -54,7 +54,6 @@ def _searchsorted(dtype: torch.dtype) -> Definition:
         "searchsorted",
         dtypes=REALS,
         accepts={"sorter": (torch.int64,)},
-        requires={"out_int32": dtype == torch.int32},
         reports=RuntimeError("sorter index out of range"),
     )
     def searchsorted(
@@ -64,6 +63,7 @@ def _searchsorted(dtype: torch.dtype) -> Definition:
         right: SymBool,
         side: SymString,
         sorter: SymTensor,
+        out_int32: SymBool,
     ) -> None:
         in_one_line = sorted_sequence.dim() == 1
         is_right = side == "right"
@@ -73,6 +73,7 @@ def _searchsorted(dtype: torch.dtype) -> Definition:
             in_one_line | (sorted_sequence.dim() == self.dim()),
             ~given(side) | is_right | ((side == "left") & ~right),
             fits(sorter, sorted_sequence.shape),
+            out_int32 == (dtype == torch.int32),
         )
         out = plan.result("out", self.shape, dtype)
         plan.parameters(n=sorted_sequence.size(-1), per_line=_per_line(self, sorted_sequence))
@@ -88,10 +89,11 @@ def _bucketize(dtype: torch.dtype) -> Definition:
         "bucketize.Tensor bucketize.Tensor_out",
         "searchsorted",
         dtypes=REALS,
-        requires={"out_int32": dtype == torch.int32},
     )
-    def bucketize(plan: Plan, boundaries: SymTensor, self: SymTensor, right: SymBool) -> None:
-        plan.require(boundaries.dim() == 1)
+    def bucketize(
+        plan: Plan, boundaries: SymTensor, self: SymTensor, right: SymBool, out_int32: SymBool
+    ) -> None:
+        plan.require(boundaries.dim() == 1, out_int32 == (dtype == torch.int32))
         out = plan.result("out", self.shape, dtype)
         plan.parameters(n=boundaries.numel(), per_line=maximum(self.numel(), 1))
         plan.constants(RIGHT=right)
@@ -240,7 +242,7 @@ def _distinct() -> list[Definition]:
             of_sorted(name, _unique_of_none, condition=_has_no_slices)
             for name in ("unique_dim", "unique_dim_consecutive")
         ),
-        of_sorted("unique_consecutive", _unique_consecutive, requires={"dim": None}),
+        of_sorted("unique_consecutive", _unique_consecutive, condition=lambda dim: ~given(dim)),
         of_sorted(
             "unique_consecutive",
             lambda self, return_inverse, return_counts, dim: torch.ops.aten.unique_dim_consecutive(
@@ -252,7 +254,9 @@ def _distinct() -> list[Definition]:
             "isin.Tensor_Tensor isin.Tensor_Tensor_out",
             _isin,
             dtypes=REALS,
-            requires=dict.fromkeys(("elements", "test_elements"), not_of_dtype(torch.bool)),
+            condition=lambda elements, test_elements: (
+                has_other_dtype(elements, torch.bool) & has_other_dtype(test_elements, torch.bool)
+            ),
         ),
         decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REALS),
     ]

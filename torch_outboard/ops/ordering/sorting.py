@@ -235,7 +235,11 @@ def selections() -> list[Definition]:
             condition=lambda self, k: (self.dim() > 0) | (k == 1),
         ),
         decomposition("mode", _of_number, dtypes=ORDERED, condition=_is_number),
-        select("kthvalue kthvalue.values", _of_number, requires={"k": 1}, condition=_is_number),
+        select(
+            "kthvalue kthvalue.values",
+            _of_number,
+            condition=lambda self, k, dim: _is_number(self, dim) & (k == 1),
+        ),
         *(
             select(f"{name}.dim {name}.dim_values", _of_number, condition=_is_number)
             for name in ("median", "nanmedian")

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
 from torch_outboard.ops.expression import FORMS, Names, pointwise
-from torch_outboard.ops.requirements import Requirement, at_least, of_dtype_of
-from torch_outboard.ops.symbolic import SymInt, SymInts, SymTensor, wrap
+from torch_outboard.ops.symbolic import SymInt, SymInts, SymTensor, given, same_dtype, wrap
 from torch_outboard.ops.template import Plan, template
 
 GRAD = {"grad_output": "grad", "self": "self"}
 GRAD_OF_RESULT = {"grad_output": "grad", "output": "y"}
 
 
-def _forward(
-    name: str,
-    expression: str,
-    scalars: Names = "",
-    requires: Mapping[str, Requirement] | None = None,
-) -> Definition:
+def _forms(name: str) -> str:
+    return FORMS.replace("{}", name)
+
+
+def _forward(name: str, expression: str, scalars: Names = "", **fields: Any) -> Definition:
     """An activation of real numbers; results have the dtype of `self`."""
     return pointwise(
-        FORMS.replace("{}", name), "self", expression, FLOATS, scalars=scalars, requires=requires,
-        same_output=True,
-    )  # fmt: skip
+        _forms(name), "self", expression, FLOATS, scalars=scalars, same_output=True, **fields
+    )
 
 
 def _backward(
     name: str,
     expression: str,
     scalars: Names = "",
-    requires: Mapping[str, Requirement] | None = None,
     operands: Names = GRAD,
     **fields: Any,
 ) -> Definition:
     """The derivative of an activation of real numbers."""
     return pointwise(
         f"{name}_backward {name}_backward.grad_input", operands, expression, FLOATS,
-        scalars=scalars, requires=requires, **fields,
+        scalars=scalars, **fields,
     )  # fmt: skip
-
-
-def _forms(name: str) -> str:
-    return FORMS.replace("{}", name)
 
 
 def definitions() -> list[Definition]:
@@ -64,23 +55,23 @@ def _smooth() -> list[Definition]:
     """Activations made of exponential functions, and their derivatives."""
     erf_gate = "C(0.5) * (C(1) + erf(self * C(0.70710678118654752440)))"
     inner = "(C(0.7978845608028654) * (self + C(0.044715) * self * self * self))"
-    exact: Mapping[str, Requirement] = {"approximate": "none"}
-    approximate: Mapping[str, Requirement] = {"approximate": "tanh"}
+    exact: dict[str, Any] = {"condition": lambda approximate: approximate == "none"}
+    approximated: dict[str, Any] = {"condition": lambda approximate: approximate == "tanh"}
     softplus = "(self * beta > threshold)"
     elu_scalars = "alpha scale input_scale"
     return [
-        _forward("gelu", f"self * {erf_gate}", requires=exact),
-        _forward("gelu", f"C(0.5) * self * (C(1) + tanh{inner})", requires=approximate),
+        _forward("gelu", f"self * {erf_gate}", **exact),
+        _forward("gelu", f"C(0.5) * self * (C(1) + tanh{inner})", **approximated),
         _backward(
             "gelu",
             f"grad * ({erf_gate} + self * C(0.3989422804014327) * exp(C(-0.5) * self * self))",
-            requires=exact,
+            **exact,
         ),
         _backward(
             "gelu",
             f"grad * (C(0.5) * (C(1) + tanh{inner}) + C(0.5) * self * (C(1) - square(tanh{inner}))"
             " * C(0.7978845608028654) * (C(1) + C(0.134145) * self * self))",
-            requires=approximate,
+            **approximated,
         ),
         _forward("silu", "truediv(self, C(1) + exp(-self))"),
         pointwise(
@@ -93,7 +84,7 @@ def _smooth() -> list[Definition]:
             "mish_backward", GRAD,
             "grad * (tanh(log1p(exp(self))) + self * sigmoid(self)"
             " * (C(1) - square(tanh(log1p(exp(self))))))",
-            FLOATS, requires={"self": of_dtype_of("grad_output")},
+            FLOATS, condition=lambda grad_output, self: same_dtype(self, grad_output),
         ),
         pointwise(
             "softplus softplus.out", "self", f"{softplus} ? self : log1p(exp(self * beta)) / beta",
@@ -110,25 +101,21 @@ def _smooth() -> list[Definition]:
         _backward(
             "elu",
             "(result > C(0)) ? grad * scale : grad * input_scale * (result + alpha * scale)",
-            elu_scalars, {"is_result": True, "alpha": at_least(0)},
-            {"grad_output": "grad", "self_or_result": "result"},
+            elu_scalars, {"grad_output": "grad", "self_or_result": "result"},
+            condition=lambda is_result, alpha: is_result & (alpha >= 0),
         ),
         _backward(
             "elu",
             "(self > C(0)) ? grad * scale"
             " : grad * input_scale * (alpha * scale) * exp(self * input_scale)",
-            elu_scalars, {"is_result": False}, {"grad_output": "grad", "self_or_result": "self"},
+            elu_scalars, {"grad_output": "grad", "self_or_result": "self"},
+            condition=lambda is_result: ~is_result,
         ),
     ]  # fmt: skip
 
 
 def _piecewise() -> list[Definition]:
     """Activations that are linear between bounds, and their derivatives."""
-    # The result has the sign of the argument if the slope is not negative.
-    sign_of_argument: tuple[dict[str, Requirement], ...] = (
-        {"self_is_result": False},
-        {"self_is_result": True, "negative_slope": at_least(0)},
-    )
     clamp6 = "minimum(maximum(self + C(3), C(0)), C(6))"
     bounds = {"min_val": "low", "max_val": "high"}
     return [
@@ -161,12 +148,13 @@ def _piecewise() -> list[Definition]:
             _forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
             scalars="negative_slope", same_output=True,
         ),
-        *(
-            _backward(
-                "leaky_relu", "(self > C(0)) ? grad : grad * negative_slope", "negative_slope",
-                requires, {"self": "self", "grad_output": "grad"},
-            )
-            for requires in sign_of_argument
+        _backward(
+            "leaky_relu", "(self > C(0)) ? grad : grad * negative_slope", "negative_slope",
+            {"self": "self", "grad_output": "grad"},
+            # The result has the sign of the argument if the slope is not negative.
+            condition=lambda self_is_result, negative_slope: (
+                ~self_is_result | (negative_slope >= 0)
+            ),
         ),
         pointwise(
             _forms("threshold"), "self", "(self <= threshold) ? value : self", FLOATS,
@@ -211,7 +199,7 @@ def _logistic() -> list[Definition]:
         _backward(
             "logit",
             "((self < C(0)) | (self > C(1))) ? C(NAN) : grad / (self * (C(1) - self))",
-            requires={"eps": None},
+            condition=lambda eps: ~given(eps),
         ),
         _backward(
             "logit", "((self < eps) | (self > C(1) - eps)) ? C(0) : grad / (self * (C(1) - self))",

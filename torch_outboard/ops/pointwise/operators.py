@@ -6,7 +6,7 @@ activations.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -35,24 +35,34 @@ from torch_outboard.ops.expression import (
     with_alpha,
 )
 from torch_outboard.ops.pointwise import activations
-from torch_outboard.ops.requirements import Requirement, not_of_dtype, of_dtype, of_dtype_of
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymTensor,
+    SymTensors,
+    given,
+    has_dtype,
+    has_other_dtype,
+    same_dtype,
+)
 
 TWO = "self other"
 
 
 def arithmetic() -> list[Definition]:
-    no_bool = dict.fromkeys(("self", "other"), not_of_dtype(torch.bool))
+    def no_bool(self: SymTensor, other: SymTensor) -> SymBool:
+        return has_other_dtype(self, torch.bool) & has_other_dtype(other, torch.bool)
+
     modes = "div.Tensor_mode div_.Tensor_mode div.out_mode"
     fractions = (*FLOATS, *COMPLEX)
     return [
         with_alpha("add.Tensor add_.Tensor add.out", TWO, "add", EVERY),
-        with_alpha("sub.Tensor sub_.Tensor sub.out", TWO, "sub", NUMBERS, no_bool),
-        with_alpha("rsub.Tensor", "other self", "sub", NUMBERS, no_bool),
+        with_alpha("sub.Tensor sub_.Tensor sub.out", TWO, "sub", NUMBERS, condition=no_bool),
+        with_alpha("rsub.Tensor", "other self", "sub", NUMBERS, condition=no_bool),
         *binary("mul", EVERY),
         *binary({"div": "truediv"}, fractions, types="float"),
-        *calls(modes, "truediv", TWO, fractions, types="float", requires={"rounding_mode": None}),
-        *calls(modes, "truncdiv", TWO, REALS, divisor="other", requires={"rounding_mode": "trunc"}),
-        *calls(modes, "floordiv", TWO, REALS, divisor="other", requires={"rounding_mode": "floor"}),
+        *calls(modes, "truediv", TWO, fractions, types="float", condition=_rounds(None)),
+        *calls(modes, "truncdiv", TWO, REALS, divisor="other", condition=_rounds("trunc")),
+        *calls(modes, "floordiv", TWO, REALS, divisor="other", condition=_rounds("floor")),
         *calls(
             "floor_divide floor_divide_.Tensor floor_divide.out",
             "floordiv",
@@ -77,12 +87,16 @@ def arithmetic() -> list[Definition]:
             "self values",
             "(self == C(0)) ? values : ((self > C(0)) ? C(1) : C(0))",
             ORDERED,
-            requires={"values": of_dtype_of("self")},
+            condition=lambda self, values: same_dtype(values, self),
             same_output=True,
         ),
         *_ternary(),
         *_clamps(),
     ]
+
+
+def _rounds(mode: str | None) -> Callable[..., SymBool]:
+    return lambda rounding_mode: rounding_mode == mode
 
 
 def _powers() -> list[Definition]:
@@ -98,12 +112,14 @@ def _powers() -> list[Definition]:
         -1: ("reciprocal(self)", floats),
         -2: ("reciprocal(mul(self, self))", floats),
     }
-    special_cases = [
-        pointwise(names, "self exponent", expression, dtypes, requires={"exponent": value})
-        for value, (expression, dtypes) in special.items()
-    ]
+
+    def power(value: float, expression: str, dtypes: Iterable[torch.dtype]) -> Definition:
+        return pointwise(
+            names, "self exponent", expression, dtypes, condition=lambda exponent: exponent == value
+        )
+
     return [
-        *special_cases,
+        *(power(value, *rest) for value, rest in special.items()),
         # CPU raises for integers to negative powers.
         *calls(names, "pow", "self exponent", floats),
         *calls(
@@ -152,24 +168,22 @@ def _clamps() -> list[Definition]:
     # For zeros minimum and maximum return the second operand, so self keeps its sign.
     above, below = "maximum(low, self)", "minimum(high, self)"
     both = f"minimum(high, {above})"
-    no_low: Mapping[str, Requirement] = {"min": None}
-    no_high: Mapping[str, Requirement] = {"max": None}
     result = []
-    for name, bounds, expression, requires in (
-        ("clamp", {**low, **high}, both, {}),
-        ("clamp", low, above, no_high),
-        ("clamp", high, below, no_low),
-        ("clamp_min", low, above, {}),
-        ("clamp_max", high, below, {}),
+    for name, bounds, expression, condition in (
+        ("clamp", {**low, **high}, both, None),
+        ("clamp", low, above, lambda max: ~given(max)),
+        ("clamp", high, below, lambda min: ~given(min)),
+        ("clamp_min", low, above, None),
+        ("clamp_max", high, below, None),
     ):
         result += [
             pointwise(
                 FORMS.replace("{}", name), "self", expression, REALS, scalars=bounds,
-                promoting=list(bounds.values()), requires=requires, same_output=True,
+                promoting=list(bounds.values()), condition=condition, same_output=True,
             ),
             pointwise(
                 f"{name}.Tensor {name}_.Tensor {name}.Tensor_out", {"self": "self", **bounds},
-                expression, REALS, requires=requires,
+                expression, REALS, condition=condition,
             ),
         ]  # fmt: skip
     return result
@@ -242,12 +256,12 @@ def elementary() -> list[Definition]:
         pointwise(
             "complex complex.out", "real imag", "complex(real, imag)",
             WIDE, types="complex",
-            requires={"imag": of_dtype_of("real")}, same_output=True,
+            condition=lambda real, imag: same_dtype(imag, real), same_output=True,
         ),
         pointwise(
             "polar polar.out", {"abs": "length", "angle": "angle"}, "polar(length, angle)",
             WIDE, types="complex",
-            requires={"angle": of_dtype_of("abs")}, same_output=True,
+            condition=lambda abs, angle: same_dtype(angle, abs), same_output=True,
         ),
         *(
             pointwise(
@@ -268,7 +282,7 @@ def elementary() -> list[Definition]:
         ),
         pointwise(
             "logit logit_ logit.out", "self", "log(self / (C(1) - self))", FLOATS,
-            requires={"eps": None}, types="float",
+            condition=lambda eps: ~given(eps), types="float",
         ),
         pointwise(
             "logit logit_ logit.out", "self",
@@ -294,8 +308,7 @@ def filling() -> list[Definition]:
         decomposition(
             "masked_fill_.Tensor",
             lambda self, mask, value: self.masked_fill_(mask, value.item()),
-            condition=lambda value: value.dim() == 0,
-            requires={"mask": of_dtype(torch.bool)},
+            condition=lambda mask, value: (value.dim() == 0) & has_dtype(mask, torch.bool),
         ),
     ]  # fmt: skip
 
@@ -334,9 +347,13 @@ def _list_binary() -> list[Definition]:
     result = []
     for kind, other in (("List", "other"), ("Scalar", "scalar"), ("ScalarList", "scalars")):
         operands = {"self": "self", other: "other"}
-        no_bool = dict.fromkeys(operands, not_of_dtype(torch.bool))
+
+        def no_bool(self: SymTensors, **rest: Any) -> SymBool:
+            second, *_ = rest.values()
+            return has_other_dtype(self, torch.bool) & has_other_dtype(second, torch.bool)
+
         result += [
-            with_alpha(_list_forms("sub", kind), operands, "sub", NUMBERS, no_bool),
+            with_alpha(_list_forms("sub", kind), operands, "sub", NUMBERS, condition=no_bool),
             *_sums_and_quotients(kind, operands),
         ]
         for name, function in (
@@ -361,7 +378,6 @@ def _sums_and_quotients(kind: str, operands: dict[str, str]) -> list[Definition]
 
 
 def _list_ternary() -> list[Definition]:
-    same = of_dtype_of("self")
     return [
         *(
             pointwise(
@@ -383,7 +399,9 @@ def _list_ternary() -> list[Definition]:
             {"self": "self", "tensors1": "end", "weights": "weight"},
             LERP,
             FLOATS,
-            requires={"tensors1": same, "weights": same},
+            condition=lambda self, tensors1, weights: (
+                same_dtype(tensors1, self) & same_dtype(weights, self)
+            ),
         ),
         pointwise(
             _list_forms("lerp", "Scalar"),
@@ -391,7 +409,7 @@ def _list_ternary() -> list[Definition]:
             LERP,
             FLOATS,
             scalars="weight",
-            requires={"tensors1": same},
+            condition=lambda self, tensors1: same_dtype(tensors1, self),
         ),
     ]
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
 from torch_outboard.ops.definition import FLOATS, HALVES, Definition
 from torch_outboard.ops.expression import pointwise
-from torch_outboard.ops.requirements import Requirement, at_least, of_dtype
-from torch_outboard.ops.symbolic import Float, SymBool, SymFloat, SymInt, SymTensor, log, where
+from torch_outboard.ops.symbolic import (
+    Float,
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymTensor,
+    given,
+    has_dtype,
+    log,
+    where,
+)
 from torch_outboard.ops.template import Plan, template
+
+_SCALING = ("found_inf", "grad_scale")  # arguments of torch.amp.GradScaler
 
 
 def _define(
@@ -19,9 +31,9 @@ def _define(
     lists: Mapping[str, str],
     outputs: dict[str, str],
     scalars: str,
-    requires: Mapping[str, Requirement],
     derived: Callable[..., Mapping[str, Float]] | None = None,
     once: dict[str, str] | None = None,
+    condition: Callable[..., SymBool | bool] = lambda **_: True,
 ) -> list[Definition]:
     """Definitions without torch.amp.GradScaler, with unscaled gradients, with gradients to unscale.
 
@@ -31,8 +43,12 @@ def _define(
         scalars: names of arguments, separated by blanks.
         once: expressions of scalars and the step, computed once for many elements.
     """
-    result: list[Definition] = []
-    for common in ([], ["found_inf"], ["found_inf", "grad_scale"]):
+
+    def define(*common: str) -> Definition:
+        def served(**arguments: Any) -> SymBool:
+            scaled = [given(arguments[name]) == (name in common) for name in _SCALING]
+            return scaled[0] & scaled[1] & condition(**arguments)
+
         new = dict(outputs)
         if "grad_scale" in common:
             divided = "(grad / grad_scale)"
@@ -40,23 +56,21 @@ def _define(
             new["grad"] = divided
         if common:
             new = {name: f"(found_inf == C(1)) ? {name} : ({value})" for name, value in new.items()}
-        absent = {name: None for name in ("found_inf", "grad_scale") if name not in common}
-        result.append(
-            pointwise(
-                overloads,
-                {**lists, **{name: name for name in common}},
-                list(new.values()),
-                FLOATS,
-                scalars=scalars,
-                requires={**requires, **absent},
-                types="self",
-                updated=list(new),
-                uniform=["step"] if once else [],
-                derived=derived,
-                once=once or {},
-            )
+        return pointwise(
+            overloads,
+            {**lists, **{name: name for name in common}},
+            list(new.values()),
+            FLOATS,
+            scalars=scalars,
+            condition=served,
+            types="self",
+            updated=list(new),
+            uniform=["step"] if once else [],
+            derived=derived,
+            once=once or {},
         )
-    return result
+
+    return [define(), define("found_inf"), define(*_SCALING)]
 
 
 def _sign(maximize: SymBool) -> dict[str, Float]:
@@ -74,7 +88,7 @@ def _of_decay_rates(beta1: SymFloat, beta2: SymFloat, maximize: SymBool) -> dict
     }
 
 
-def _adam(name: str, decoupled: bool, amsgrad: bool) -> list[Definition]:
+def _adam(name: str, decoupled: bool, with_largest: bool) -> list[Definition]:
     gradient = "(sign * grad)"
     weight = "param"
     if decoupled:
@@ -86,21 +100,14 @@ def _adam(name: str, decoupled: bool, amsgrad: bool) -> list[Definition]:
     largest = f"maximum(largest, {square})"
     # -expm1(step * log(beta)) is 1 - beta ** step without cancellation.
     once = {"rate": "lr / -expm1(step * log_beta1)", "scale": "1 / sqrt(-expm1(step * log_beta2))"}
-    denominator = f"(sqrt({largest if amsgrad else square}) * scale + eps)"
+    denominator = f"(sqrt({largest if with_largest else square}) * scale + eps)"
     outputs = {
         "param": f"{weight} - rate * {mean} / {denominator}",
         "mean": mean,
         "square_mean": square,
     }
     lists = {"self": "param", "grads": "grad", "exp_avgs": "mean", "exp_avg_sqs": "square_mean"}
-    requires: dict[str, Requirement] = {
-        "amsgrad": amsgrad,
-        "beta1": at_least(0),
-        "beta2": at_least(0),
-    }
-    if not amsgrad:
-        requires["max_exp_avg_sqs"] = []
-    if amsgrad:
+    if with_largest:
         outputs["largest"] = largest
         lists["max_exp_avg_sqs"] = "largest"
     return _define(
@@ -108,9 +115,14 @@ def _adam(name: str, decoupled: bool, amsgrad: bool) -> list[Definition]:
         {**lists, "state_steps": "step"},
         outputs,
         "lr beta1 beta2 weight_decay eps",
-        requires,
         _of_decay_rates,
         once,
+        lambda amsgrad, beta1, beta2, max_exp_avg_sqs, **_: (
+            (amsgrad == with_largest)
+            & (amsgrad | (max_exp_avg_sqs.len() == 0))
+            & (beta1 >= 0)
+            & (beta2 >= 0)
+        ),
     )
 
 
@@ -125,8 +137,10 @@ def _sgd(momentum: bool, nesterov: bool, first: bool) -> list[Definition]:
             lists,
             outputs,
             "lr weight_decay",
-            {"momentum": 0, "momentum_buffer_list": []},
             _sign,
+            condition=lambda momentum, momentum_buffer_list, **_: (
+                (momentum == 0) & (momentum_buffer_list.len() == 0)
+            ),
         )
     buffer = gradient
     if not first:
@@ -137,9 +151,11 @@ def _sgd(momentum: bool, nesterov: bool, first: bool) -> list[Definition]:
         {"self": "param", "grads": "grad", "momentum_buffer_list": "buffer"},
         {"param": f"param - lr * {step}", "buffer": buffer},
         "lr weight_decay momentum dampening",
-        # CPU rejects momentum buffers without momentum.
-        {"nesterov": nesterov, "is_first_step": first, "momentum": at_least(1e-300)},
         _sign,
+        # CPU rejects momentum buffers without momentum.
+        condition=lambda momentum, **rest: (
+            (rest["nesterov"] == nesterov) & (rest["is_first_step"] == first) & (momentum > 0)
+        ),
     )
 
 
@@ -151,7 +167,6 @@ def _adagrad() -> list[Definition]:
         {"self": "param", "grads": "grad", "state_sums": "sum", "state_steps": "step"},
         {"param": f"param - rate * {gradient} / (sqrt({total}) + eps)", "sum": total},
         "lr lr_decay weight_decay eps",
-        {},
         _sign,
         once={"rate": "lr / (1 + (step - 1) * lr_decay)"},
     )
@@ -165,7 +180,7 @@ _unscale = pointwise(
     "self inv_scale",
     "self * inv_scale",
     (*HALVES, torch.float32),
-    requires={"inv_scale": of_dtype(torch.float32)},
+    condition=lambda inv_scale: has_dtype(inv_scale, torch.float32),
     family="pointwise",
     types="self",
     updated=["self"],

@@ -10,7 +10,6 @@ from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.expression import FORMS, calls, pointwise, unary
 from torch_outboard.ops.functions.special import POLYNOMIALS
-from torch_outboard.ops.requirements import at_least
 from torch_outboard.ops.symbolic import SymTensor
 from torch_outboard.ops.template import Plan, template
 
@@ -42,11 +41,14 @@ def _binary() -> list[Definition]:
 def _polygamma() -> list[Definition]:
     forms = "polygamma polygamma_ polygamma.out"
     return [
-        *calls(forms, "digamma", "self", FLOATS, requires={"n": 0}, types="float"),
-        *calls(forms, "trigamma", "self", FLOATS, requires={"n": 1}, scalar=True, types="float"),
+        *calls(forms, "digamma", "self", FLOATS, condition=lambda n: n == 0, types="float"),
+        *calls(
+            forms, "trigamma", "self", FLOATS, scalar=True, types="float",
+            condition=lambda n: n == 1,
+        ),
         pointwise(
-            forms, "self", "polygamma(n, self)", FLOATS, scalars="n", requires={"n": at_least(2)},
-            scalar=True, types="float",
+            forms, "self", "polygamma(n, self)", FLOATS, scalars="n", scalar=True,
+            types="float", condition=lambda n: n >= 2,
         ),
         # PyTorch's kernel of the functional form is for every device.
         decomposition(

@@ -7,7 +7,7 @@ As on CPU, values in tensors are checked, which synchronizes with the device.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,8 +15,15 @@ from torch.nn.functional import leaky_relu
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
-from torch_outboard.ops.requirements import Requirement, not_of_dtype
-from torch_outboard.ops.symbolic import SymBool, SymFloat, SymInt, SymTensor, ints, same_dtype
+from torch_outboard.ops.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    SymTensor,
+    has_other_dtype,
+    ints,
+    same_dtype,
+)
 
 
 def definitions() -> list[Definition]:
@@ -73,16 +80,10 @@ def _std_is_valid(std: SymFloat) -> SymBool:
 
 def _normals() -> list[Definition]:
     def normal(
-        overload: str,
-        body: Callable[..., Tensor],
-        condition: Callable[..., SymBool] | None,
-        requires: Mapping[str, Requirement] | None = None,
+        overload: str, body: Callable[..., Tensor], condition: Callable[..., SymBool] | None
     ) -> Definition:
-        return decomposition(
-            f"normal.{overload}", body, dtypes=FLOATS, requires=requires, condition=condition
-        )
+        return decomposition(f"normal.{overload}", body, dtypes=FLOATS, condition=condition)
 
-    real = {"std": not_of_dtype(*COMPLEX)}
     return [
         normal("Tensor_float", _normal_of_means, _std_is_valid),
         # The host serves given results of another dtype, and means that broadcast to them.
@@ -95,8 +96,12 @@ def _normals() -> list[Definition]:
         ),
         normal("float_Tensor", _normal_of_deviations, None),
         normal("float_Tensor_out", _normal_of_deviations, lambda std, out: same_dtype(out, std)),
-        normal("Tensor_Tensor", _normal_of_both, None, real),
-        normal("Tensor_Tensor_out", _normal_of_both, lambda mean, out: same_dtype(out, mean), real),
+        normal("Tensor_Tensor", _normal_of_both, lambda std: has_other_dtype(std, *COMPLEX)),
+        normal(
+            "Tensor_Tensor_out",
+            _normal_of_both,
+            lambda mean, std, out: has_other_dtype(std, *COMPLEX) & same_dtype(out, mean),
+        ),
     ]
 
 

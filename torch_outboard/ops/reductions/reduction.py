@@ -19,9 +19,10 @@ from torch_outboard.ops.definition import (
     REALS,
     Definition,
     caller_location,
+    definition_of,
     dtype_bits,
 )
-from torch_outboard.ops.requirements import Requirement, definition_of, not_of_dtype, of_dtype
+from torch_outboard.ops.symbolic import SymBool, given, has_dtype, has_other_dtype
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,7 @@ def reduction(
     dtypes: Iterable[torch.dtype],
     state: Mapping[str, Field],
     results: Sequence[str],
-    requires: Mapping[str, Requirement] | None = None,
-    **given: Any,
+    **fields: Any,
 ) -> Reduction:
     """Defines a reduction.
 
@@ -88,21 +88,19 @@ def reduction(
         dtypes: served dtypes of the input.
         state: the fields of the state, by name.
         results: an expression of fields and of the number of elements `n` for each result.
-        requires: requirements on arguments; see requirements.py.
-        given: further fields of Reduction.
+        fields: further fields of Reduction, and of definition_of.
     """
     return definition_of(
         Reduction,
         overloads,
         location=caller_location(),
-        requires=requires,
         dtypes=dtype_bits(dtypes),
         state=[f"{each.type} {name}" for name, each in state.items()],
         initial=" ".join(f"s->{name} = {each.start};" for name, each in state.items()),
         step=_join(state, {name: each.element for name, each in state.items()}),
         merge=_join(state, {name: f"t->{name}" for name in state}),
         results=list(results),
-        **given,
+        **fields,
     )
 
 
@@ -125,11 +123,11 @@ def total(
     dtypes: Iterable[torch.dtype],
     element: str,
     result: str = "total",
-    **given: Any,
+    **fields: Any,
 ) -> Reduction:
     """A sum over the expression `element` of `x`; over all elements without dimensions."""
     state = {"total": Field("C(0)", element, "a_total + b_total")}
-    return reduction(overloads, dtypes, state, [result], all_if_empty=True, **given)
+    return reduction(overloads, dtypes, state, [result], all_if_empty=True, **fields)
 
 
 def _best(name: str, sign: str, element: str = "x") -> dict[str, Field]:
@@ -140,10 +138,10 @@ def _best(name: str, sign: str, element: str = "x") -> dict[str, Field]:
 
 
 def extreme(
-    overloads: str, dtypes: Iterable[torch.dtype], sign: str, element: str = "x", **given: Any
+    overloads: str, dtypes: Iterable[torch.dtype], sign: str, element: str = "x", **fields: Any
 ) -> Reduction:
     """The largest or smallest element."""
-    return reduction(overloads, dtypes, _best("best", sign, element), ["best"], **given)
+    return reduction(overloads, dtypes, _best("best", sign, element), ["best"], **fields)
 
 
 def location(
@@ -198,15 +196,19 @@ def norms() -> list[Reduction]:
         (2.0, "x * x", "sqrt(total)"),
     )
     of_norms: dict[str, Any] = {"widens": True, "types": "float"}
+
+    def is_order(order: float) -> Callable[..., SymBool]:
+        return lambda ord: ord == order
+
     return [
         *(
-            total(NORM, FLOATS, element, result, requires={"ord": order}, empty=0, **of_norms)
+            total(NORM, FLOATS, element, result, empty=0, condition=is_order(order), **of_norms)
             for order, element, result in sums
         ),
         *(
             extreme(
                 NORM, FLOATS, sign, "fabs(x)",
-                requires={"ord": order}, all_if_empty=True, **of_norms,
+                condition=is_order(order), all_if_empty=True, **of_norms,
             )
             for order, sign in ((math.inf, ">"), (-math.inf, "<"))
         ),
@@ -316,16 +318,19 @@ class ListNorms(Definition):
 
 
 def _list_norms() -> list[Definition]:
-    number = not_of_dtype(torch.bool)
     return [
         definition_of(
             ListNorms,
             "_foreach_norm.Scalar",
             dtypes=dtype_bits(FLOATS),
             location=caller_location(),
-            requires={"dtype": None, "ord": number},
+            condition=lambda dtype, ord: ~given(dtype) & has_other_dtype(ord, torch.bool),
         ),
-        decomposition("_foreach_norm.Scalar", _norms_one_by_one, requires={"ord": number}),
+        decomposition(
+            "_foreach_norm.Scalar",
+            _norms_one_by_one,
+            condition=lambda ord: has_other_dtype(ord, torch.bool),
+        ),
     ]
 
 
@@ -377,7 +382,7 @@ def _complex_spreads() -> list[Definition]:
             NORM,
             _complex_norm,
             dtypes=COMPLEX,
-            requires={"dtype": of_dtype(*COMPLEX)},
+            condition=lambda dtype: has_dtype(dtype, *COMPLEX),
         ),
         *(decomposition(overloads, body, dtypes=COMPLEX) for overloads, body in bodies.items()),
     ]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import COMPLEX, EVERY, FLOATS, INDICES, ORDERED, WIDE, Definition
-from torch_outboard.ops.requirements import not_of_dtype, of_dtype
-from torch_outboard.ops.symbolic import SymInt, SymTensor, ceil_div, maximum, where
+from torch_outboard.ops.definition import COMPLEX, FLOATS, INDICES, ORDERED, WIDE, Definition
+from torch_outboard.ops.symbolic import (
+    Symbol,
+    SymInt,
+    SymTensor,
+    ceil_div,
+    given,
+    has_dtype,
+    has_other_dtype,
+    maximum,
+    where,
+)
 from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
 # Values of SCAN in scans.cl.
@@ -20,15 +28,17 @@ _SUM, _PRODUCT, _LOGARITHM, _MAXIMUM, _MINIMUM = range(5)
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    # Conversions between complex and real dtypes are not served.
-    kinds = ((ORDERED, not_of_dtype(torch.bool, *COMPLEX)), (COMPLEX, of_dtype(*COMPLEX)))
     return [
         *(
-            _scan(f"{name} {name}_ {name}.out", number, dtypes, requires={"dtype": requirement})
+            _scan(f"{name} {name}_ {name}.out", number, dtypes)
             for name, number in (("cumsum", _SUM), ("cumprod", _PRODUCT))
-            for dtypes, requirement in kinds
+            for dtypes in (ORDERED, COMPLEX)
         ),
-        *_other_dtypes(),
+        *(
+            _of_other_dtype(name, dtype)
+            for name in ("cumsum", "cumprod")
+            for dtype in (*WIDE, *INDICES)
+        ),
         _logarithms(FLOATS),
         # Another order could give angles that differ by whole turns.
         _logarithms(
@@ -78,7 +88,12 @@ def _scan(
     """A scan with one result; `fields`: of `template`."""
 
     @template(overloads, "scans", dtypes=dtypes, compute="out", **fields)
-    def scan(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    def scan(plan: Plan, self: SymTensor, dim: SymInt, **rest: Symbol) -> None:
+        if "dtype" in rest:
+            # Conversions between complex and real dtypes are not served.
+            complexes = has_dtype(rest["dtype"], *COMPLEX)
+            reals = has_other_dtype(rest["dtype"], torch.bool, *COMPLEX)
+            plan.require(complexes if dtypes == COMPLEX else reals)
         rows = lines_of(self, dim)
         plan.result("out")
         _launch(plan, rows, number, in_order=in_order)
@@ -110,22 +125,13 @@ def _extremes(name: str, number: int) -> Definition:
     return extremes
 
 
-def _other_dtypes() -> list[Definition]:
-    """Sums and products with an `out` of another dtype, to which elements are converted first."""
-    return [
-        decomposition(
-            f"{name}.out",
-            _of_converted(getattr(torch, name), dtype),
-            dtypes=EVERY,
-            requires={"dtype": None, "out": of_dtype(dtype), "self": not_of_dtype(dtype)},
-        )
-        for name in ("cumsum", "cumprod")
-        for dtype in (*WIDE, *INDICES)
-    ]
-
-
-def _of_converted(scan: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., Tensor]:
-    def body(self: Tensor, dim: int) -> Tensor:
-        return scan(self.to(dtype), dim, dtype=dtype)
-
-    return body
+def _of_other_dtype(name: str, dtype: torch.dtype) -> Definition:
+    """A scan with an `out` of another dtype, to which elements are converted first."""
+    scan = getattr(torch, name)
+    return decomposition(
+        f"{name}.out",
+        lambda self, dim: scan(self.to(dtype), dim, dtype=dtype),
+        condition=lambda self, out, **rest: (
+            ~given(rest["dtype"]) & has_dtype(out, dtype) & has_other_dtype(self, dtype)
+        ),
+    )
