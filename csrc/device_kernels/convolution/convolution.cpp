@@ -11,18 +11,13 @@ namespace outboard {
 // Each pass by the first algorithm that takes it, else by im2col.
 class ConvolutionKernel final : public ConvolutionOperator {
  public:
-  ConvolutionKernel(const Definition& definition, const c10::FunctionSchema& schema);
+  using ConvolutionOperator::ConvolutionOperator;
 
  protected:
   bool takes(ConvolutionOperands& operands, c10::DeviceIndex device) const override;
   bool write_output(const ConvolutionPass& pass) const override;
   bool write_input(const ConvolutionPass& pass, PaddedGradient& cached) const override;
   bool write_weight(const ConvolutionPass& pass, const PaddedGradient& cached) const override;
-
- private:
-  const std::string& source_;
-  const std::string& padded_;
-  const std::string& groups_;
 };
 
 namespace {
@@ -88,11 +83,10 @@ Patches patches_of(const ConvolutionPass& pass, const at::Tensor& source,
 }
 
 // out = left @ patches (+ bias), in blocks of columns that fit a cache.
-void multiply_patches(const std::string& source, const ProductLayout& layout,
-                      const at::Tensor& left, const at::Tensor& image, Patches patches,
-                      const at::Tensor& bias, const at::Tensor& out) {
+void multiply_patches(const ProductLayout& layout, const at::Tensor& left, const at::Tensor& image,
+                      Patches patches, const at::Tensor& bias, const at::Tensor& out) {
   const auto& program = ProductProgram::find(out.device().index(), out.scalar_type(),
-                                             needs_wide_index(layout), source);
+                                             needs_wide_index(layout), /*patches=*/true);
   const ProductScalars scalars = {1, 1, bias.defined()};
   const TileOperand rows = program.left_operand(layout, left.const_data_ptr());
   const int64_t step = program.columns_at_a_time(layout);
@@ -117,7 +111,7 @@ void multiply_patches(const std::string& source, const ProductLayout& layout,
 
 // The data gradient with a stride above 1, where most kernel elements meet nothing at a position of
 // `input`: the product has columns for positions of `output`, and col2im sums them.
-void write_input_with_steps(const ConvolutionPass& pass, const std::string& source) {
+void write_input_with_steps(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const at::Tensor left = weight.contiguous();
   const int64_t positions = volume(sizes_of(output));
@@ -143,7 +137,7 @@ void write_input_with_steps(const ConvolutionPass& pass, const std::string& sour
     layout.out.column = 1;
     layout.out.batch = layout.rows * layout.columns;
     const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
-                                               needs_wide_index(layout), source);
+                                               needs_wide_index(layout), /*patches=*/true);
     const TileOperand a = program.left_operand(layout, left.const_data_ptr());
     const TileOperand b = program.right_operand(layout, right.const_data_ptr());
     const at::Tensor columns =
@@ -189,26 +183,19 @@ void set_image(ProductLayout& layout, const at::Tensor& image, const at::Tensor&
   }
 }
 
-ConvolutionKernel::ConvolutionKernel(const Definition& definition,
-                                     const c10::FunctionSchema& schema)
-    : ConvolutionOperator(definition, schema),
-      source_(ProductProgram::intern(definition.string("source"))),
-      padded_(ProductProgram::intern(definition.string("padded"))),
-      groups_(ProductProgram::intern(definition.string("groups"))) {}
-
 bool ConvolutionKernel::takes(ConvolutionOperands& operands, c10::DeviceIndex device) const {
   if (!computes(device, operands.input.scalar_type()) || !has_small_extent(operands.input) ||
       !has_small_extent(operands.weight) || !has_small_extent(operands.gradient)) {
     return false;
   }
-  lay_out_for_groups(operands, groups_);
+  lay_out_for_groups(operands);
   return true;
 }
 
 bool ConvolutionKernel::write_output(const ConvolutionPass& pass) const {
-  if (write_output_by_groups(pass, groups_)) return true;
-  if (write_output_by_winograd(pass, padded_)) return true;
-  if (write_output_from_padded(pass, padded_)) return true;
+  if (write_output_by_groups(pass)) return true;
+  if (write_output_by_winograd(pass)) return true;
+  if (write_output_from_padded(pass)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
@@ -220,20 +207,20 @@ bool ConvolutionKernel::write_output(const ConvolutionPass& pass) const {
   layout.left.column = 1;
   set_image(layout, output, bias);
   const Patches patches = patches_of(pass, input, sizes_of(output));
-  multiply_patches(source_, layout, left, input, patches, bias, output);
+  multiply_patches(layout, left, input, patches, bias, output);
   return true;
 }
 
 bool ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient& cached) const {
-  if (write_input_by_groups(pass, groups_)) return true;
-  if (write_input_by_winograd(pass, padded_, cached)) return true;
-  if (write_input_from_padded(pass, padded_, cached)) return true;
+  if (write_input_by_groups(pass)) return true;
+  if (write_input_by_winograd(pass, cached)) return true;
+  if (write_input_from_padded(pass, cached)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
   // Columns of 16-bit dtypes would be rounded before the sum.
   if (steps && input.element_size() >= 4) {
-    write_input_with_steps(pass, source_);
+    write_input_with_steps(pass);
     return true;
   }
   const at::Tensor left = weight.contiguous();
@@ -251,15 +238,15 @@ bool ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient&
   set_image(layout, input, bias);
   Patches patches = patches_of(pass, output, sizes_of(input));
   patches.scattered = 1;
-  multiply_patches(source_, layout, left, output, patches, bias, input);
+  multiply_patches(layout, left, output, patches, bias, input);
   return true;
 }
 
 bool ConvolutionKernel::write_weight(const ConvolutionPass& pass,
                                      const PaddedGradient& cached) const {
-  if (write_weight_by_groups(pass, groups_)) return true;
-  if (write_weight_by_winograd(pass, padded_)) return true;
-  if (write_weight_from_padded(pass, padded_, cached)) return true;
+  if (write_weight_by_groups(pass)) return true;
+  if (write_weight_by_winograd(pass)) return true;
+  if (write_weight_from_padded(pass, cached)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
@@ -277,7 +264,7 @@ bool ConvolutionKernel::write_weight(const ConvolutionPass& pass,
   layout.out.column = 1;
   Patches patches = patches_of(pass, input, sizes_of(output));
   patches.across = 1;
-  multiply_patches(source_, layout, left, input, patches, bias, weight);
+  multiply_patches(layout, left, input, patches, bias, weight);
   return true;
 }
 

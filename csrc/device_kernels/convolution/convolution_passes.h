@@ -18,31 +18,27 @@ struct PaddedGradient {
 };
 
 // Each function below returns false where it does not support the pass or other kernels are faster.
-// `source`: of the kernels, interned by ProductProgram.
 
 // Implicit GEMM on GPUs: work-groups share tiles (group_tiles.h), and the image is a matrix operand
 // read in place.
-bool write_output_by_groups(const ConvolutionPass& pass, const std::string& source);
-bool write_input_by_groups(const ConvolutionPass& pass, const std::string& source);
-bool write_weight_by_groups(const ConvolutionPass& pass, const std::string& source);
+bool write_output_by_groups(const ConvolutionPass& pass);
+bool write_input_by_groups(const ConvolutionPass& pass);
+bool write_weight_by_groups(const ConvolutionPass& pass);
 // Converts operands to channels-last where matrix units then load 16 bytes at once and the
 // convolution is large enough to pay for it. Results keep the original memory format.
-void lay_out_for_groups(ConvolutionOperands& operands, const std::string& source);
+void lay_out_for_groups(ConvolutionOperands& operands);
 
 // Winograd's algorithm F(2 x 2, 3 x 3) on CPUs, for 3 x 3 kernels and stride 1: 2.25 times fewer
 // products, with a few more rounding errors.
-bool write_output_by_winograd(const ConvolutionPass& pass, const std::string& source);
-bool write_input_by_winograd(const ConvolutionPass& pass, const std::string& source,
-                             PaddedGradient& cached);
-bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& source);
+bool write_output_by_winograd(const ConvolutionPass& pass);
+bool write_input_by_winograd(const ConvolutionPass& pass, PaddedGradient& cached);
+bool write_weight_by_winograd(const ConvolutionPass& pass);
 
 // The padded layout on CPUs, whose vectors need large maps in order. `cached`: written by the data
 // gradient if all images of `output` were packed at once, reused if the grids match.
-bool write_output_from_padded(const ConvolutionPass& pass, const std::string& source);
-bool write_input_from_padded(const ConvolutionPass& pass, const std::string& source,
-                             PaddedGradient& cached);
-bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& source,
-                              const PaddedGradient& cached);
+bool write_output_from_padded(const ConvolutionPass& pass);
+bool write_input_from_padded(const ConvolutionPass& pass, PaddedGradient& cached);
+bool write_weight_from_padded(const ConvolutionPass& pass, const PaddedGradient& cached);
 
 // True if 32-bit indices cover the tensor, or it is undefined.
 bool has_small_extent(const at::Tensor& tensor);

@@ -82,9 +82,9 @@ ImageAxes position_axes(const ConvolutionPass& pass) {
 }
 
 // nullptr if 32-bit indices do not cover the written tensor.
-const GroupTiles* find_tiles(const at::Tensor& written, const std::string& source) {
+const GroupTiles* find_tiles(const at::Tensor& written) {
   if (!has_small_extent(written)) return nullptr;
-  return GroupTiles::find(written.device().index(), written.scalar_type(), /*wide=*/false, source);
+  return GroupTiles::find(written.device().index(), written.scalar_type(), /*wide=*/false);
 }
 
 // Patch elements above which a copy to channels-last is faster than element-wise reads.
@@ -92,11 +92,11 @@ constexpr int64_t kManyPatchElements = int64_t{1} << 23;
 
 }  // namespace
 
-void lay_out_for_groups(ConvolutionOperands& operands, const std::string& source) {
+void lay_out_for_groups(ConvolutionOperands& operands) {
   const at::Tensor& weight = operands.weight;
   const int64_t dimensions = weight.dim(), groups = operands.geometry.groups;
   if (dimensions < 4 || !fills_vectors(weight.size(1)) || !fills_vectors(weight.size(0) / groups) ||
-      !uses_matrix_units(weight.device().index(), weight.scalar_type(), source)) {
+      !uses_matrix_units(weight.device().index(), weight.scalar_type())) {
     return;
   }
   const int64_t positions =
@@ -109,9 +109,9 @@ void lay_out_for_groups(ConvolutionOperands& operands, const std::string& source
   }
 }
 
-bool write_output_by_groups(const ConvolutionPass& pass, const std::string& source) {
+bool write_output_by_groups(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
-  const GroupTiles* tiles = find_tiles(output, source);
+  const GroupTiles* tiles = find_tiles(output);
   if (tiles == nullptr) return false;
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -137,9 +137,9 @@ bool write_output_by_groups(const ConvolutionPass& pass, const std::string& sour
 
 // With a stride above 1, input positions and kernel elements pair up by remainder: one convolution
 // of stride 1 per remainder.
-bool write_input_by_groups(const ConvolutionPass& pass, const std::string& source) {
+bool write_input_by_groups(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
-  const GroupTiles* tiles = find_tiles(input, source);
+  const GroupTiles* tiles = find_tiles(input);
   if (tiles == nullptr) return false;
   const SpatialValues sizes = sizes_of(input), kernel = sizes_of(weight);
   const SpatialValues strides = strides_of(input), weight_strides = strides_of(weight);
@@ -186,9 +186,9 @@ bool write_input_by_groups(const ConvolutionPass& pass, const std::string& sourc
   return true;
 }
 
-bool write_weight_by_groups(const ConvolutionPass& pass, const std::string& source) {
+bool write_weight_by_groups(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
-  const GroupTiles* tiles = find_tiles(weight, source);
+  const GroupTiles* tiles = find_tiles(weight);
   if (tiles == nullptr) return false;
   ProductLayout layout;
   layout.batches = geometry.groups;

@@ -76,7 +76,7 @@ struct PaddedImage {
 };
 
 // nullopt where results use too small a share of the positions.
-std::optional<PaddedImage> padded_image(const ConvolutionPass& pass, const std::string& source) {
+std::optional<PaddedImage> padded_image(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const SpatialValues extent = sizes_of(output);
   PaddedImage image = {};
@@ -84,7 +84,7 @@ std::optional<PaddedImage> padded_image(const ConvolutionPass& pass, const std::
   image.layout.make_room(image.pattern, divide_each_up(sizes_of(input), geometry.stride), extent);
   const double used = used_part(image.layout, extent);
   if (used < kLeast) return std::nullopt;
-  image.program = &PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
+  image.program = &PaddedProgram::find(weight.device().index(), weight.scalar_type());
   image.gathers = gathers_patches(*image.program, used, weight.size(0) / geometry.groups,
                                   input.size(1), image.pattern.taps(), extent);
   return image;
@@ -92,11 +92,11 @@ std::optional<PaddedImage> padded_image(const ConvolutionPass& pass, const std::
 
 }  // namespace
 
-bool write_output_from_padded(const ConvolutionPass& pass, const std::string& source) {
+bool write_output_from_padded(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
   if (!suits(output, weight, geometry)) return false;
   const SpatialValues extent = sizes_of(output);
-  const auto image = padded_image(pass, source);
+  const auto image = padded_image(pass);
   if (!image) return false;
   const auto& [pattern, layout, found, gathers] = *image;
   const PaddedProgram& program = *found;
@@ -118,8 +118,7 @@ bool write_output_from_padded(const ConvolutionPass& pass, const std::string& so
   return true;
 }
 
-bool write_input_from_padded(const ConvolutionPass& pass, const std::string& source,
-                             PaddedGradient& cached) {
+bool write_input_from_padded(const ConvolutionPass& pass, PaddedGradient& cached) {
   const auto& [geometry, input, weight, output, bias] = pass;
   if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
       volume(geometry.stride) > kMostPasses) {
@@ -136,7 +135,7 @@ bool write_input_from_padded(const ConvolutionPass& pass, const std::string& sou
   });
   const double used = used_part(layout, divide_each_up(sizes, geometry.stride));
   if (used < kLeast) return false;
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type());
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(1), output.size(1), taps, content);
@@ -172,14 +171,13 @@ bool write_input_from_padded(const ConvolutionPass& pass, const std::string& sou
   return true;
 }
 
-bool write_weight_from_padded(const ConvolutionPass& pass, const std::string& source,
-                              const PaddedGradient& cached) {
+bool write_weight_from_padded(const ConvolutionPass& pass, const PaddedGradient& cached) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const SpatialValues extent = sizes_of(output);
   if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
     return false;
   }
-  const auto image = padded_image(pass, source);
+  const auto image = padded_image(pass);
   // Patches that would be gathered are packed as fast by im2col.
   if (!image || image->gathers) return false;
   const auto& [pattern, layout, found, gathers] = *image;

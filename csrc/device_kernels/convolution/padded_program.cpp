@@ -90,7 +90,7 @@ PaddedProgram::Tiles PaddedProgram::tiles(c10::DeviceIndex device) {
   return work_shape(device).vector_bytes == 64 ? Tiles{8, 3, 4, 6} : Tiles{4, 3, 3, 4};
 }
 
-PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
+PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype)
     : device_(device),
       value_(outboard::value_dtype(dtype)),
       tiles_(tiles(device)),
@@ -103,15 +103,13 @@ PaddedProgram::PaddedProgram(c10::DeviceIndex device, ScalarType dtype, const st
                                   define("FILTERS", tiles_.filters) +
                                   define("ELEMENTS", tiles_.elements) + define("PANELS", kPanels) +
                                   define("TAPS", kTaps) + define("SLICE", kSlice),
-                              source),
+                              "padded"),
                literal_options(value_)) {}
 
-const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dtype,
-                                         const std::string& source) {
-  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType>;
+const PaddedProgram& PaddedProgram::find(c10::DeviceIndex device, ScalarType dtype) {
+  using Key = std::tuple<c10::DeviceIndex, ScalarType>;
   static auto* programs = new KernelTable<Key, const PaddedProgram*>;
-  return *programs->find(Key{&source, device, dtype},
-                         [&] { return new PaddedProgram(device, dtype, source); });
+  return *programs->find({device, dtype}, [&] { return new PaddedProgram(device, dtype); });
 }
 
 PaddedSizes PaddedProgram::sizes(const PaddedLayout& layout, int64_t images) const {
@@ -130,10 +128,10 @@ at::Tensor PaddedProgram::pack_padded(const at::Tensor& source, int64_t begin, i
   at::Tensor packed = workspace(planes * plane + columns_);
   LaunchArguments arguments;
   arguments.address(element(source, begin * source.stride(0))).address(packed.mutable_data_ptr());
-  add_narrow(arguments,
-             PaddedSource{count, source.stride(0), source.stride(1), spatial(source.strides(), 1),
-                          sizes_of(source), pattern.scale, pattern.offset, pattern.step},
-             sizes(layout, count));
+  PaddedSource described(source, count);
+  std::tie(described.scale, described.offset, described.step) =
+      std::tie(pattern.scale, pattern.offset, pattern.step);
+  add_narrow(arguments, described, sizes(layout, count));
   enqueue("pack_padded", planes * count, arguments);
   return packed;
 }
@@ -148,10 +146,7 @@ at::Tensor PaddedProgram::pack_weights(const at::Tensor& weight, const WeightLay
   const int64_t slice = std::max<int64_t>(kDepth / taps, 1);
   LaunchArguments arguments;
   arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
-  add_narrow(arguments,
-             PaddedWeights{layout.rows, layout.channels, layout.group, layout.row, layout.channel,
-                           layout.size, pattern.count, pattern.first, pattern.each},
-             slice);
+  add_narrow(arguments, PaddedWeights{layout, pattern.count, pattern.first, pattern.each}, slice);
   enqueue("pack_weights", layout.groups * panels * divide_up(layout.channels, slice), arguments);
   return packed;
 }

@@ -56,12 +56,14 @@ struct PaddedSizes {
 
 struct PaddedSource {
   int64_t images, image, channel;
-  SpatialValues stride, size, scale, offset, step;
-};
+  SpatialValues stride, size, scale = {}, offset = {}, step = {};
 
-struct PaddedWeights {
-  int64_t rows, channels, group, row, channel;
-  SpatialValues size, count, first, step;
+  PaddedSource(const at::Tensor& source, int64_t images_)
+      : images(images_),
+        image(source.stride(0)),
+        channel(source.stride(1)),
+        stride(spatial(source.strides(), 1)),
+        size(sizes_of(source)) {}
 };
 
 struct PaddedResult {
@@ -95,6 +97,11 @@ struct WeightLayout {
   static WeightLayout of(const at::Tensor& weight, int64_t groups, bool backward);
 };
 
+// The same, and the taps that are packed.
+struct PaddedWeights : WeightLayout {
+  SpatialValues count = {}, first = {}, step = {};
+};
+
 // Memory of results, in elements: `row` between channels, `image` between images, and positions at
 // `stride` from `first` on.
 struct ResultLayout {
@@ -111,9 +118,8 @@ struct GradientOperand {
 
 class PaddedProgram {
  public:
-  // The program of a source interned by ProductProgram. Never destroyed.
-  static const PaddedProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
-                                   const std::string& source);
+  // Never destroyed.
+  static const PaddedProgram& find(c10::DeviceIndex device, at::ScalarType dtype);
   // Largest number of kernel elements.
   static constexpr int64_t kTaps = 64;
 
@@ -157,7 +163,7 @@ class PaddedProgram {
   void enqueue(const char* kernel, int64_t items, LaunchArguments& arguments) const;
 
  private:
-  PaddedProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
+  PaddedProgram(c10::DeviceIndex device, at::ScalarType dtype);
   int64_t gradient_part(const PaddedLayout& layout, int64_t images) const;
 
   // Tiles that fill the vector registers.

@@ -73,16 +73,7 @@ at::Tensor transform_gradients(const PaddedProgram& program, const at::Tensor& g
   LaunchArguments arguments;
   arguments.address(element(gradient, begin * gradient.stride(0)));
   arguments.address(points.mutable_data_ptr());
-  add_narrow(arguments,
-             PaddedSource{grid.images,
-                          gradient.stride(0),
-                          gradient.stride(1),
-                          spatial(gradient.strides(), 1),
-                          sizes_of(gradient),
-                          {},
-                          {},
-                          {}},
-             grid);
+  add_narrow(arguments, PaddedSource(gradient, grid.images), grid);
   program.enqueue("winograd_gradients", gradient.size(1), arguments);
   return points;
 }
@@ -93,17 +84,7 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
   at::Tensor packed = program.workspace(kPoints * grid.weights);
   LaunchArguments arguments;
   arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
-  add_narrow(arguments,
-             PaddedWeights{layout.rows,
-                           layout.channels,
-                           layout.group,
-                           layout.row,
-                           layout.channel,
-                           layout.size,
-                           {},
-                           {},
-                           {}},
-             grid, flipped, panels, kTransformed);
+  add_narrow(arguments, PaddedWeights{layout}, grid, flipped, panels, kTransformed);
   program.enqueue("winograd_weights",
                   layout.groups * panels * divide_up(layout.channels, kTransformed), arguments);
   return packed;
@@ -113,7 +94,7 @@ at::Tensor transform_weights(const PaddedProgram& program, const at::Tensor& wei
 // gets the padded source if all images are packed at once.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
-           const at::Tensor& result, const std::string& kernels, PaddedGradient& cached) {
+           const at::Tensor& result, PaddedGradient& cached) {
   const SpatialValues extent = sizes_of(result);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
@@ -122,7 +103,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   const TapPattern pattern = forward_taps(geometry, weights.size);
   PaddedLayout layout;
   layout.make_room(pattern, sizes_of(source), {1, 2 * high, 2 * wide});
-  const auto& program = PaddedProgram::find(source.device().index(), source.scalar_type(), kernels);
+  const auto& program = PaddedProgram::find(source.device().index(), source.scalar_type());
 
   const int64_t channels = source.size(1), tiles = high * wide;
   const int64_t columns = program.tile_columns();
@@ -175,34 +156,33 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
 
 }  // namespace
 
-bool write_output_by_winograd(const ConvolutionPass& pass, const std::string& source) {
+bool write_output_by_winograd(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   PaddedGradient unused;
   return suits(geometry, output, weight, weights) && output.stride(-1) == 1 &&
-         write(input, weight, weights, false, geometry.padding, bias, output, source, unused);
+         write(input, weight, weights, false, geometry.padding, bias, output, unused);
 }
 
 // The data gradient is a convolution with flipped kernels and the padding that makes its size fit.
-bool write_input_by_winograd(const ConvolutionPass& pass, const std::string& source,
-                             PaddedGradient& cached) {
+bool write_input_by_winograd(const ConvolutionPass& pass, PaddedGradient& cached) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
   return suits(geometry, input, weight, weights) && input.stride(-1) == 1 &&
-         write(output, weight, weights, true, padding, bias, input, source, cached);
+         write(output, weight, weights, true, padding, bias, input, cached);
 }
 
 // The weight gradient: sums over tiles of products of the points of `input` and of `output`, a 1x1
 // weight gradient per point.
-bool write_weight_by_winograd(const ConvolutionPass& pass, const std::string& source) {
+bool write_weight_by_winograd(const ConvolutionPass& pass) {
   const auto& [geometry, input, weight, output, bias] = pass;
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   if (geometry.groups != 1 || !suits(geometry, input, weight, weights)) return false;
   const SpatialValues extent = sizes_of(output);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   const int64_t tiles = high * wide, images = input.size(0);
-  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type(), source);
+  const auto& program = PaddedProgram::find(weight.device().index(), weight.scalar_type());
   const int64_t line = program.tile_width(), columns = program.tile_columns();
   const int64_t multiplied = round_up(tiles * images, line);
   if (kPoints * (multiplied + kGradientTiles) > 9 * images * volume(extent)) return false;

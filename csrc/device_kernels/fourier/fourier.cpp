@@ -3,54 +3,78 @@
 // Arguments are `self`, `dim`, `normalization` (0: none, 1: by the root of the number of elements
 // of a transform, 2: by that number) and, by direction, `forward`, `onesided` or `last_dim_size`.
 //
+// Steps are one or more launches. Values between steps are dense 1-d complex arrays. `scale` is
+// applied once, by the last step of a transform, which reads all values anyway.
+//
 // Results have the memory order of PyTorch's CPU kernels: transformed dimensions are last.
 #include <ATen/ops/as_strided.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "device_kernels/defined_kernel.h"
-#include "device_kernels/fourier/fourier_steps.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/source_writer.h"
+#include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 #include "tensors/dense.h"
 #include "transfer/copy.h"
 
 namespace outboard {
-
-class FourierKernel final : public DefinedKernel {
- public:
-  FourierKernel(const Definition& definition, const c10::FunctionSchema& schema);
-  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
-
- private:
-  enum class Kind : uint8_t { kComplex, kFromReal, kToReal };
-  struct Key {
-    c10::DeviceIndex device;
-    at::ScalarType dtype;
-    bool wide;
-    bool operator==(const Key& other) const = default;
-  };
-
-  // Dimensions in memory order of the result; those of `dims` come last.
-  static at::DimVector order(const at::Tensor& self, at::DimVector& dims, bool sort_last);
-  at::Tensor compute(FourierCall& call, const at::Tensor& self, at::DimVector dims,
-                     int64_t last_size);
-  at::Tensor complex_transform(FourierCall& call, const at::Tensor& self, at::DimVector dims,
-                               bool sort_last);
-
-  const std::string source_;
-  const Kind kind_;
-  KernelTable<Key, ProgramKernels> table_;
-};
-
 namespace {
 
 using at::ScalarType;
 
+// Dimension limit of kernels that read any layout.
+constexpr int kFourierDimensions = 12;
 constexpr int64_t kLongest = int64_t{1} << 30;  // squares of indices must fit 64 bits
+// Above this prime factor Bluestein's algorithm needs fewer operations.
+constexpr int64_t kLargestRadix = 61;
+
+// Complex values in a vector of 32 bytes, for values of `real`.
+int64_t lanes_of(at::ScalarType real) { return real == at::ScalarType::Double ? 2 : 4; }
+
+// Radices of the passes for length n, in order; empty if a prime factor is too large for a pass.
+c10::SmallVector<int64_t, 16> radices_of(int64_t n) {
+  c10::SmallVector<int64_t, 16> radices;
+  for (const int64_t radix : {8, 4, 2, 5, 3}) {
+    for (; n % radix == 0; n /= radix) radices.push_back(radix);
+  }
+  for (int64_t radix = 7; n > 1 && radix <= kLargestRadix; radix += 2) {
+    for (; n % radix == 0; n /= radix) radices.push_back(radix);
+  }
+  if (n > 1) radices.clear();
+  return radices;
+}
+
+// A dense array, reinterpreted as another dtype.
+at::Tensor seen_as(const at::Tensor& dense, at::ScalarType dtype) {
+  const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(dense.storage()), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
+  const auto here = static_cast<int64_t>(dense.element_size());
+  result.unsafeGetTensorImpl()->set_sizes_contiguous({dense.numel() * here / bytes});
+  result.unsafeGetTensorImpl()->set_storage_offset(dense.storage_offset() * here / bytes);
+  return result;
+}
+
+// The kernels for values of dtype `real`; `wide`: 64-bit indices.
+ProgramKernels make_fourier_kernels(c10::DeviceIndex device, at::ScalarType real, bool wide) {
+  std::string program = write_source({"fourier",
+                                      {{"real", real},
+                                       {"lanes", lanes_of(real)},
+                                       {"wide", wide},
+                                       {"dimensions", kFourierDimensions}}});
+  return {device, std::move(program), literal_options(real)};
+}
 
 // A dense array in the memory order `order`, as a tensor of these sizes.
 at::Tensor as_result(const at::Tensor& dense, at::IntArrayRef sizes, at::IntArrayRef order) {
@@ -62,6 +86,183 @@ at::Tensor as_result(const at::Tensor& dense, at::IntArrayRef sizes, at::IntArra
   }
   return dense.as_strided(sizes, strides);
 }
+
+// One call: kernels, and the roots of unity of each length.
+struct FourierCall {
+  c10::DeviceIndex device;
+  at::ScalarType complex;
+  at::ScalarType real;
+  int32_t sign;
+  double scale;  // not yet applied
+  bool wide = false;
+  bool vectors = false;  // explicit vectors are faster
+  const ProgramKernels* kernels = nullptr;
+  std::map<std::pair<int64_t, int32_t>, at::Tensor> roots;
+
+  double take_scale() { return std::exchange(scale, 1); }
+
+  // A dense array of `source`, which has any strides.
+  at::Tensor read(const at::Tensor& source) {
+    const bool is_real = !source.is_complex();
+    if (!is_real && source.is_contiguous()) return source.view({-1});
+    at::Tensor result = make(source.numel());
+    const auto read_as = [&](auto zero) {
+      std::array<decltype(zero), 1 + 2 * kFourierDimensions> layout{};
+      int64_t dims = 0;
+      int64_t end = 0;  // stride of the previous dimension
+      for (int64_t d = 0; d < source.dim(); ++d) {
+        if (source.size(d) == 1) continue;
+        // Adjacent dimensions with matching strides collapse into one.
+        const bool joins = dims > 0 && end == source.size(d) * source.stride(d);
+        if (!joins) layout[1 + dims++] = 1;
+        layout[dims] *= source.size(d);
+        layout[kFourierDimensions + dims] = source.stride(d);
+        end = source.stride(d);
+      }
+      if (dims == 0) layout[1 + dims++] = 1;
+      layout[0] = dims;
+      launch_kernel(is_real ? "read_real" : "read_complex", result.numel(), source, result, layout,
+                    result.numel());
+    };
+    wide ? read_as(int64_t{0}) : read_as(int32_t{0});
+    return result;
+  }
+  // The first `count` elements of rows of length n; missing elements are the conjugates that make
+  // the transform real.
+  at::Tensor cut(const at::Tensor& source, int64_t n, int64_t count) {
+    at::Tensor result = make(source.numel() / n * count);
+    launch_kernel("cut", result.numel(), source, result, result.numel(), n, count, take_scale());
+    return result;
+  }
+  // Transforms the dimension of length n, whose elements are `inner` apart. `last`: this step
+  // applies the scale.
+  at::Tensor along(const at::Tensor& source, int64_t n, int64_t inner, bool last) {
+    if (n == 1) return source;
+    return radices_of(n).empty() ? bluestein(source, n, inner, last)
+                                 : passes(source, n, inner, sign, last);
+  }
+
+  // True if real rows of length n can be transformed as complex ones of half the length.
+  static bool halves(int64_t n) { return n % 2 == 0 && n >= 4 && !radices_of(n / 2).empty(); }
+  // If halves(n), the first `count` elements of the transforms of real rows of length n; and the
+  // inverse, from n / 2 + 1 elements. n real values are n / 2 complex values in the same memory,
+  // whose transform contains the transforms of the even and the odd elements.
+  at::Tensor from_real(const at::Tensor& rows, int64_t n, int64_t count, bool last) {
+    const at::Tensor data = passes(seen_as(rows, complex), n / 2, 1, sign, /*last=*/false);
+    at::Tensor result = make(rows.numel() / n * count);
+    launch_kernel("untangle", result.numel(), data, result, roots_of(n, sign), result.numel(), n,
+                  count, last ? take_scale() : 1.0);
+    return result;
+  }
+  at::Tensor to_real(const at::Tensor& source, int64_t n) {
+    at::Tensor data = make(source.numel() / (n / 2 + 1) * (n / 2));
+    launch_kernel("tangle", data.numel(), source, data, roots_of(n, sign), data.numel(), n);
+    return seen_as(passes(data, n / 2, 1, sign, /*last=*/true), real);
+  }
+  // The real parts, times the unapplied `scale`.
+  at::Tensor real_parts(const at::Tensor& source) {
+    at::Tensor result = make(source.numel(), /*is_real=*/true);
+    launch_kernel("real_parts", result.numel(), source, result, result.numel(), take_scale());
+    return result;
+  }
+
+ private:
+  // exp(direction * 2 pi i t / n) for t < n.
+  const at::Tensor& roots_of(int64_t n, int32_t direction) {
+    at::Tensor& table = roots[{n, direction}];
+    if (!table.defined()) {
+      table = make(n);
+      launch_kernel("make_roots", n, table, n, direction);
+    }
+    return table;
+  }
+  // `along` for an n with small prime factors: a pass per radix, from one array into another.
+  at::Tensor passes(at::Tensor source, int64_t n, int64_t inner, int32_t direction, bool last) {
+    const auto radices = radices_of(n);
+    const at::Tensor table = roots_of(n, direction);
+    const int64_t lanes = lanes_of(real);
+    int64_t s = inner;
+    int64_t m = n;
+    for (size_t i = 0; i < radices.size(); ++i) {
+      const int64_t radix = radices[i];
+      m /= radix;
+      at::Tensor result = make(source.numel());
+      const double factor = last && i + 1 == radices.size() ? take_scale() : 1;
+      if (radix > 8 || radix == 7) {
+        const int64_t items = source.numel();
+        launch_kernel("pass_any", items, source, result, table, items, s, m, n / (m * radix),
+                      direction, factor, radix);
+      } else {
+        std::string kernel = "pass" + std::to_string(radix);
+        int64_t items = source.numel() / radix;
+        const bool first = s == 1 && m % lanes == 0;
+        if (vectors && radix % 2 == 0 && (first || s % lanes == 0)) {
+          kernel = (first ? "first_" : "lanes_") + kernel;
+          items /= lanes;
+        }
+        launch_kernel(kernel, items, source, result, table, items, s, m, n / (m * radix), direction,
+                      factor);
+      }
+      s *= radix;
+      source = std::move(result);
+    }
+    return source;
+  }
+  // `along` for any n, by Bluestein's algorithm: a convolution with a chirp, computed by transforms
+  // of a power of two.
+  at::Tensor bluestein(const at::Tensor& source, int64_t n, int64_t inner, bool last) {
+    int64_t length = 1;
+    while (length < 2 * n - 1) length *= 2;
+    const at::Tensor chirp = make(n);
+    launch_kernel("make_chirp", n, chirp, n, sign);
+    at::Tensor factors = make(length);
+    launch_kernel("chirp_ends", length, chirp, factors, n, length);
+    factors = passes(factors, length, 1, -1, /*last=*/false);
+
+    at::Tensor data = with_chirp(source, chirp, inner, n, length, n, 1);
+    data = passes(data, length, inner, -1, /*last=*/false);
+    data = with_chirp(data, factors, inner, length, length, length, 1);
+    data = passes(data, length, inner, 1, /*last=*/false);
+    const double factor = (last ? take_scale() : 1) / static_cast<double>(length);
+    return with_chirp(data, chirp, inner, length, n, n, factor);
+  }
+  // Multiplies: rows of length `from` become rows of length `to`, with `count` elements that are
+  // not 0.
+  at::Tensor with_chirp(const at::Tensor& source, const at::Tensor& factors, int64_t inner,
+                        int64_t from, int64_t to, int64_t count, double factor) {
+    at::Tensor result = make(source.numel() / from * to);
+    launch_kernel("with_chirp", result.numel(), source, result, factors, result.numel(), inner,
+                  from, to, count, factor);
+    return result;
+  }
+
+  at::Tensor make(int64_t elements, bool is_real = false) const {
+    return empty_on(device, {elements}, is_real ? real : complex);
+  }
+  // Launches a kernel with these arguments.
+  template <class... Values>
+  void launch_kernel(const std::string& name, int64_t items, const Values&... values) const {
+    LaunchArguments arguments;
+    (add(arguments, values), ...);
+    kernels->launch(name, items, work_shape(device).local, arguments);
+  }
+  // Memory, an index, a flag or a sign, a factor, a layout.
+  static void add(LaunchArguments& arguments, const at::Tensor& tensor) {
+    arguments.address(tensor.const_data_ptr());
+  }
+  void add(LaunchArguments& arguments, int64_t index) const {
+    wide ? arguments.value(index) : arguments.value(static_cast<int32_t>(index));
+  }
+  static void add(LaunchArguments& arguments, int32_t flag) { arguments.value(flag); }
+  void add(LaunchArguments& arguments, double factor) const {
+    real == at::ScalarType::Double ? arguments.value(factor)
+                                   : arguments.value(static_cast<float>(factor));
+  }
+  template <class Index, size_t n>
+  static void add(LaunchArguments& arguments, const std::array<Index, n>& layout) {
+    arguments.value(layout);
+  }
+};
 
 // Transforms the first `count` of `dims`, the last one first. `inner`: elements of the dimensions
 // behind them; it becomes that of all.
@@ -76,11 +277,29 @@ at::Tensor along_each(FourierCall& call, const at::Tensor& self, at::IntArrayRef
 
 }  // namespace
 
+class FourierKernel final : public DefinedKernel {
+ public:
+  FourierKernel(const Definition& definition, const c10::FunctionSchema& schema);
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
+
+ private:
+  enum class Kind : uint8_t { kComplex, kFromReal, kToReal };
+  // Dimensions in memory order of the result; those of `dims` come last.
+  static at::DimVector order(const at::Tensor& self, at::DimVector& dims, bool sort_last);
+  at::Tensor compute(FourierCall& call, const at::Tensor& self, at::DimVector dims,
+                     int64_t last_size);
+  at::Tensor complex_transform(FourierCall& call, const at::Tensor& self, at::DimVector dims,
+                               bool sort_last);
+
+  const Kind kind_;
+  KernelTable<std::tuple<c10::DeviceIndex, ScalarType, bool>, ProgramKernels> table_;
+};
+
 FourierKernel::FourierKernel(const Definition& definition, const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
-      source_(definition.string("source")),
-      kind_(
-          static_cast<Kind>(definition.one_of("direction", {"complex", "from_real", "to_real"}))) {}
+      kind_(overload_.find("onesided") >= 0        ? Kind::kFromReal
+            : overload_.find("last_dim_size") >= 0 ? Kind::kToReal
+                                                   : Kind::kComplex) {}
 
 at::DimVector FourierKernel::order(const at::Tensor& self, at::DimVector& dims, bool sort_last) {
   const auto by_stride = [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); };
@@ -205,9 +424,8 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
        given.scalar_type() != (kind_ == Kind::kToReal ? call.real : call.complex))) {
     return false;
   }
-  call.kernels = &table_.find(Key{device, call.real, call.wide}, [&] {
-    return make_fourier_kernels(device, call.real, call.wide, source_);
-  });
+  call.kernels = &table_.find({device, call.real, call.wide},
+                              [&] { return make_fourier_kernels(device, call.real, call.wide); });
   const at::Tensor result = compute(call, self, dims, last_size);
   if (!given.defined()) {
     overload_.finish(stack, result);

@@ -27,7 +27,6 @@ class LibraryProductKernel final : public DefinedKernel {
 
   const ProductCall call_;
   const int gelu_flag_;  // -1 for none
-  const bool resizes_silently_;
 };
 
 namespace {
@@ -49,10 +48,9 @@ bool write_factor(const at::Scalar& factor, ScalarType dtype, double (&parts)[2]
 }
 
 // An operand of 0 to 3 dimensions as three dimensions.
-ob_tensor matrices(const at::Tensor& tensor, const void* data, const ProductStrides& strides,
-                   std::array<int64_t, 3> sizes) {
-  const std::array<int64_t, 3> all = {strides.batch, strides.row, strides.column};
-  return library_tensor(data, tensor.scalar_type(), sizes, all);
+ob_tensor described(const at::Tensor& tensor, const void* data, const Matrices& matrices) {
+  const auto& [batch, row, column, outer] = matrices.strides;
+  return library_tensor(data, tensor.scalar_type(), matrices.sizes, {batch, row, column});
 }
 
 // The result dimension of a bias vector; 0 if `added` is more than a vector.
@@ -68,10 +66,7 @@ LibraryProductKernel::LibraryProductKernel(const Definition& definition,
                                            const c10::FunctionSchema& schema)
     : DefinedKernel(definition, schema),
       call_(definition, overload_),
-      gelu_flag_(definition.string("gelu_flag").empty()
-                     ? -1
-                     : overload_.index(definition.string("gelu_flag"))),
-      resizes_silently_(definition.flag("resizes_silently")) {}
+      gelu_flag_(overload_.find("use_gelu")) {}
 
 bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;
@@ -83,7 +78,7 @@ bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex devi
   const at::Tensor& given = operands.given;
   if (given.defined() && given.scalar_type() != operands.dtype) return false;
   // A 0-d result with lazy conjugation is left to the next kernel.
-  if (call_.result_dimensions().empty() && (operands.left.is_conj() || operands.right.is_conj())) {
+  if (operands.result_sizes.empty() && (operands.left.is_conj() || operands.right.is_conj())) {
     return false;
   }
   ob_activation activation = OB_ACTIVATION_NONE;
@@ -96,9 +91,9 @@ bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex devi
   at::Tensor out = fits ? given : empty_on(device, operands.result_sizes, operands.dtype);
   if (!multiply(operands, activation, device, out)) return false;
   if (given.defined() && !fits) {
-    copy_into(prepare_result(overload_, given, operands.result_sizes, operands.dtype,
-                             device_of(device), /*strides=*/{}, resizes_silently_),
-              out);
+    copy_into(
+        prepare_result(overload_, given, operands.result_sizes, operands.dtype, device_of(device)),
+        out);
   }
   overload_.finish(stack, std::move(out));
   return true;
@@ -112,31 +107,11 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
       (scalars.adds && !write_factor(scalars.beta, operands.dtype, description.beta))) {
     return false;
   }
-  at::Tensor left = operands.left.resolve_conj();
-  at::Tensor right = operands.right.resolve_conj();
-  std::string left_dimensions = call_.left_dimensions();
-  std::string right_dimensions = call_.right_dimensions();
-  const std::string& result_dimensions = call_.result_dimensions();
-  ProductSizes sizes = operands.sizes;
-  if (sizes.b != -1 && result_dimensions.find('b') == std::string::npos) {
-    // A sum over batches is a sum over a longer K.
-    sizes.k *= sizes.b;
-    left = left.transpose(0, 1).reshape({sizes.m, sizes.k});
-    right = right.reshape({sizes.k, sizes.n});
-    left_dimensions = "mk";
-    right_dimensions = "kn";
-    sizes.b = -1;
-  }
-  const int64_t batches = std::max<int64_t>(sizes.b, 1), rows = std::max<int64_t>(sizes.m, 1),
-                columns = std::max<int64_t>(sizes.n, 1), depth = std::max<int64_t>(sizes.k, 1);
-  const ob_tensor a = matrices(left, left.const_data_ptr(),
-                               strides_of(left, left_dimensions, 'm', 'k'), {batches, rows, depth});
-  const ob_tensor b =
-      matrices(right, right.const_data_ptr(), strides_of(right, right_dimensions, 'k', 'n'),
-               {batches, depth, columns});
-  const ob_tensor result =
-      matrices(out, out.mutable_data_ptr(), strides_of(out, result_dimensions, 'm', 'n'),
-               {batches, rows, columns});
+  const at::Tensor left = operands.left.resolve_conj();
+  const at::Tensor right = operands.right.resolve_conj();
+  const ob_tensor a = described(left, left.const_data_ptr(), matrices_of(left, /*is_left=*/true));
+  const ob_tensor b = described(right, right.const_data_ptr(), matrices_of(right));
+  const ob_tensor result = described(out, out.mutable_data_ptr(), matrices_of(out));
   description.struct_size = sizeof(description);
   description.a = &a;
   description.b = &b;
@@ -149,8 +124,7 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
 
   const at::Tensor expanded = operands.added.expand(operands.result_sizes);
   const void* data = expanded.const_data_ptr();
-  const ob_tensor added = matrices(
-      expanded, data, strides_of(expanded, result_dimensions, 'm', 'n'), {batches, rows, columns});
+  const ob_tensor added = described(expanded, data, matrices_of(expanded));
   const uint32_t dimension = bias_dimension_of(added);
   if (dimension != 0 && scalars.beta.equal(1)) {
     const ob_tensor bias =

@@ -126,7 +126,7 @@ at::Tensor integers(int64_t size, int64_t step, ScalarType dtype) {
   return numbers.view({size, size}).to(dtype);
 }
 
-bool multiplies_right(c10::DeviceIndex device, ScalarType dtype, const std::string& source) {
+bool multiplies_right(c10::DeviceIndex device, ScalarType dtype) {
   constexpr int64_t kSize = 72;  // more than a tile
   const at::Tensor left = integers(kSize, 5, dtype), right = integers(kSize, 11, dtype);
   const at::Device there(c10::DeviceType::PrivateUse1, device);
@@ -135,8 +135,7 @@ bool multiplies_right(c10::DeviceIndex device, ScalarType dtype, const std::stri
   layout.rows = layout.columns = layout.depth = layout.inner_depth = layout.inner_columns = kSize;
   layout.left = layout.right = layout.out = {0, kSize, 1, 0};
   // Never destroyed: the kernel tables use its address as a key.
-  const auto& tiles =
-      *new GroupTiles(device, dtype, /*wide=*/false, /*side=*/16, /*units=*/true, source);
+  const auto& tiles = *new GroupTiles(device, dtype, /*wide=*/false, /*side=*/16, /*units=*/true);
   tiles.multiply(layout, {},
                  {a.const_data_ptr(), b.const_data_ptr(), out.mutable_data_ptr(), nullptr});
   return out.cpu().to(at::kFloat).equal(at::mm(left.to(at::kFloat), right.to(at::kFloat)));
@@ -154,23 +153,20 @@ std::vector<GroupTiles::Tile> unit_tiles(c10::DeviceIndex device) {
 
 }  // namespace
 
-const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                                   const std::string& source) {
+const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bool wide) {
   if (device_properties(device).kind != OB_DEVICE_GPU) return nullptr;
   const int largest = work_shape(device).local;
   const auto* side = std::find_if(std::begin(kSides), std::end(kSides),
                                   [&](int side) { return side * side <= largest; });
   if (side == std::end(kSides)) return nullptr;
-  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool>;
+  using Key = std::tuple<c10::DeviceIndex, ScalarType, bool>;
   static auto* programs = new KernelTable<Key, const GroupTiles*>;
-  return programs->find(Key{&source, device, dtype, wide}, [&] {
-    return new GroupTiles(device, dtype, wide, *side, uses_matrix_units(device, dtype, source),
-                          source);
+  return programs->find({device, dtype, wide}, [&] {
+    return new GroupTiles(device, dtype, wide, *side, uses_matrix_units(device, dtype));
   });
 }
 
-GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int side, bool units,
-                       const std::string& source)
+GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int side, bool units)
     : device_(device),
       dtype_(dtype),
       value_(product_value_dtype(dtype)),
@@ -178,8 +174,7 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       side_(side),
       units_(units),
       width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
-      compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
-      source_(source) {
+      compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)) {
   if (units) {
     tiles_ = unit_tiles(device);
     return;
@@ -242,7 +237,8 @@ const ProgramKernels& GroupTiles::kernels(const Tile& tile, const Work& work) co
     }
     if (image) macros += "#define IMAGE\n";
     // For drivers that can pass a register limit to their compiler.
-    return ProgramKernels(device_, product_source(dtype_, value_, width_, wide_, macros, source_),
+    return ProgramKernels(device_,
+                          product_source(dtype_, value_, width_, wide_, macros, "group_tiles"),
                           c10::str(literal_options(value_), " -DOB_REGISTERS=", tile.registers));
   });
 }
@@ -341,7 +337,7 @@ void GroupTiles::enqueue(const Work& work, const char* kernel, const Plan& plan,
   kernels(plan.tile, work).launch(kernel, items, local, arguments);
 }
 
-bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype, const std::string& source) {
+bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype) {
   if ((dtype != ScalarType::Half && dtype != ScalarType::BFloat16) ||
       !has(device, OB_FEATURE_MATRIX_UNITS) ||
       device_properties(device).max_work_group_size < kUnitItems) {
@@ -353,7 +349,7 @@ bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype, const std::str
   return found->find({device, dtype}, [&] {
     std::string reason = "a small product was wrong";
     try {
-      if (multiplies_right(device, dtype, source)) return true;
+      if (multiplies_right(device, dtype)) return true;
     } catch (const std::exception& error) {
       reason = error.what();
     }

@@ -53,10 +53,9 @@ class OUTBOARD_API GroupTiles {
     std::string definitions;
   };
 
-  // The kernels of a source interned by ProductProgram; `wide`: 64-bit indices. Never destroyed.
-  // nullptr if the device's work-groups cannot share a tile.
-  static const GroupTiles* find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                                const std::string& source);
+  // `wide`: 64-bit indices. Never destroyed. nullptr if the device's work-groups cannot share a
+  // tile.
+  static const GroupTiles* find(c10::DeviceIndex device, at::ScalarType dtype, bool wide);
 
   // Products with one level of indices. `multiply_thin` suits results of a few columns.
   void multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
@@ -70,8 +69,7 @@ class OUTBOARD_API GroupTiles {
 
   // `units`: the device has matrix instructions for this dtype; otherwise `side` x `side`
   // work-items share a tile. Use `find` for cached programs.
-  GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units,
-             const std::string& source);
+  GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units);
 
  private:
   // A tile, and the split of K into parts.
@@ -111,12 +109,11 @@ class OUTBOARD_API GroupTiles {
   const bool units_;
   const int width_;
   const int64_t compute_units_;
-  const std::string& source_;
   std::vector<Tile> tiles_;  // from large to small
 };
 
 // True if products of this dtype use matrix units: the device declares them and computes a small
 // product correctly. Otherwise the first call warns.
-bool uses_matrix_units(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
+bool uses_matrix_units(c10::DeviceIndex device, at::ScalarType dtype);
 
 }  // namespace outboard

@@ -25,17 +25,12 @@ class MatrixProductKernel final : public DefinedKernel {
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
-  bool is_outer_product() const;
-  bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
+  bool conjugates_both(const ProductOperands& operands) const;
   // `operands.added`: with the sizes of the result; undefined for none.
   void enqueue_complex(const ProductOperands& operands, const at::Tensor& out) const;
   void enqueue(const ProductOperands& operands, const at::Tensor& out) const;
 
   const ProductCall call_;
-  const std::string& source_;
-  const std::string& groups_;
-  const bool conjugates_left_;
-  const bool resizes_silently_;
 };
 
 namespace {
@@ -66,16 +61,9 @@ at::Tensor part(const at::Tensor& tensor, int64_t which) {
   return at::view_as_real(tensor).select(-1, which);
 }
 
-// Sources of kernels, and dtype and device of a product.
-struct Programs {
-  const std::string &source, &groups;
-  ScalarType dtype;
-  c10::DeviceIndex device;
-};
-
 // Selects the kernels by size.
-void multiply(const Programs& programs, const ProductLayout& layout, const ProductScalars& scalars,
-              const ProductAddresses& addresses) {
+void multiply(c10::DeviceIndex device, ScalarType dtype, const ProductLayout& layout,
+              const ProductScalars& scalars, const ProductAddresses& addresses) {
   const auto& [left, right, out, added] = addresses;
   const ProductAddresses exchanged = {right, left, out, added};
   const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
@@ -83,7 +71,7 @@ void multiply(const Programs& programs, const ProductLayout& layout, const Produ
   const bool tiled = work >= kPackedWork && least >= kPackedSize;
   const bool wide = needs_wide_index(layout);
   if (work >= kPackedWork) {
-    const auto* groups = GroupTiles::find(programs.device, programs.dtype, wide, programs.groups);
+    const auto* groups = GroupTiles::find(device, dtype, wide);
     if (groups != nullptr && tiled) return groups->multiply(layout, scalars, addresses);
     if (groups != nullptr && layout.depth >= kSharedRow) {
       return layout.columns <= layout.rows
@@ -91,8 +79,7 @@ void multiply(const Programs& programs, const ProductLayout& layout, const Produ
                  : groups->multiply_thin(transposed(layout), scalars, exchanged);
     }
   }
-  const ProductProgram& program =
-      ProductProgram::find(programs.device, programs.dtype, wide, programs.source);
+  const ProductProgram& program = ProductProgram::find(device, dtype, wide);
   if (tiled) {
     const TileOperand rows = program.left_operand(layout, left);
     const TileOperand columns = program.right_operand(layout, right);
@@ -109,48 +96,30 @@ void multiply(const Programs& programs, const ProductLayout& layout, const Produ
   }
 }
 
-// CPU adds outer products by TensorIterator, which gives the result the order of `matrix`.
-bool is_column_major(const at::Tensor& matrix) {
-  return matrix.stride(0) != 0 && matrix.stride(0) < matrix.stride(1);
-}
-
 }  // namespace
 
 MatrixProductKernel::MatrixProductKernel(const Definition& definition,
                                          const c10::FunctionSchema& schema)
-    : DefinedKernel(definition, schema),
-      call_(definition, overload_),
-      source_(ProductProgram::intern(definition.string("source"))),
-      groups_(ProductProgram::intern(definition.string("groups"))),
-      conjugates_left_(definition.flag("conjugates_left")),
-      resizes_silently_(definition.flag("resizes_silently")) {}
+    : DefinedKernel(definition, schema), call_(definition, overload_) {}
 
 bool MatrixProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;
   if (!call_.read(*stack, device, operands) || !computes(device, operands.dtype)) return false;
   if (operands.added.defined()) operands.added = operands.added.expand(operands.result_sizes);
-  const int64_t columns_first[] = {1, operands.sizes.m};
-  at::OptionalIntArrayRef strides;
-  if (is_outer_product() && is_column_major(operands.added)) strides = columns_first;
   at::Tensor out = prepare_result(overload_, operands.given, operands.result_sizes, operands.dtype,
-                                  device_of(device), strides, resizes_silently_);
+                                  device_of(device));
   if (out.numel() > 0) {
     if (!operands.scalars.adds) operands.added = at::Tensor();
     at::isComplexType(operands.dtype) ? enqueue_complex(operands, out) : enqueue(operands, out);
   }
-  const bool conjugated = conjugates_both(operands.left, operands.right);
-  overload_.finish(stack, conjugated ? out.conj() : std::move(out));
+  overload_.finish(stack, conjugates_both(operands) ? out.conj() : std::move(out));
   return true;
 }
 
-bool MatrixProductKernel::is_outer_product() const {
-  return call_.left_dimensions() == "m" && call_.right_dimensions() == "n";
-}
-
 // True if the functional form returns a 0-d result with lazy conjugation, as on CPU.
-bool MatrixProductKernel::conjugates_both(const at::Tensor& left, const at::Tensor& right) const {
-  return overload_.form() == Overload::Form::kFunctional && call_.result_dimensions().empty() &&
-         left.is_conj() != conjugates_left_ && right.is_conj();
+bool MatrixProductKernel::conjugates_both(const ProductOperands& operands) const {
+  return overload_.form() == Overload::Form::kFunctional && operands.result_sizes.empty() &&
+         operands.left.is_conj() && operands.right.is_conj();
 }
 
 void MatrixProductKernel::enqueue_complex(const ProductOperands& operands,
@@ -163,15 +132,14 @@ void MatrixProductKernel::enqueue_complex(const ProductOperands& operands,
       plain ? out : empty_on(out.device().index(), out.sizes(), out.scalar_type());
   const at::Tensor a = left.is_conj() ? left.conj() : left;
   const at::Tensor b = right.is_conj() ? right.conj() : right;
-  const bool both = conjugates_both(left, right);
-  const int a_sign = left.is_conj() != conjugates_left_ && !both ? -1 : 1;
+  const bool both = conjugates_both(operands);
+  const int a_sign = left.is_conj() && !both ? -1 : 1;
   const int b_sign = right.is_conj() && !both ? -1 : 1;
   // One part of the result: a sum of two products of parts, with signs.
   const auto write = [&](int64_t to, int64_t a1, int64_t b1, int sign1, int64_t a2, int64_t b2,
                          int sign2) {
     const at::Tensor result = part(product, to);
     ProductOperands parts;
-    parts.sizes = operands.sizes;
     parts.left = part(a, a1);
     parts.right = part(b, b1);
     parts.scalars.alpha = sign1;
@@ -192,41 +160,23 @@ void MatrixProductKernel::enqueue_complex(const ProductOperands& operands,
 
 void MatrixProductKernel::enqueue(const ProductOperands& operands, const at::Tensor& out) const {
   const auto& [left, right, added] = std::tie(operands.left, operands.right, operands.added);
-  const ProductSizes& sizes = operands.sizes;
+  const Matrices a = matrices_of(left, /*is_left=*/true), b = matrices_of(right);
   ProductLayout layout;
-  layout.batches = std::max<int64_t>(sizes.b, 1);
-  layout.rows = std::max<int64_t>(sizes.m, 1);
-  layout.columns = std::max<int64_t>(sizes.n, 1);
-  layout.depth = sizes.k == -1 ? 1 : sizes.k;
-  layout.left = strides_of(left, call_.left_dimensions(), 'm', 'k');
-  layout.right = strides_of(right, call_.right_dimensions(), 'k', 'n');
-  layout.out = strides_of(out, call_.result_dimensions(), 'm', 'n');
-  if (added.defined()) layout.added = strides_of(added, call_.result_dimensions(), 'm', 'n');
+  layout.batches = a.sizes[0];
+  layout.rows = a.sizes[1];
+  layout.columns = layout.inner_columns = b.sizes[2];
+  layout.depth = a.sizes[2];
   layout.inner_depth = std::max<int64_t>(layout.depth, 1);
-  layout.inner_columns = layout.columns;
-  const bool sums_batches =
-      sizes.b != -1 && call_.result_dimensions().find('b') == std::string::npos;
-  if (sums_batches) layout.batches = 1;
-
-  const Programs programs = {source_, groups_, out.scalar_type(), out.device().index()};
-  void* c = out.mutable_data_ptr();
+  layout.left = a.strides;
+  layout.right = b.strides;
+  layout.out = matrices_of(out).strides;
+  if (added.defined()) layout.added = matrices_of(added).strides;
+  void* result = out.mutable_data_ptr();
   // An empty operand has no address and is not read.
-  const auto* a = static_cast<const char*>(left.numel() > 0 ? left.const_data_ptr() : c);
-  const auto* b = static_cast<const char*>(right.numel() > 0 ? right.const_data_ptr() : c);
-  const void* d = added.defined() ? added.const_data_ptr() : nullptr;
-  // A sum over batches is sequential, with rounding in between, as on CPU.
-  if (sums_batches && sizes.b == 0) layout.depth = 0;
-  multiply(programs, layout, operands.scalars, {a, b, c, d});
-  if (!sums_batches) return;
-  ProductScalars further = operands.scalars;
-  further.beta = 1;
-  further.adds = true;
-  layout.added = layout.out;
-  const auto size = static_cast<int64_t>(out.element_size());
-  for (int64_t i = 1; i < sizes.b; ++i) {
-    multiply(programs, layout, further,
-             {a + i * layout.left.batch * size, b + i * layout.right.batch * size, c, c});
-  }
+  multiply(out.device().index(), out.scalar_type(), layout, operands.scalars,
+           {left.numel() > 0 ? left.const_data_ptr() : result,
+            right.numel() > 0 ? right.const_data_ptr() : result, result,
+            added.defined() ? added.const_data_ptr() : nullptr});
 }
 
 OUTBOARD_DEFINITION_KIND("matrix_product", MatrixProductKernel);

@@ -4,99 +4,36 @@
 #include <ATen/MemoryOverlap.h>
 
 namespace outboard {
-namespace {
 
 using at::ScalarType;
 
-int64_t stride_of(const at::Tensor& tensor, const std::string& dimensions, char letter) {
-  const size_t found = dimensions.find(letter);
-  if (found == std::string::npos || tensor.size(found) == 1) return 0;
-  return tensor.stride(found);
-}
-
-// `integral`: alpha and beta are checked as for sums.
-bool fits(const at::Scalar& scalar, ScalarType dtype, bool integral) {
-  if (scalar.isComplex()) return at::isComplexType(dtype);
-  if (integral && scalar.isBoolean()) return dtype == ScalarType::Bool;
-  return !at::isIntegralType(dtype, /*includeBool=*/true) || !integral ||
-         scalar.isIntegral(/*includeBool=*/true);
-}
-
-// The dimensions of an operand, by its rank; `outer` in outer products.
-std::string dimensions_of(const Definition& definition, const char* rank, const std::string& matrix,
-                          const char* outer) {
-  const int64_t count = definition.integer(rank);
-  if (definition.flag("is_outer")) return outer;
-  return count == 1 ? "k" : count == 2 ? matrix : "b" + matrix;
-}
-
-// The dimensions of the result: those that are not summed over.
-std::string result_of(const std::string& left, const std::string& right, bool sums_batches) {
-  std::string result;
-  for (const char letter : {'b', 'm', 'n'}) {
-    const bool given = (left + right).find(letter) != std::string::npos;
-    if (given && !(letter == 'b' && sums_batches)) result += letter;
+Matrices matrices_of(const at::Tensor& tensor, bool is_left) {
+  Matrices result;
+  int64_t* const strides[] = {&result.strides.batch, &result.strides.row, &result.strides.column};
+  size_t at = tensor.dim() == 1 && !is_left ? 1 : 3 - static_cast<size_t>(tensor.dim());
+  for (int64_t d = 0; d < tensor.dim(); ++d, ++at) {
+    result.sizes[at] = tensor.size(d);
+    if (tensor.size(d) != 1) *strides[at] = tensor.stride(d);
   }
   return result;
 }
 
-bool measure(const at::Tensor& tensor, const std::string& dimensions, ProductSizes& sizes) {
-  if (tensor.dim() != static_cast<int64_t>(dimensions.size())) return false;
-  for (size_t i = 0; i < dimensions.size(); ++i) {
-    int64_t& size = sizes.of(dimensions[i]);
-    if (size == -1) size = tensor.size(i);
-    if (size != tensor.size(i)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char row,
-                          char column) {
-  ProductStrides strides;
-  strides.batch = stride_of(tensor, dimensions, 'b');
-  strides.row = stride_of(tensor, dimensions, row);
-  strides.column = stride_of(tensor, dimensions, column);
-  return strides;
-}
-
-int64_t& ProductSizes::of(char letter) {
-  switch (letter) {
-    case 'b':
-      return b;
-    case 'm':
-      return m;
-    case 'n':
-      return n;
-    default:
-      return k;
-  }
-}
-
 ProductCall::ProductCall(const Definition& definition, const Overload& overload)
     : overload_(overload),
-      left_dimensions_(dimensions_of(definition, "left_rank", "mk", "m")),
-      right_dimensions_(dimensions_of(definition, "right_rank", "kn", "n")),
-      result_dimensions_(
-          result_of(left_dimensions_, right_dimensions_, definition.flag("sums_batches"))),
+      left_rank_(definition.integer("left_rank")),
+      right_rank_(definition.integer("right_rank")),
       dtypes_(definition.dtypes()),
-      left_(overload_.index(definition.string("left"))),
-      right_(overload_.index(definition.string("right"))),
-      added_(definition.string("added").empty() ? -1 : overload_.index(definition.string("added"))),
       alpha_(overload_.find("alpha")),
-      beta_(overload_.find("beta")),
-      integral_scalars_(definition.flag("integral_scalars")) {}
+      beta_(overload_.find("beta")) {}
 
 bool ProductCall::read_scalars(const torch::jit::Stack& stack, ScalarType dtype,
                                ProductScalars& scalars) const {
   if (alpha_ >= 0) scalars.alpha = overload_.read(stack, alpha_).toScalar();
-  if (added_ >= 0) scalars.beta = beta_ >= 0 ? overload_.read(stack, beta_).toScalar() : 1;
-  if (!fits(scalars.alpha, dtype, integral_scalars_) ||
-      !fits(scalars.beta, dtype, integral_scalars_)) {
+  if (beta_ >= 0) scalars.beta = overload_.read(stack, beta_).toScalar();
+  if (!at::isComplexType(dtype) && (scalars.alpha.isComplex() || scalars.beta.isComplex())) {
     return false;
   }
-  scalars.adds = added_ >= 0 && scalars.beta.toComplexDouble() != 0.0;
+  scalars.adds = beta_ >= 0 && scalars.beta.toComplexDouble() != 0.0;
   return true;
 }
 
@@ -129,9 +66,10 @@ bool ProductCall::accepts_output(const ProductOperands& operands) const {
 
 bool ProductCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
                        ProductOperands& operands) const {
-  const at::Tensor& left = operands.left = overload_.read(stack, left_).toTensor();
-  const at::Tensor& right = operands.right = overload_.read(stack, right_).toTensor();
-  if (added_ >= 0) operands.added = overload_.read(stack, added_).toTensor();
+  const bool adds = beta_ >= 0;
+  const at::Tensor& left = operands.left = overload_.read(stack, adds).toTensor();
+  const at::Tensor& right = operands.right = overload_.read(stack, adds + 1).toTensor();
+  if (adds) operands.added = overload_.read(stack, 0).toTensor();
   const at::Tensor& added = operands.added;
   if (!is_dense_on(left, device) || !is_dense_on(right, device) || left.is_neg() ||
       right.is_neg() || (added.defined() && (added.is_neg() || added.is_conj()))) {
@@ -139,15 +77,14 @@ bool ProductCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
   }
   const ScalarType dtype = operands.dtype = left.scalar_type();
   if (right.scalar_type() != dtype || (dtypes_ & dtype_bit(dtype)) == 0) return false;
-  if (!measure(left, left_dimensions_, operands.sizes) ||
-      !measure(right, right_dimensions_, operands.sizes)) {
-    return false;
-  }
-  for (const char letter : result_dimensions_) {
-    operands.result_sizes.push_back(operands.sizes.of(letter));
-  }
-  if (added_ >= 0 && (!is_dense_on(added, device) || added.scalar_type() != dtype ||
-                      !at::is_expandable_to(added.sizes(), operands.result_sizes))) {
+  if (left.dim() != left_rank_ || right.dim() != right_rank_) return false;
+  const Matrices a = matrices_of(left, /*is_left=*/true), b = matrices_of(right);
+  if (a.sizes[0] != b.sizes[0] || a.sizes[2] != b.sizes[1]) return false;
+  if (left_rank_ == 3) operands.result_sizes.push_back(a.sizes[0]);
+  if (left_rank_ > 1) operands.result_sizes.push_back(a.sizes[1]);
+  if (right_rank_ > 1) operands.result_sizes.push_back(b.sizes[2]);
+  if (adds && (!is_dense_on(added, device) || added.scalar_type() != dtype ||
+               !at::is_expandable_to(added.sizes(), operands.result_sizes))) {
     return false;
   }
   if (!read_scalars(stack, dtype, operands.scalars)) return false;

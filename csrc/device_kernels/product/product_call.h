@@ -6,7 +6,7 @@
 #include <ATen/core/stack.h>
 #include <c10/util/DimVector.h>
 
-#include <string>
+#include <array>
 
 #include "device_kernels/definitions/definition.h"
 #include "device_kernels/definitions/overload.h"
@@ -14,27 +14,27 @@
 
 namespace outboard {
 
-// Of dimensions by their letters: b of a batch, m rows of the result, n its columns, k what is
-// summed over. -1 for one that there is not.
-struct ProductSizes {
-  int64_t b = -1, m = -1, n = -1, k = -1;
-
-  int64_t& of(char letter);
+// A tensor as a batch of matrices. A vector is a row if it is the left operand, else a column.
+// Missing dimensions have size 1, and dimensions of size 1 have stride 0.
+struct Matrices {
+  std::array<int64_t, 3> sizes = {1, 1, 1};  // batches, rows, columns
+  ProductStrides strides;
 };
+Matrices matrices_of(const at::Tensor& tensor, bool is_left = false);
 
 struct ProductOperands {
   at::Tensor left, right;
   at::Tensor added;  // undefined if there is no summand
   at::Tensor given;  // the output, undefined in the functional form
   at::ScalarType dtype = at::ScalarType::Undefined;
-  ProductSizes sizes;
   c10::DimVector result_sizes;
   ProductScalars scalars;
 };
 
 class ProductCall {
  public:
-  // `overload` must outlive it. Raises ValueError for an invalid definition.
+  // `overload` must outlive it. Raises ValueError for an invalid definition. Its first arguments
+  // are the operands, behind the summand if it has `beta`.
   ProductCall(const Definition& definition, const Overload& overload);
 
   // False for a call to be declined: unsupported dtype, invalid argument, an output that overlaps
@@ -43,31 +43,16 @@ class ProductCall {
   bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
             ProductOperands& operands) const;
 
-  const std::string& left_dimensions() const noexcept { return left_dimensions_; }
-  const std::string& right_dimensions() const noexcept { return right_dimensions_; }
-  const std::string& result_dimensions() const noexcept { return result_dimensions_; }
-
  private:
   bool read_scalars(const torch::jit::Stack& stack, at::ScalarType dtype,
                     ProductScalars& scalars) const;
   bool accepts_output(const ProductOperands& operands) const;
 
   const Overload& overload_;
-  const std::string left_dimensions_;
-  const std::string right_dimensions_;
-  const std::string result_dimensions_;
+  const int64_t left_rank_, right_rank_;
   const uint64_t dtypes_;
-  const int left_;
-  const int right_;
-  const int added_;
   const int alpha_;
-  const int beta_;
-  const bool integral_scalars_;
+  const int beta_;  // -1 without a summand
 };
-
-// Strides of a tensor whose dimensions have these letters; 0 for missing dimensions and those of
-// size 1.
-ProductStrides strides_of(const at::Tensor& tensor, const std::string& dimensions, char row,
-                          char column);
 
 }  // namespace outboard

@@ -1,10 +1,6 @@
 #include "device_kernels/product/product_program.h"
 
 #include <algorithm>
-#include <array>
-#include <memory>
-#include <mutex>
-#include <set>
 #include <tuple>
 
 #include "device_kernels/kernel_types.h"
@@ -87,12 +83,12 @@ std::optional<TileStrides> right_in_place(const ProductLayout& layout, const Til
   return strides_of_panels(right.batch, layout.columns, tile.columns, 1, right.row);
 }
 
-}  // namespace
-
 ProductBlocks product_blocks(c10::DeviceIndex device) {
   if (device_properties(device).kind != OB_DEVICE_CPU) return kGpuBlocks;
   return work_shape(device).vector_bytes == 64 ? kWideCpuBlocks : kCpuBlocks;
 }
+
+}  // namespace
 
 std::string define(const char* name, int64_t number) {
   return std::string("#define ") + name + " " + std::to_string(number) + "\n";
@@ -106,14 +102,14 @@ ScalarType product_value_dtype(ScalarType dtype) {
 }
 
 std::string product_source(ScalarType dtype, ScalarType compute, int width, bool wide,
-                           const std::string& macros, const std::string& kernels) {
+                           const std::string& macros, const char* kernels) {
   return write_source({"product",
                        {{"dtype", dtype},
                         {"compute", compute},
                         {"width", width},
                         {"wide", wide},
                         {"definitions", macros},
-                        {"kernels", kernels}}});
+                        {"kernels", std::string(kernels)}}});
 }
 
 ProductProgram::Portions ProductProgram::portions(c10::DeviceIndex device) {
@@ -122,40 +118,30 @@ ProductProgram::Portions ProductProgram::portions(c10::DeviceIndex device) {
   return {16, std::min(64, largest), int64_t{128} << 20};
 }
 
-ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                               const ProductBlocks& blocks, const std::string& source)
+ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide, bool patches)
     : device_(device),
       value_(product_value_dtype(dtype)),
       in_place_(device_properties(device).kind == OB_DEVICE_CPU && value_ == dtype),
       wide_(wide),
       portions_(portions(device)),
-      blocks_(blocks),
+      blocks_(product_blocks(device)),
       width_(work_shape(device).width(static_cast<int>(c10::elementSize(value_)))),
-      columns_(blocks.vectors * width_),
+      columns_(blocks_.vectors * width_),
       kernels_(
           device,
           product_source(dtype, value_, width_, wide,
-                         define("ROWS", blocks.rows) + define("VECTORS", blocks.vectors) +
-                             define("PANELS", blocks.panels) + define("SLICE", portions_.slice) +
+                         define("ROWS", blocks_.rows) + define("VECTORS", blocks_.vectors) +
+                             define("PANELS", blocks_.panels) + define("SLICE", portions_.slice) +
                              (in_place_ ? "#define IN_PLACE\n" : ""),
-                         source),
+                         patches ? "patches" : "matrix_product"),
           literal_options(value_)) {}
 
-const std::string& ProductProgram::intern(const std::string& source) {
-  static auto* mutex = new std::mutex;
-  static auto* sources = new std::set<std::string>;
-  std::lock_guard<std::mutex> lock(*mutex);
-  return *sources->insert(source).first;
-}
-
 const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                                           const std::string& source) {
-  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
+                                           bool patches) {
+  using Key = std::tuple<c10::DeviceIndex, ScalarType, bool, bool>;
   static auto* programs = new KernelTable<Key, const ProductProgram*>;
-  const ProductBlocks blocks = product_blocks(device);
-  const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
-  return *programs->find(key,
-                         [&] { return new ProductProgram(device, dtype, wide, blocks, source); });
+  return *programs->find({device, dtype, wide, patches},
+                         [&] { return new ProductProgram(device, dtype, wide, patches); });
 }
 
 void ProductProgram::enqueue(const char* kernel, int64_t items, bool coarse,

@@ -78,16 +78,11 @@ struct ProductBlocks {
   int panels;   // tiles of a work-item, one below the other
 };
 
-OUTBOARD_API ProductBlocks product_blocks(c10::DeviceIndex device);
-
 class OUTBOARD_API ProductProgram {
  public:
-  // The interned copy of a source of kernels, a key of `find`.
-  static const std::string& intern(const std::string& source);
-  // The program of an interned source that begins with that of the template; `wide`: 64-bit
-  // indices. Never destroyed.
+  // `wide`: 64-bit indices; `patches`: with the kernels of convolutions. Never destroyed.
   static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                                    const std::string& source);
+                                    bool patches = false);
 
   int tile_columns() const noexcept { return columns_; }
   // Columns packed at a time, so that they stay in a cache.
@@ -126,8 +121,7 @@ class OUTBOARD_API ProductProgram {
   // Packs `lines` rows of the left operand or columns of the right one, in panels of `panel`.
   at::Tensor pack(const char* kernel, const ProductLayout& layout, int64_t lines, int64_t panel,
                   const void* operand) const;
-  ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                 const ProductBlocks& blocks, const std::string& source);
+  ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide, bool patches);
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const ProductAddresses& addresses) const;
 
@@ -153,9 +147,9 @@ class OUTBOARD_API ProductProgram {
 // A #define line.
 std::string define(const char* name, int64_t number);
 
-// The source of `kernels`, which use the macros of matrix_product.cl, and `macros`.
+// The source of `kernels` (torch_outboard/ops/sources/products.py), and `macros`.
 std::string product_source(at::ScalarType dtype, at::ScalarType compute, int width, bool wide,
-                           const std::string& macros, const std::string& kernels);
+                           const std::string& macros, const char* kernels);
 
 // The dtype of sums of products.
 at::ScalarType product_value_dtype(at::ScalarType dtype);

@@ -122,7 +122,7 @@ __kernel void pack_padded(OB_POINTER(X, source), OB_POINTER(S, planes), const So
 }
 
 typedef struct {
-  I rows, channels;          // per group
+  I groups, rows, channels;  // rows and channels per group
   I group, row, channel;     // strides
   I size[3];                 // of kernels
   I count[3], first[3], step[3];  // the taps that are packed

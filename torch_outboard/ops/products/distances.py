@@ -27,7 +27,7 @@ from torch_outboard.ops.template import Plan, template
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [_cdist, _cdist_backward, _cdist_backward_of_nothing, _pdist, _pdist_backward, _cross]
+    return [_cdist, _cdist_backward, _pdist, _pdist_backward, _cross]
 
 
 def _pass_norm(plan: Plan, p: SymFloat, of: SymTensor, *, backward: bool) -> None:
@@ -68,7 +68,8 @@ def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
         broadcast_shapes(x1.shape[:-2], x2.shape[:-2]), x1.size(-2), x2.size(-2), x1.size(-1)
     )
     plan.require(x1.dim() >= 2, x2.dim() >= 2, pairs.columns == x2.size(-1), p >= 0)
-    plan.parameters(columns=pairs.columns, rows1=pairs.rows1, rows2=pairs.rows2)
+    summed = where(pairs.batch.prod() == 0, 0, pairs.rows2)  # none of an empty batch
+    plan.parameters(columns=pairs.columns, rows1=pairs.rows1, rows2=summed)
     return pairs
 
 
@@ -92,28 +93,13 @@ def _cdist_backward(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **res
     grad = _gradient(plan, rest)
     cdist = plan.operand("cdist", rest["cdist"])
     pairs = _pairs_of(plan, x1, x2, p)
-    plan.require(
-        grad.shape == pairs.shape,
-        cdist.shape == pairs.shape,
-        (grad.numel() > 0) & (pairs.columns > 0),
-    )
-    out = plan.result("out", pairs.batch + ints((pairs.rows1, pairs.columns)))
+    empty = (grad.numel() == 0) | (pairs.columns == 0)
+    plan.require(empty | ((grad.shape == pairs.shape) & (cdist.shape == pairs.shape)))
+    # For empty sums CPU returns zeros of x1's shape, without broadcast batches.
+    shape = pairs.batch + ints((pairs.rows1, pairs.columns))
+    out = plan.result("out", where(empty, x1.shape, shape))
     _pass_norm(plan, p, x1, backward=True)
     plan.launch("cdist", out.numel())
-
-
-@_of_pairs("_cdist_backward _cdist_backward.out")
-def _cdist_backward_of_nothing(
-    plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **rest: Symbol
-) -> None:
-    """Empty sums: CPU then returns a zero gradient of x1's shape, without broadcast batches."""
-    grad = _gradient(plan, rest)
-    plan.operand("cdist", rest["cdist"])
-    pairs = _pairs_of(plan, x1, x2, p)
-    plan.require((grad.numel() == 0) | (pairs.columns == 0))
-    plan.result("out", x1.shape, like=x1, initial=0)
-    _pass_norm(plan, p, x1, backward=True)
-    plan.launch("cdist", 0)
 
 
 # ---- Between the rows of one matrix

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
+from torch import Tensor
 
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import (
     FLOATS,
     INTEGERS,
@@ -18,178 +20,112 @@ from torch_outboard.ops.definition import (
     Definition,
     caller_location,
     dtype_bits,
-    kernel_source,
     qualified,
 )
-
-# ---- Sources
-
-
-def warpgroup_operands(columns: int) -> str:
-    """Macros for the operands of wgmma with a tile of `columns` columns, in matrix_units.cl."""
-    sums = columns // 2
-    numbers = ", ".join(f"%{i}" for i in range(sums))
-    operands = ", ".join(f'"+f"((s)[{i // 4}][{i % 4}])' for i in range(sums))
-    return (
-        f"#if UNIT_COLUMNS == {columns}\n"
-        f'#define WARPGROUP_COLUMNS "{columns}"\n'
-        f'#define WARPGROUP_SUMS "{numbers}"\n'
-        f'#define WARPGROUP_DESCRIPTORS "%{sums}, %{sums + 1}"\n'
-        f"#define WARPGROUP_OPERANDS(s) {operands}\n"
-        "#endif\n"
-    )
-
-
-def group_source() -> str:
-    """Source of per-work-group products and convolutions, for GPUs."""
-    instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + kernel_source("matrix_units")
-    units = f"#ifdef MATRIX_UNITS\n{instructions}{kernel_source('matrix_unit_tiles')}#endif\n"
-    return kernel_source("group_tiles") + kernel_source("thin_products") + units
-
-
-def padded_source() -> str:
-    """Source of convolutions over the padded layout, for CPUs."""
-    return kernel_source("padded_convolution") + kernel_source("winograd_convolution")
-
-
-def patch_source() -> str:
-    """Source of convolutions by products of packed patches."""
-    return kernel_source("matrix_product") + kernel_source("convolution")
-
 
 # ---- Matrix products
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Product(Definition):
-    """alpha * left @ right + beta * added, with the arguments `alpha` and `beta` if there are any.
+class MatrixProduct(Definition):
+    """alpha * left @ right + beta * added, by the kit's kernels.
 
-    Operands are vectors, matrices or batches of matrices.
+    The summand and the factors are arguments of operators with `beta`. Operands are vectors,
+    matrices or batches of matrices.
     """
-
-    left: str
-    right: str
-    left_rank: int  # dimensions of the operands
-    right_rank: int
-    is_outer: bool = False  # vectors give the rows and columns of the result
-    sums_batches: bool = False  # the products of a batch are added up, one after the other
-    added: str  # broadcast to the result; "" if nothing is
-    dtypes: int
-    # Factors of integer products must be integers; otherwise they are truncated.
-    integral_scalars: bool = False
-    resizes_silently: bool = False  # an output of another size is resized without a warning
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class MatrixProduct(Product):
-    """A product by the kit's kernels."""
 
     kind: ClassVar[str] = "matrix_product"
-    source: str
-    groups: str  # source of the kernels of group_tiles.h
-    conjugates_left: bool = False  # the left operand of a complex product is conjugated
+    left_rank: int  # dimensions of the operands
+    right_rank: int
+    dtypes: int
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LibraryProduct(Product):
-    """A product by the driver's library."""
+class LibraryProduct(MatrixProduct):
+    """The same by the driver's library; with `use_gelu` GELU or ReLU of the result."""
 
     kind: ClassVar[str] = "library_product"
-    gelu_flag: str = ""  # an argument: GELU of the result, else ReLU; "": no activation
 
 
-def product(
-    overloads: str,
-    operands: str,
-    ranks: tuple[int, int],
-    added: str = "",
+_PRODUCTS = {
+    "mm mm.out": (2, 2),
+    "bmm bmm.out": (3, 3),
+    "addmm addmm_ addmm.out": (2, 2),
+    "baddbmm baddbmm_ baddbmm.out": (3, 3),
+    "mv mv.out": (2, 1),
+    "addmv addmv_ addmv.out": (2, 1),
+    "dot dot.out": (1, 1),
+}
+
+
+def _matrix_products(
+    kind: type[MatrixProduct],
+    ranks: Mapping[str, tuple[int, int]] = _PRODUCTS,
     dtypes: Iterable[torch.dtype] = NUMBERS,
-    **given: Any,
-) -> MatrixProduct:
-    """Defines a matrix product.
-
-    Args:
-        overloads: names without namespace, separated by blanks.
-        operands: names of the two arguments that are multiplied.
-        ranks: their numbers of dimensions: vectors, matrices or batches of matrices.
-        added: name of the argument that is added.
-        dtypes: served dtypes.
-        given: further fields of MatrixProduct.
-    """
-    left, right = operands.split()
-    return MatrixProduct(
-        overloads=qualified(overloads),
-        location=caller_location(),
-        left=left,
-        right=right,
-        left_rank=ranks[0],
-        right_rank=ranks[1],
-        added=added,
-        dtypes=dtype_bits(dtypes),
-        source=kernel_source("matrix_product"),
-        groups=group_source(),
-        **given,
-    )
-
-
-def _matrix_products() -> list[MatrixProduct]:
+) -> list[Definition]:
     """Products of matrices, batches of matrices and vectors."""
     return [
-        product("mm mm.out", "self mat2", (2, 2)),
-        product("bmm bmm.out", "self mat2", (3, 3)),
-        product("addmm addmm_ addmm.out", "mat1 mat2", (2, 2), "self"),
-        product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", (3, 3), "self"),
-        product(
-            "addbmm addbmm_ addbmm.out",
-            "batch1 batch2",
-            (3, 3),
-            "self",
-            sums_batches=True,
-            resizes_silently=True,
-        ),
-        product("mv mv.out", "self vec", (2, 1)),
-        product("addmv addmv_ addmv.out", "mat vec", (2, 1), "self"),
-        product("dot dot.out", "self tensor", (1, 1)),
-        product("vdot vdot.out", "self other", (1, 1), conjugates_left=True),
-        product(
-            "addr addr_ addr.out", "vec1 vec2", (1, 1), "self", is_outer=True, integral_scalars=True
-        ),
+        kind(
+            overloads=qualified(overloads),
+            location=caller_location(),
+            left_rank=left,
+            right_rank=right,
+            dtypes=dtype_bits(dtypes),
+        )
+        for overloads, (left, right) in ranks.items()
     ]
+
+
+def _addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, beta: float, alpha: float) -> Tensor:
+    """A sum over a batch is a sum over longer rows."""
+    require(batch1.dim() == batch2.dim() == 3 and self.dtype == batch1.dtype == batch2.dtype)
+    b, m, k = batch1.shape
+    require(batch2.shape[:2] == (b, k))
+    left = batch1.transpose(0, 1).reshape(m, b * k)
+    return torch.addmm(self, left, batch2.reshape(b * k, batch2.size(2)), beta=beta, alpha=alpha)
+
+
+def _addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: float, alpha: float) -> Tensor:
+    require(vec1.dim() == vec2.dim() == 1 and self.dtype == vec1.dtype == vec2.dtype)
+    whole = isinstance(alpha, int) and isinstance(beta, int)
+    require(whole or self.is_floating_point() or self.is_complex())
+    added = self if beta == 1 else torch.zeros_like(self) if beta == 0 else self * beta
+    shape = (vec1.numel(), vec2.numel())
+    return torch.addcmul(added.expand(shape), vec1.unsqueeze(1), vec2, value=alpha)
+
+
+def _vdot(self: Tensor, other: Tensor) -> Tensor:
+    require(self.dim() == 1 and other.shape == self.shape and other.dtype == self.dtype)
+    return torch.dot(self.conj(), other)
 
 
 # ---- Convolutions
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LibraryConvolution(Definition):
-    """An operator with the arguments of `convolution` or its backward, by the driver's library."""
+class Convolution(Definition):
+    """An operator with the arguments of `convolution` or its backward, by the kit's kernels."""
 
-    kind: ClassVar[str] = "library_convolution"
+    kind: ClassVar[str] = "convolution"
     dtypes: int
     plain_dtypes: int  # those of `dtypes` that are served without transposition and dilation alone
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Convolution(LibraryConvolution):
-    """The same by the kit's kernels."""
+class LibraryConvolution(Convolution):
+    """The same by the driver's library."""
 
-    kind: ClassVar[str] = "convolution"
-    source: str  # it begins with that of matrix products
-    padded: str  # of padded_program.h and winograd.cpp, for CPUs with large maps
-    groups: str  # of group_tiles.h, for GPUs
+    kind: ClassVar[str] = "library_convolution"
 
 
-def _convolutions() -> list[Convolution]:
+def _convolutions(kind: type[Convolution], family: str) -> list[Definition]:
     return [
-        Convolution(
+        kind(
             overloads=qualified(f"{name} {name}_overrideable"),
-            family="convolution",
+            family=family,
             dtypes=dtype_bits(REALS),
             # As on CPU, only int64 is served with transposition or dilation.
             plain_dtypes=dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
-            source=patch_source(),
-            padded=padded_source(),
-            groups=group_source(),
         )
         for name in ("convolution", "convolution_backward")
     ]
@@ -203,22 +139,12 @@ class Fourier(Definition):
     """A discrete Fourier transform."""
 
     kind: ClassVar[str] = "fourier"
-    direction: Literal["complex", "from_real", "to_real"]
-    source: str
 
 
 def _transforms() -> list[Definition]:
-    kinds: dict[str, Literal["complex", "from_real", "to_real"]] = {
-        "_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"
-    }  # fmt: skip
     return [
-        Fourier(
-            overloads=qualified(f"{name} {name}.out"),
-            family="fourier",
-            direction=direction,
-            source=kernel_source("fourier"),
-        )
-        for name, direction in kinds.items()
+        Fourier(overloads=qualified(f"{name} {name}.out"), family="fourier")
+        for name in ("_fft_c2c", "_fft_r2c", "_fft_c2r")
     ]
 
 
@@ -231,34 +157,32 @@ FLOAT8 = (
 )  # fmt: skip
 
 
-def _library_products() -> list[Definition]:
-    activated = product(
-        "_addmm_activation _addmm_activation.out", "mat1 mat2", (2, 2), "self", FLOATS
-    )
-    # Not matrix products: addr sums over nothing, and vdot conjugates an operand.
-    products = [p for p in _matrix_products() if not (p.is_outer or p.conjugates_left)]
-    wide = dtype_bits(FLOAT8)
-    return [
-        *(_of_library(each, LibraryProduct, dtypes=each.dtypes | wide) for each in products),
-        _of_library(activated, LibraryProduct, gelu_flag="use_gelu"),
-    ]
-
-
-def _of_library(made: Definition, kind: type[Definition], **changed: Any) -> Definition:
-    shared = {
-        each.name: getattr(made, each.name) for each in fields(kind) if hasattr(made, each.name)
-    }
-    return kind(**{**shared, "family": "", **changed})
-
-
 def library_definitions(functions: Collection[str]) -> list[Definition]:
     """Definitions for a driver's library functions; `functions` has their names in its table."""
-    found = _library_products() if "matrix_product" in functions else []
+    found: list[Definition] = []
+    if "matrix_product" in functions:
+        activated = {"_addmm_activation _addmm_activation.out": (2, 2)}
+        found += _matrix_products(LibraryProduct, dtypes=(*NUMBERS, *FLOAT8))
+        found += _matrix_products(LibraryProduct, activated, FLOATS)
     if "convolution" in functions:
-        found += [_of_library(each, LibraryConvolution) for each in _convolutions()]
+        found += _convolutions(LibraryConvolution, "")
     return found
 
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [*_matrix_products(), *_convolutions(), *_transforms()]
+    return [
+        *_matrix_products(MatrixProduct),
+        decomposition("addbmm addbmm_", _addbmm, dtypes=NUMBERS),
+        decomposition(
+            "addbmm.out",
+            _addbmm,
+            dtypes=NUMBERS,
+            # The host resizes an output, without PyTorch's warning.
+            condition=lambda batch1, batch2, out: out.shape == [batch1.size(-2), batch2.size(-1)],
+        ),
+        decomposition("addr addr_ addr.out", _addr, dtypes=NUMBERS),
+        decomposition("vdot vdot.out", _vdot, dtypes=NUMBERS),
+        *_convolutions(Convolution, "convolution"),
+        *_transforms(),
+    ]

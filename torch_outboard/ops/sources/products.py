@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
+from torch_outboard.ops.definition import kernel_source
 from torch_outboard.ops.sources.scalar_functions import defines
 from torch_outboard.ops.sources.value_types import (
     STORAGE_TYPES,
@@ -14,6 +17,37 @@ from torch_outboard.ops.sources.value_types import (
     value_type,
     with_functions,
 )
+
+
+def _warpgroup_operands(columns: int) -> str:
+    """Macros for the operands of wgmma with a tile of `columns` columns, in matrix_units.cl."""
+    sums = columns // 2
+    numbers = ", ".join(f"%{i}" for i in range(sums))
+    operands = ", ".join(f'"+f"((s)[{i // 4}][{i % 4}])' for i in range(sums))
+    return (
+        f"#if UNIT_COLUMNS == {columns}\n"
+        f'#define WARPGROUP_COLUMNS "{columns}"\n'
+        f'#define WARPGROUP_SUMS "{numbers}"\n'
+        f'#define WARPGROUP_DESCRIPTORS "%{sums}, %{sums + 1}"\n'
+        f"#define WARPGROUP_OPERANDS(s) {operands}\n"
+        "#endif\n"
+    )
+
+
+def _group_tiles() -> str:
+    """Products and convolutions by work-groups, for GPUs."""
+    instructions = "".join(map(_warpgroup_operands, (64, 128, 256))) + kernel_source("matrix_units")
+    units = f"#ifdef MATRIX_UNITS\n{instructions}{kernel_source('matrix_unit_tiles')}#endif\n"
+    return kernel_source("group_tiles") + kernel_source("thin_products") + units
+
+
+_KERNELS: dict[str, Callable[[], str]] = {
+    "matrix_product": lambda: kernel_source("matrix_product"),
+    # Convolutions by products of packed patches; over the padded layout, for CPUs.
+    "patches": lambda: kernel_source("matrix_product") + kernel_source("convolution"),
+    "padded": lambda: kernel_source("padded_convolution") + kernel_source("winograd_convolution"),
+    "group_tiles": _group_tiles,
+}
 
 
 def product(
@@ -27,7 +61,7 @@ def product(
         width: lanes of vectors.
         wide: whether indices have 64 bits.
         definitions: further macros.
-        kernels: their source.
+        kernels: their name, a key of _KERNELS.
     """
     loaded = value_dtype(dtype)
 
@@ -51,18 +85,17 @@ def product(
         "STORE(p, i, x)": f"{write(1)};",
         "STOREV(p, i, x)": f"{write(width)};",
     }
-    return with_functions(defines(macros) + definitions + kernels)
+    return with_functions(defines(macros) + definitions + _KERNELS[kernels]())
 
 
-def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, kernels: str) -> str:
-    """The program source of kernels.
+def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int) -> str:
+    """The program source of kernels/products/fourier.cl.
 
     Args:
         real: the dtype of real and imaginary parts.
         lanes: complex values per vector.
         wide: whether indices have 64 bits.
         dimensions: the largest number of dimensions of a tensor.
-        kernels: their source.
     """
     index, unsigned = ("long", "ulong") if wide else ("int", "uint")
     head = (
@@ -78,4 +111,4 @@ def fourier(real: torch.dtype, lanes: int, wide: bool, dimensions: int, kernels:
     }
     if real == torch.float64:
         macros["OB_DOUBLE"] = ""
-    return head + defines(macros) + kernels
+    return head + defines(macros) + kernel_source("fourier")
