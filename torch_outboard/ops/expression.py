@@ -52,9 +52,6 @@ class Pointwise(Definition):
     # of all operands, calls with different ones are declined.
     types: Literal["promote", "float", "complex", "self", "same"] = "promote"
     dtypes: int = -1  # bits of the served common dtypes
-    # A functional overload whose meta function checks the call with PyTorch's messages, for checks
-    # of more than sizes and dtypes.
-    meta: str = ""
     any_output: bool = False  # results may be cast to any dtype of a given output
     same_output: bool = False  # given outputs of another dtype than the result are declined
     # Of `names`, the divisor of integers: if an element of it is 0, the device-side assert is set,

@@ -228,50 +228,37 @@ bool MetaCall::add_call(Facts& facts, const Overload& overload,
   return true;
 }
 
-void MetaCall::cache(Facts facts, Results results) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (known_.size() >= kCachedCalls) known_.clear();
-  known_.emplace(std::move(facts), std::move(results));
-}
-
-std::optional<std::vector<at::Tensor>> MetaCall::try_results(const Overload& overload,
-                                                             const torch::jit::Stack& stack) const {
+MetaCall::Results MetaCall::call(const Overload& overload, const torch::jit::Stack& stack,
+                                 bool tries) const {
   Facts facts;
   const bool complete = add_call(facts, overload, stack);
   if (complete) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = known_.find(facts);
-    if (found != known_.end()) return found->second;
-  }
-  try {
-    return results(overload, stack);
-  } catch (const std::exception&) {
-    if (complete) cache(std::move(facts), std::nullopt);
-    return std::nullopt;
-  }
-}
-
-std::vector<at::Tensor> MetaCall::results(const Overload& overload,
-                                          const torch::jit::Stack& stack) const {
-  Facts facts;
-  const bool complete = add_call(facts, overload, stack);
-  if (complete) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = known_.find(facts);
-    if (found != known_.end() && found->second.has_value()) return *found->second;
+    if (found != known_.end() && (tries || found->second.has_value())) return found->second;
   }
   torch::jit::Stack given;
   for (const int argument : arguments_) {
     given.push_back(meta_like(overload.read(stack, argument)));
   }
-  if (kernel_ != nullptr) {
-    kernel_->callBoxed(meta_function_, c10::DispatchKeySet(c10::DispatchKey::Meta), &given);
-  } else {
-    meta_function_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
+  Results results;
+  try {
+    if (kernel_ != nullptr) {
+      kernel_->callBoxed(meta_function_, c10::DispatchKeySet(c10::DispatchKey::Meta), &given);
+    } else {
+      meta_function_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
+    }
+    results.emplace();
+    for (c10::IValue& value : given) results->push_back(std::move(value).toTensor());
+  } catch (const std::exception&) {
+    if (!tries) throw;
+    results.reset();
   }
-  std::vector<at::Tensor> results;
-  for (c10::IValue& value : given) results.push_back(std::move(value).toTensor());
-  if (complete) cache(std::move(facts), results);
+  if (complete) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (known_.size() >= kCachedCalls) known_.clear();
+    known_.emplace(std::move(facts), results);
+  }
   return results;
 }
 

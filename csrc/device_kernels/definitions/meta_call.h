@@ -33,11 +33,15 @@ class OUTBOARD_API MetaCall {
 
   // Results without memory for the call of `overload` on the stack. Raises PyTorch's errors.
   // Results are cached by sizes, strides, dtypes and numbers.
-  std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const;
+  std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const {
+    return *call(overload, stack, /*tries=*/false);
+  }
   // The same, but nullopt if the meta function raises: it may not exist, or need values. Failures
   // are cached as well.
   std::optional<std::vector<at::Tensor>> try_results(const Overload& overload,
-                                                     const torch::jit::Stack& stack) const;
+                                                     const torch::jit::Stack& stack) const {
+    return call(overload, stack, /*tries=*/true);
+  }
 
  private:
   // The cache key: default dtype, dtypes, sizes, strides and numbers of a call.
@@ -52,7 +56,7 @@ class OUTBOARD_API MetaCall {
 
   // False for an argument of an unknown kind.
   bool add_call(Facts& facts, const Overload& overload, const torch::jit::Stack& stack) const;
-  void cache(Facts facts, Results results) const;
+  Results call(const Overload& overload, const torch::jit::Stack& stack, bool tries) const;
 
   c10::OperatorHandle meta_function_;
   const c10::KernelFunction* kernel_ = nullptr;  // nullptr: called through the dispatcher

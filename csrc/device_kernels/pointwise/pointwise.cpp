@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "device_kernels/defined_kernel.h"
-#include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
@@ -135,12 +134,6 @@ class PointwiseKernel final : public DefinedKernel {
 
  private:
   enum class Types : uint8_t { kPromote, kFloat, kComplex, kSelf, kSame };
-  struct Operand {
-    int argument;
-    bool mask;
-    bool single;  // has one element where lists are updated
-    bool common;  // is no list
-  };
   struct ScalarArgument {
     int argument;                      // -1: the overload does not have it
     std::optional<at::Scalar> absent;  // nullopt: the call is declined
@@ -162,7 +155,8 @@ class PointwiseKernel final : public DefinedKernel {
   // `k`: index of the element in an overload over lists, else -1.
   bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
   bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
-  bool gather_tensor(Call& call, const Operand& operand, const at::Tensor& tensor) const;
+  bool gather_tensor(Call& call, const PointwiseExpression::Operand& operand,
+                     const at::Tensor& tensor) const;
   const at::Tensor& output_of(const Call& call, const torch::jit::Stack& stack, size_t result,
                               int64_t k) const;
   bool choose_types(Call& call) const;
@@ -177,7 +171,7 @@ class PointwiseKernel final : public DefinedKernel {
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
   bool derive(const torch::jit::Stack& stack, c10::SmallVectorImpl<at::Scalar>& numbers) const;
 
-  std::vector<Operand> operands_;
+  std::vector<int> operands_;  // arguments
   std::vector<ScalarArgument> scalars_;
   const Result result_;
   const Types types_;
@@ -188,7 +182,6 @@ class PointwiseKernel final : public DefinedKernel {
   const bool resizes_silently_;
   const bool strict_;
   const bool rounded_;
-  std::optional<MetaCall> meta_;
   std::vector<int> lists_;       // arguments; one call per element, as in _foreach_add
   std::vector<size_t> updated_;  // operands that are written, of operators without results
   std::vector<int> derived_;     // nodes of further numbers
@@ -209,8 +202,6 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
       strict_(definition.flag("strict")),
       rounded_(definition.flag("rounded")),
       launcher_(expression_of(definition, overload_)) {
-  if (const std::string& name = definition.string("meta"); !name.empty())
-    meta_.emplace(name, overload_);
   const PointwiseExpression& expression = launcher_.expression();
   const auto& scalars = definition.strings("scalars");
   TORCH_CHECK_VALUE(definition.strings("scalar_names").size() == scalars.size(),
@@ -226,11 +217,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   const auto& arguments = definition.strings("operands");  // last: errors name this field
   TORCH_CHECK_VALUE(names.size() == arguments.size(),
                     "there are not as many operands as names of them");
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto& operand = expression.operands[i];
-    operands_.push_back({overload_.index(arguments[i]), operand.mask,
-                         operand.uniform || operand.common, operand.common});
-  }
+  for (const std::string& name : arguments) operands_.push_back(overload_.index(name));
   for (const auto& listed : {arguments, scalars}) {
     for (const std::string& name : listed) {
       if (is_list(overload_, name)) lists_.push_back(overload_.index(name));
@@ -259,7 +246,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   }
 }
 
-bool PointwiseKernel::gather_tensor(Call& call, const Operand& operand,
+bool PointwiseKernel::gather_tensor(Call& call, const PointwiseExpression::Operand& operand,
                                     const at::Tensor& tensor) const {
   if (!is_usable(tensor, call.device)) return false;
   // The CPU kernel knows the rules for conditions of other dtypes.
@@ -271,7 +258,9 @@ bool PointwiseKernel::gather_tensor(Call& call, const Operand& operand,
   // The CPU kernel raises for other sizes and dtypes.
   const at::Tensor& first = call.inputs.empty() ? tensor : *call.inputs[0];
   const bool alike = tensor.sizes() == first.sizes() && tensor.scalar_type() == first.scalar_type();
-  if (operand.single ? tensor.numel() != 1 : !alike) return false;
+  // It has one element where lists are updated, or is no list.
+  const bool single = operand.uniform || operand.common;
+  if (single ? tensor.numel() != 1 : !alike) return false;
   if (operand.common) call.wrapped.push_back(tensor.reshape({}));  // broadcasts to all sizes
   call.inputs.push_back(operand.common ? &call.wrapped.back() : &tensor);
   return true;
@@ -286,10 +275,10 @@ const at::Tensor& PointwiseKernel::output_of(const Call& call, const torch::jit:
 
 bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   call.wrapped.reserve(operands_.size());  // `inputs` points into it
-  for (const Operand& operand : operands_) {
-    const c10::IValue& value = element(overload_.read(stack, operand.argument), k);
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    const c10::IValue& value = element(overload_.read(stack, operands_[i]), k);
     if (value.isTensor()) {
-      if (!gather_tensor(call, operand, value.toTensor())) return false;
+      if (!gather_tensor(call, launcher_.expression().operands[i], value.toTensor())) return false;
     } else if (value.isScalar()) {
       call.wrapped.push_back(at::native::wrapped_scalar_tensor(value.toScalar()));
       call.inputs.push_back(&call.wrapped.back());
@@ -339,7 +328,7 @@ bool PointwiseKernel::choose_types(Call& call) const {
   } else {
     at::native::ResultTypeState state;
     for (size_t i = 0; i < operands_.size(); ++i) {
-      if (!operands_[i].mask) {
+      if (!launcher_.expression().operands[i].mask) {
         state = at::native::update_result_type_state(*call.inputs[i], state);
       }
     }
@@ -458,7 +447,6 @@ bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   Call call(device);
   c10::SmallVector<at::Tensor, 2> results;
   if (!prepare(call, *stack, -1)) return false;
-  if (meta_.has_value()) meta_->results(overload_, *stack);
   if (!execute(call, results)) return false;
   overload_.finish(stack, results);
   return true;

@@ -141,7 +141,7 @@ def _piecewise() -> list[Definition]:
         pointwise(
             "softshrink softshrink.out", "self",
             "(self > lambd) ? self - lambd : ((self < -lambd) ? self + lambd : self * C(0))",
-            FLOATS, scalars="lambd", meta="aten::softshrink", same_output=True,
+            FLOATS, scalars="lambd", same_output=True, condition=lambda lambd: lambd >= 0,
         ),
         _backward("softshrink", "((self > lambd) | (self < -lambd)) ? grad : C(0)", "lambd"),
         pointwise(

@@ -71,7 +71,7 @@ _READ = Template(f"""\
     value = ($value)($load_one);
   }} else {{
     $element each[OB_WIDTH];
-    OB_VSTORE(($value)($padding), 0, each);
+    OB_VSTORE(($value)(1), 0, each);
     OB_FOR_COUNT(k) each[k] = $load_each;
     value = OB_VLOAD(0, each);
   }}
@@ -128,12 +128,10 @@ class PointwiseSource:
     inputs: list[PointwiseInput]
     scalars: list[str]  # arguments of the compute dtype
     listed_scalars: list[bool]  # many calls: one value per call
-    # The divisor of integers: if one of its elements is 0, the kernel sets the assert flag, its
-    # last argument. Not for crossed inputs.
-    divisor: int | None
-    # If it holds for an element, the kernel sets its last argument, of float32, to 1. Not together
-    # with a divisor, nor for crossed inputs.
+    # If it holds for an element, the kernel sets its last argument, of the type `flag`, to 1. Not
+    # for crossed inputs. Missing elements of a vector are 1.
     condition: str
+    flag: str
     # Names and scalar expressions that a work-group computes once from uniform inputs and scalars;
     # expressions of outputs use them as scalars.
     once: list[tuple[str, str]]
@@ -261,8 +259,6 @@ class _Program:
             "aligned_load": load(dtype, self.lanes, "p", "at", aligned=True),
             "load_one": one,
             "load_each": load(dtype, 1, "p", "(at + k * stride)"),
-            # Missing lanes of a divisor are 1, not a division by zero.
-            "padding": int(self.source.divisor == i),
             "converted": self.operand(given, self.lanes, "value" if self.lanes > 1 else one),
         }
         function = (_READ if self.lanes > 1 else _READ_ONE).substitute(marks)
@@ -280,7 +276,7 @@ class _Program:
     def parameters(self) -> str:
         """OB_PARAMETERS and OB_FLAG_PARAMETER; launches pass arguments in this order."""
         source = self.source
-        flag = f", OB_POINTER({self.flag_type()}, ob_flag)" if self.checks() else ""
+        flag = f", OB_POINTER({source.flag}, ob_flag)" if source.condition else ""
         if source.calls:
             return self.call_parameters() + defines({"OB_FLAG_PARAMETER": flag})
         parameters = [f"OB_POINTER({STORAGE_TYPES[x.dtype]}, out{i})" for i, x in self.outputs]
@@ -358,8 +354,8 @@ class _Program:
                 lines.append(f"const {operand} x{i} = ({operand})({passed});")
             elif not source.calls:
                 lines.append(f"OB_BIND({STORAGE_TYPES[x.dtype]}, in{i})")
-        if self.checks():
-            lines.append(f"OB_BIND({self.flag_type()}, ob_flag) M ob_found = 0;")
+        if source.condition:
+            lines.append(f"OB_BIND({source.flag}, ob_flag) M ob_found = 0;")
         for i, x in self.inputs:
             if x.uniform:
                 one = self.operand(x, 1, load(x.dtype, 1, f"in{i}", "0"))
@@ -395,9 +391,7 @@ class _Program:
                 value = f"crossed{i} ? ob_taken{i}(tile{i} + x * (OB_TILE + 1) + y) : {value}"
             statements.append(f"const {'M' if x.mask else 'T'} x{i} = {value};")
         arguments = ", ".join(self.arguments())
-        if self.source.divisor is not None:
-            statements.append(f"ob_found |= x{self.source.divisor} == (T)(0);")
-        elif self.source.condition:
+        if self.source.condition:
             statements.append(f"ob_found |= ob_condition({arguments});")
         for i, output in self.outputs:
             result = _RESULT_TYPES[output.result]
@@ -417,7 +411,7 @@ class _Program:
                 "OB_FOR_POINTERS(f)": " ".join(f"f({p})" for p in pointers),
                 "OB_FOR_READS(f)": " ".join(tiles),
                 "OB_COMPUTE(at, step, n)": " ".join(statements),
-                "OB_END": f"if ({found}) *ob_flag = 1;" if self.checks() else "",
+                "OB_END": f"if ({found}) *ob_flag = 1;" if self.source.condition else "",
             }
         )
 
@@ -428,10 +422,3 @@ class _Program:
             *(f"s{i}" for i in range(len(self.source.scalars))),
             *(f"c{i}" for i in range(len(self.source.once))),
         ]
-
-    def checks(self) -> bool:
-        """Whether the kernels have a flag that they can set."""
-        return self.source.divisor is not None or self.source.condition != ""
-
-    def flag_type(self) -> str:
-        return "int" if self.source.divisor is not None else "float"
