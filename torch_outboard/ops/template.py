@@ -46,7 +46,8 @@ __all__ = ["ANY", "Body", "Dtype", "Lines", "Plan", "lines_of", "template"]
 
 # Parameters: a plan, and arguments of the operator by their names in the schema.
 Body: TypeAlias = Callable[..., None]
-# A dtype, the dtype of a tensor, an argument `dtype`, or "value": of values, float32 for half.
+# A dtype, the dtype of a tensor, a number of a dtype, such as an argument `dtype`, or "value": of
+# values, float32 for half.
 Dtype: TypeAlias = torch.dtype | SymTensor | SymInt | Literal["value"]
 # In `accepts`: every dtype.
 ANY: tuple[torch.dtype, ...] = ()
@@ -85,11 +86,7 @@ class Template(Definition):
     like: dict[str, str] = field(default_factory=dict)
     memory_formats: dict[str, str] = field(default_factory=dict)
     starts_as: dict[str, str] = field(default_factory=dict)
-    # Their dtypes: numbers, other tensors, the argument `dtype`, that of values.
     made_dtypes: dict[str, int] = field(default_factory=dict)
-    dtypes_of: dict[str, str] = field(default_factory=dict)
-    argument_dtypes: list[str] = field(default_factory=list)
-    value_dtypes: list[str] = field(default_factory=list)
     # Parameters: arguments, nodes, constants; draws of random numbers.
     scalars: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -137,24 +134,8 @@ def template(
         kernels: files below `torch_outboard/kernels`, without folder and `.cl`, separated by
             blanks.
         source: OpenCL C in place of `kernels`, or in front of them.
-        dtypes: served dtypes of the first operand or, without operands, of the first result.
-        shapes_only: tensor parameters that kernels do not read.
-        accepts: dtypes of further operands (`ANY`: every dtype); default: that of the first one.
-        strided: tensors passed with their sizes and strides (at most 8 dimensions); other tensors
-            are made contiguous.
-        moves: tensors whose elements kernels only move, whatever their dtype; one program serves
-            all dtypes of a size. All tensors with the first one's dtype, or none.
-        compute: the dtype of values, or the tensor whose dtype they have; default: the first
-            tensor.
-        vectors: `T` is a vector of `W` elements, as many as suit the device.
-        meta: a functional overload whose meta function checks the call and returns sizes, strides
-            and dtypes of the results; default: the overload's own, if PyTorch has one in C++.
-        reports: the error that an invalid value raises at the next synchronization: a type of
-            exceptions, or an exception with a message.
-        resizes_silently: results of another size are resized without PyTorch's warning.
-        alert: elements may be written more than once, so deterministic algorithms warn or raise by
-            this name.
-        family: see Definition.
+
+    docs/kernels.md describes the other arguments.
 
     Raises:
         ValueError: if the function takes an argument that the operator does not have, or makes
@@ -430,16 +411,8 @@ class Plan:
             if not isinstance(known, (SymInt, SymFloat, SymBool)):
                 raise TypeError(f"'{name}' is filled with {known!r}, which is no number")
             self._row.initial[name] = self._graph.add(known)
-        if isinstance(dtype, torch.dtype):
-            self._row.made_dtypes[name] = dtype_number(dtype)
-        elif isinstance(dtype, SymTensor):
-            self._row.dtypes_of[name] = self._tensor_name(dtype)
-        elif isinstance(dtype, SymInt):
-            self._row.argument_dtypes.append(name)
-        elif dtype == "value":
-            self._row.value_dtypes.append(name)
-        elif dtype is not None:
-            raise TypeError(f"the dtype {dtype!r} of '{name}' is none")
+        if dtype is not None:
+            self._row.made_dtypes[name] = self._graph.add(_symbol_of_dtype(dtype))
 
     def _integer(self, value: Int) -> int:
         known = symbol(value)
@@ -467,6 +440,17 @@ class Plan:
         if tensor.node.operation != "name":
             raise ValueError("a tensor is named here: an operand, a result or a temporary")
         return str(tensor.node.constant).rpartition(".")[2]
+
+
+def _symbol_of_dtype(dtype: Dtype) -> Symbol:
+    if isinstance(dtype, SymTensor):
+        return dtype
+    if isinstance(dtype, (torch.dtype, SymInt)):
+        number = dtype_number(dtype) if isinstance(dtype, torch.dtype) else dtype
+        return Symbol(Node("as_dtype", [symbol(number).node]))
+    if dtype != "value":
+        raise TypeError(f"{dtype!r} is no dtype")
+    return Symbol(fact("value_dtype"))
 
 
 def _is_true(flag: Bool) -> bool:

@@ -69,12 +69,6 @@ bool equal(const ExpressionValue& a, const ExpressionValue& b) {
   }
 }
 
-// The dtype of a tensor or a number; Undefined for an argument that is not given.
-ScalarType dtype_of(const ExpressionValue& value) {
-  const bool tensor = value.kind == Kind::kTensor && value.tensor->defined();
-  return tensor ? value.tensor->scalar_type() : value.dtype;
-}
-
 ScalarType dtype_of(const c10::IValue& element) {
   const bool given = element.isTensor() && element.toTensor().defined();
   return given ? element.toTensor().scalar_type() : ScalarType::Undefined;
@@ -83,7 +77,7 @@ ScalarType dtype_of(const c10::IValue& element) {
 // Whether a condition holds for the dtype of a value, or of each tensor of a list.
 template <class Condition>
 bool each_dtype(const ExpressionValue& value, const Condition& holds) {
-  if (value.kind != Kind::kTensors) return holds(dtype_of(value));
+  if (value.kind != Kind::kTensors) return holds(value.scalar_type());
   const auto elements = value.tensors->toListRef();
   return std::all_of(elements.begin(), elements.end(),
                      [&](const c10::IValue& element) { return holds(dtype_of(element)); });
@@ -99,7 +93,7 @@ bool same_dtype(const ExpressionValue& a, const ExpressionValue& b) {
                       });
   }
   if (a.kind == Kind::kTensors) return same_dtype(b, a);
-  const ScalarType dtype = dtype_of(a);
+  const ScalarType dtype = a.scalar_type();
   return each_dtype(b, [&](ScalarType other) {
     return dtype == ScalarType::Undefined || other == ScalarType::Undefined || dtype == other;
   });
@@ -231,9 +225,7 @@ Value has_dtype(Operands x) {
 }
 
 Value as_dtype(Operands x) {
-  Value dtype = Value::none();
-  if (x[0].given()) dtype.dtype = static_cast<ScalarType>(x.integer(0));
-  return dtype;
+  return x[0].given() ? Value::of_dtype(static_cast<ScalarType>(x.integer(0))) : Value::none();
 }
 
 template <class Fold>

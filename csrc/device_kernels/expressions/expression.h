@@ -61,6 +61,7 @@ class OUTBOARD_API Evaluation {
   void set(int node, const c10::IValue& argument);
   void set(int node, const at::Tensor& tensor) { values_[node] = tensor; }
   void set(int node, ExpressionNumber number) { values_[node] = number; }
+  void set(int node, at::ScalarType dtype) { values_[node] = ExpressionValue::of_dtype(dtype); }
 
   // These raise ValueError for values that do not fit, and IndexError as PyTorch does.
   const ExpressionValue& value(int node);

@@ -124,10 +124,15 @@ std::partial_ordering ExpressionNumber::operator<=>(const ExpressionNumber& othe
 
 using Kind = ExpressionValue::Kind;
 
-ExpressionValue ExpressionValue::none() {
+ExpressionValue ExpressionValue::of_dtype(at::ScalarType dtype) {
   ExpressionValue value;
   value.kind = Kind::kNone;
+  value.dtype = dtype;
   return value;
+}
+
+at::ScalarType ExpressionValue::scalar_type() const {
+  return kind == Kind::kTensor && tensor->defined() ? tensor->scalar_type() : dtype;
 }
 
 ExpressionValue ExpressionValue::of_argument(const c10::IValue& argument) {

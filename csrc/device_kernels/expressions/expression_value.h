@@ -89,7 +89,8 @@ struct OUTBOARD_API ExpressionValue {
   ExpressionValue(const List& list_) : kind(Kind::kList), list(&list_) {}
   ExpressionValue(const std::string& string_) : kind(Kind::kString), string(&string_) {}
   ExpressionValue(const at::Tensor& tensor_) : kind(Kind::kTensor), tensor(&tensor_) {}
-  static ExpressionValue none();
+  static ExpressionValue none() { return of_dtype(at::ScalarType::Undefined); }
+  static ExpressionValue of_dtype(at::ScalarType dtype);
   // The value of an argument that outlives it and is no list of numbers. An argument that is no
   // flag, number, dtype (a number), string, tensor or list of tensors is none.
   static ExpressionValue of_argument(const c10::IValue& argument);
@@ -97,6 +98,8 @@ struct OUTBOARD_API ExpressionValue {
   // Neither none nor an undefined tensor.
   bool given() const;
   bool truth() const;
+  // The dtype of a tensor or a number; Undefined for an argument that is not given.
+  at::ScalarType scalar_type() const;
   // Raise ValueError for a value of another kind.
   const ExpressionNumber& as_number() const;
   const List& as_list() const;

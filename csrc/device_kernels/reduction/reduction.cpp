@@ -7,6 +7,7 @@
 #include <bitset>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "device_kernels/defined_kernel.h"
@@ -106,13 +107,8 @@ class ReductionKernel final : public DefinedKernel {
     c10::SmallVector<ScalarType, 2> results;
     c10::SmallVector<at::Scalar, 2> scalars;
   };
-  // Distinguishes kernels.
-  struct Key {
-    c10::DeviceIndex device;
-    bool wide;  // 64-bit indices
-    at::ScalarType input, compute, result;
-    bool operator==(const Key& other) const = default;
-  };
+  // Distinguishes kernels: the device, 64-bit indices, dtypes of the input, values and results.
+  using Key = std::tuple<c10::DeviceIndex, bool, ScalarType, ScalarType, ScalarType>;
   struct Kernels {
     ProgramKernels kernel;
     int width;  // elements of a vector; 1 for complex values
@@ -345,16 +341,16 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
 }
 
 const ReductionKernel::Kernels& ReductionKernel::kernels(const Call& call, bool wide) {
-  const Key key{call.device, wide, call.input.scalar_type(), call.compute, call.results[0]};
-  return kernels_.find(key, [&] {
-    const size_t largest = std::max(
-        {c10::elementSize(call.compute), c10::elementSize(value_dtype(key.input)), size_t{4}});
-    const bool is_complex = at::isComplexType(call.compute) || at::isComplexType(key.input);
+  const ScalarType input = call.input.scalar_type();
+  return kernels_.find({call.device, wide, input, call.compute, call.results[0]}, [&] {
+    const size_t largest =
+        std::max({c10::elementSize(call.compute), c10::elementSize(value_dtype(input)), size_t{4}});
+    const bool is_complex = at::isComplexType(call.compute) || at::isComplexType(input);
     const int width = is_complex ? 1 : work_shape(call.device).width(static_cast<int>(largest));
     SourceFields source{"reduction", description_};
     source.values.insert(
         source.values.end(),
-        {{"input", key.input},
+        {{"input", input},
          {"compute", call.compute},
          {"outputs", std::vector<ScalarType>(call.results.begin(), call.results.end())},
          {"group_lanes", group_lanes(call.device)},

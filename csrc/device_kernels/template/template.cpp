@@ -11,15 +11,6 @@ namespace outboard {
 
 using at::ScalarType;
 
-namespace {
-
-// The dtype of a number; Undefined for -1.
-ScalarType dtype_numbered(int64_t number) {
-  return number < 0 ? ScalarType::Undefined : static_cast<ScalarType>(number);
-}
-
-}  // namespace
-
 int TemplateKernel::tensor_index(const std::string& name) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].name == name) return static_cast<int>(i);
@@ -53,13 +44,16 @@ TemplateKernel::TemplateKernel(const Definition& definition, const c10::Function
       vectors_(definition.flag("vectors")),
       resizes_silently_(definition.flag("resizes_silently")),
       number_arguments_(number_arguments(overload_)),
-      compute_(dtype_numbered(definition.integer("compute"))),
+      compute_(definition.integer("compute") < 0
+                   ? ScalarType::Undefined
+                   : static_cast<ScalarType>(definition.integer("compute"))),
       lanes_(definition.node("lanes")),
       random_(definition.node("random")),
       group_lanes_(node_of_name("group_lanes")),
       deterministic_(node_of_name("deterministic")),
       processors_(node_of_name("processors")),
       matrix_units_(node_of_name("matrix_units")),
+      value_dtype_(node_of_name("value_dtype")),
       generator_(overload_.find("generator")),
       assert_(definition, overload_.name()) {
   read_operands(definition);
@@ -119,25 +113,15 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
       Tensor tensor;
       tensor.name = name;
       tensor.name_node = node_of_name(c10::str(field, ".", name));
-      tensor.dtype_of = 0;
       tensors_.push_back(std::move(tensor));
     }
-  }
-  for (const auto& [name, dtype] : definition.named_integers("made_dtypes")) {
-    tensors_[tensor_index(name)].dtype = dtype_numbered(dtype);
-  }
-  for (const std::string& name : definition.strings("value_dtypes")) {
-    tensors_[tensor_index(name)].of_values = true;
-  }
-  for (const std::string& name : definition.strings("argument_dtypes")) {
-    overload_.index("dtype");
-    tensors_[tensor_index(name)].from_argument = true;
   }
   const auto set_nodes = [&](const char* field, int Tensor::* member) {
     for (const auto& [name, node] : definition.named_integers(field)) {
       tensors_[tensor_index(name)].*member = definition.graph->checked(node);
     }
   };
+  set_nodes("made_dtypes", &Tensor::dtype);
   set_nodes("sizes", &Tensor::sizes);
   set_nodes("strides", &Tensor::strides);
   set_nodes("wanted", &Tensor::wanted);
@@ -147,7 +131,6 @@ void TemplateKernel::read_made_tensors(const Definition& definition) {
       tensors_[tensor_index(name)].*member = tensor_index(operand);
     }
   };
-  set_operands("dtypes_of", &Tensor::dtype_of);
   set_operands("like", &Tensor::like);
   set_operands("memory_formats", &Tensor::memory_format);
   set_operands("starts_as", &Tensor::starts_as);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "device_kernels/defined_kernel.h"
@@ -37,12 +38,9 @@ class TemplateKernel final : public DefinedKernel {
     bool optional = false;
     bool items = false;
     bool strided = false;
-    int dtype_of = -1;  // another tensor, by index in tensors_
-    at::ScalarType dtype = at::ScalarType::Undefined;
-    bool from_argument = false;  // the dtype is the argument `dtype`
-    bool of_values = false;      // the dtype is that of values
-    uint64_t accepts = 0;        // bits of dtypes; 0: that of the first tensor
-    int like = -1;               // an operand, by index, and so the next
+    int dtype = -1;        // a node whose value has it; -1: that of the first tensor
+    uint64_t accepts = 0;  // bits of dtypes; 0: that of the first tensor
+    int like = -1;         // an operand, by index, and so the next
     int memory_format = -1;
     // Nodes; -1 where there is none.
     int sizes = -1;      // a list for results, a number for temporaries
@@ -67,12 +65,8 @@ class TemplateKernel final : public DefinedKernel {
     int tensor;
     int node;  // -1: not needed
   };
-  struct Key {
-    c10::DeviceIndex device;
-    bool wide;
-    c10::SmallVector<int64_t, 16> values;  // dtypes, constants, lanes
-    bool operator==(const Key& other) const = default;
-  };
+  // The device, 64-bit indices; dtypes, constants and lanes.
+  using Key = std::tuple<c10::DeviceIndex, bool, c10::SmallVector<int64_t, 16>>;
   struct Call {
     struct Planned {
       size_t launch;
@@ -111,7 +105,7 @@ class TemplateKernel final : public DefinedKernel {
   bool prepare(Call& call, const torch::jit::Stack& stack) const;
   bool take_operands(Call& call, const torch::jit::Stack& stack) const;
   bool take_operand_dtypes(Call& call) const;
-  at::ScalarType made_dtype(const Call& call, const torch::jit::Stack& stack, size_t tensor) const;
+  at::ScalarType made_dtype(Call& call, const torch::jit::Stack& stack, size_t tensor) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
   bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
   bool make_results(Call& call, const torch::jit::Stack& stack) const;
@@ -156,6 +150,7 @@ class TemplateKernel final : public DefinedKernel {
   int deterministic_;
   int processors_;
   int matrix_units_;
+  int value_dtype_;
   int generator_ = -1;
   std::unique_ptr<const MetaCall> meta_;
   KernelTable<Key, ProgramKernels> table_;

@@ -57,11 +57,11 @@ ScalarType TemplateKernel::compute_dtype(const Call& call) const {
 }
 
 const ProgramKernels& TemplateKernel::kernels(const Call& call) {
-  Key key{call.device, call.wide, {}};
-  for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
-  key.values.append(call.constants.begin(), call.constants.end());
-  key.values.push_back(call.lanes);
-  return table_.find(key, [&]() -> ProgramKernels {
+  c10::SmallVector<int64_t, 16> values;
+  for (const ScalarType dtype : call.dtypes) values.push_back(static_cast<int64_t>(dtype));
+  values.append(call.constants.begin(), call.constants.end());
+  values.push_back(call.lanes);
+  return table_.find({call.device, call.wide, values}, [&]() -> ProgramKernels {
     const ScalarType compute = compute_dtype(call);
     const bool moves = tensors_[0].items;
     std::vector<SourceFields> tensors;

@@ -70,27 +70,23 @@ bool TemplateKernel::take_operand_dtypes(Call& call) const {
 }
 
 // The dtype of result or temporary `i`. Tensors before it in the definition have theirs already.
-ScalarType TemplateKernel::made_dtype(const Call& call, const torch::jit::Stack& stack,
-                                      size_t i) const {
-  const Tensor& tensor = tensors_[i];
+ScalarType TemplateKernel::made_dtype(Call& call, const torch::jit::Stack& stack, size_t i) const {
   const size_t result = i - operand_count_;
-  const auto argument = [&](ScalarType absent) {
-    const int index = overload_.find("dtype");
-    if (index < 0 || overload_.read(stack, index).isNone()) return absent;
-    return overload_.read(stack, index).toScalarType();
-  };
   if (result < call.meta.size() && call.meta[result].defined()) {
     return call.meta[result].scalar_type();
   }
-  if (tensor.from_argument) {
-    return argument(operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype());
-  }
-  if (tensor.of_values) return value_dtype(compute_dtype(call));
-  if (tensor.dtype != ScalarType::Undefined) return tensor.dtype;
-  if (tensor.dtype_of != static_cast<int>(i)) return call.dtypes[tensor.dtype_of];
+  if (value_dtype_ >= 0) call.values.set(value_dtype_, value_dtype(compute_dtype(call)));
+  ScalarType dtype = ScalarType::Undefined;
+  if (tensors_[i].dtype >= 0) dtype = call.values.value(tensors_[i].dtype).scalar_type();
+  if (dtype != ScalarType::Undefined) return dtype;
+  if (i > 0) return call.dtypes[0];
   // The result of a factory: the dtype of the given output, the argument `dtype`, or the default.
   const at::Tensor& given = overload_.given_output(stack, result);
-  return given.defined() ? given.scalar_type() : argument(at::get_default_dtype_as_scalartype());
+  if (given.defined()) return given.scalar_type();
+  const int argument = overload_.find("dtype");
+  return argument < 0 || overload_.read(stack, argument).isNone()
+             ? at::get_default_dtype_as_scalartype()
+             : overload_.read(stack, argument).toScalarType();
 }
 
 bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) const {

@@ -24,13 +24,13 @@ from torch_outboard.ops.symbolic import (
     as_flag,
     as_tensor,
     ceil_div,
-    either_given,
     expand,
     fits,
     given,
     has_dtype,
     maximum,
     minimum,
+    same_dtype,
     where,
 )
 from torch_outboard.ops.template import Body, Plan, template
@@ -39,57 +39,45 @@ from torch_outboard.ops.template import Body, Plan, template
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        definition
-        for mixed in (False, True)
-        for definition in (
-            _layer_norm(mixed),
-            _layer_norm_backward(mixed),
-            *_batch_norm(mixed),
-            *_batch_norm_backward(mixed),
-            _group_norm(mixed),
-            _group_norm_backward(mixed),
-        )
-    ] + [
-        decomposition(
-            "_weight_norm_interface",
-            _weight_norm,
-            dtypes=FLOATS,
-            condition=lambda v, g, dim: _has_slices(v, dim) & _one_per_slice(g, v, dim),
-        ),
+        _layer_norm,
+        _layer_norm_backward,
+        *_batch_norm(),
+        *_batch_norm_backward(),
+        _group_norm,
+        _group_norm_backward,
+        decomposition("_weight_norm_interface", _weight_norm, dtypes=FLOATS),
         decomposition(
             "_weight_norm_interface_backward",
             _weight_norm_backward,
             dtypes=(torch.bfloat16, torch.float32, torch.float64),
-            condition=_backward_is_served,
         ),
     ]
 
 
 def _define(
-    mixed: bool,
-    overloads: str,
-    kernels: str,
-    *statistics: str,
-    shapes_only: Sequence[str] = (),
+    overloads: str, kernels: str, *statistics: str, shapes_only: Sequence[str] = ()
 ) -> Callable[[Body], Definition]:
     """A template; `statistics`: the weights and statistics among its operands."""
     return template(
         overloads,
         f"rows {kernels}",
-        dtypes=HALVES if mixed else FLOATS,
+        dtypes=FLOATS,
         shapes_only=shapes_only,
-        accepts=dict.fromkeys(statistics, (torch.float32,)) if mixed else {},
+        accepts=dict.fromkeys(statistics, FLOATS),
         vectors=True,
     )
 
 
-def _statistics_dtype(mixed: bool) -> torch.dtype | None:
-    return torch.float32 if mixed else None
-
-
-def _some_float32(mixed: bool, *tensors: SymTensor) -> SymBool | bool:
-    """Whether a mixed definition serves the call: only with a weight or statistics."""
-    return either_given(*tensors) if mixed else True
+def _statistics(plan: Plan, input: SymTensor, *given_ones: SymTensor) -> SymTensor:
+    """A tensor with the dtype of weights and statistics: a given one, or else `input`."""
+    model = input
+    for tensor in given_ones:
+        model = where(given(tensor), tensor, model)
+    plan.require(
+        *(same_dtype(tensor, model) for tensor in given_ones),
+        same_dtype(model, input) | (has_dtype(model, torch.float32) & has_dtype(input, *HALVES)),
+    )
+    return model
 
 
 class _Rows(NamedTuple):
@@ -115,88 +103,81 @@ def _rows_of(
     return rows
 
 
-def _layer_norm(mixed: bool) -> Definition:
-    @_define(mixed, "native_layer_norm native_layer_norm.out", "layer_norm", "weight", "bias")
-    def layer_norm(
-        plan: Plan,
-        input: SymTensor,
-        normalized_shape: SymInts,
-        weight: SymTensor,
-        bias: SymTensor,
-        eps: SymFloat,
-    ) -> None:
-        rows = _rows_of(plan, input, normalized_shape, weight, bias)
-        plan.require(_some_float32(mixed, weight, bias))
-        plan.result("out")
-        for name in ("mean", "rstd"):
-            shape = rows.shape + expand(1, normalized_shape.len())
-            plan.result(name, shape, _statistics_dtype(mixed))
-        plan.parameters(n=rows.length, eps=eps)
-        plan.launch("layer_norm", groups=rows.total)
-
-    return layer_norm
+@_define("native_layer_norm native_layer_norm.out", "layer_norm", "weight", "bias")
+def _layer_norm(
+    plan: Plan,
+    input: SymTensor,
+    normalized_shape: SymInts,
+    weight: SymTensor,
+    bias: SymTensor,
+    eps: SymFloat,
+) -> None:
+    rows = _rows_of(plan, input, normalized_shape, weight, bias)
+    statistics = _statistics(plan, input, weight, bias)
+    plan.result("out")
+    for name in ("mean", "rstd"):
+        shape = rows.shape + expand(1, normalized_shape.len())
+        plan.result(name, shape, statistics)
+    plan.parameters(n=rows.length, eps=eps)
+    plan.launch("layer_norm", groups=rows.total)
 
 
-def _layer_norm_backward(mixed: bool) -> Definition:
-    @_define(
-        mixed,
-        "native_layer_norm_backward native_layer_norm_backward.out",
-        "layer_norm",
-        "mean",
-        "rstd",
-        "weight",
-        "bias",
+@_define(
+    "native_layer_norm_backward native_layer_norm_backward.out",
+    "layer_norm",
+    "mean",
+    "rstd",
+    "weight",
+    "bias",
+)
+def _layer_norm_backward(
+    plan: Plan,
+    grad_out: SymTensor,
+    input: SymTensor,
+    normalized_shape: SymInts,
+    mean: SymTensor,
+    rstd: SymTensor,
+    weight: SymTensor,
+    bias: SymTensor,
+    output_mask: SymList[SymBool],
+) -> None:
+    rows = _rows_of(plan, input, normalized_shape, weight, bias)
+    plan.require(
+        grad_out.shape == input.shape,
+        (mean.numel() == rows.total) & (rstd.numel() == rows.total),
     )
-    def layer_norm_backward(
-        plan: Plan,
-        grad_out: SymTensor,
-        input: SymTensor,
-        normalized_shape: SymInts,
-        mean: SymTensor,
-        rstd: SymTensor,
-        weight: SymTensor,
-        bias: SymTensor,
-        output_mask: SymList[SymBool],
-    ) -> None:
-        rows = _rows_of(plan, input, normalized_shape, weight, bias)
-        plan.require(
-            grad_out.shape == input.shape,
-            (mean.numel() == rows.total) & (rstd.numel() == rows.total),
-        )
-        n, cpu, lanes = rows.length, plan.on_processor, plan.group_lanes
-        # On a GPU a work-group takes `tile` columns, or several slices of narrow rows.
-        tile = where(cpu, n, 4 * lanes)
-        tiles = ceil_div(n, tile)
-        slices = where(cpu, 1, maximum(minimum(tile // n, lanes), 1))
-        wanted = where(cpu, 64, maximum(8 * plan.processors // tiles, 1))
-        chunk_rows = maximum(ceil_div(rows.total, wanted), where(cpu, 1, 16 * slices))
-        chunks = ceil_div(rows.total, chunk_rows)
-        columns = output_mask[1] | output_mask[2]
+    statistics = _statistics(plan, input, mean, rstd, weight, bias)
+    n, cpu, lanes = rows.length, plan.on_processor, plan.group_lanes
+    # On a GPU a work-group takes `tile` columns, or several slices of narrow rows.
+    tile = where(cpu, n, 4 * lanes)
+    tiles = ceil_div(n, tile)
+    slices = where(cpu, 1, maximum(minimum(tile // n, lanes), 1))
+    wanted = where(cpu, 64, maximum(8 * plan.processors // tiles, 1))
+    chunk_rows = maximum(ceil_div(rows.total, wanted), where(cpu, 1, 16 * slices))
+    chunks = ceil_div(rows.total, chunk_rows)
+    columns = output_mask[1] | output_mask[2]
 
-        dtype = _statistics_dtype(mixed)
-        plan.result("grad_input", input.shape, wanted=output_mask[0])
-        plan.result("grad_weight", normalized_shape, dtype, wanted=output_mask[1])
-        plan.result("grad_bias", normalized_shape, dtype, wanted=output_mask[2])
-        for name in ("weight_parts", "bias_parts"):
-            size = where(columns, maximum(chunks * slices * n, 1), 1)
-            plan.temporary(name, size, "value")
-        plan.parameters(
-            n=n,
-            row_count=rows.total,
-            chunks=where((lanes > 1) & ~columns, 0, chunks),
-            chunk_rows=chunk_rows,
-            tile=tile,
-            tiles=tiles,
-            slices=slices,
-        )
-        of_columns = where(columns, chunks * tiles, 0)
-        of_rows = where(output_mask[0], rows.total, 0)
-        plan.launch("layer_norm_backward", groups=where(cpu, chunks, of_columns + of_rows))
-        each = minimum(lanes, 32)
-        items = where(cpu, n, ceil_div(n, each) * lanes)
-        plan.launch("layer_norm_columns", items, when=columns)
-
-    return layer_norm_backward
+    plan.result("grad_input", input.shape, wanted=output_mask[0])
+    for k, name in ((1, "grad_weight"), (2, "grad_bias")):
+        plan.result(name, normalized_shape, statistics, wanted=output_mask[k])
+    for name in ("weight_parts", "bias_parts"):
+        size = where(columns, maximum(chunks * slices * n, 1), 1)
+        plan.temporary(name, size, "value")
+    plan.parameters(
+        n=n,
+        row_count=rows.total,
+        chunks=where((lanes > 1) & ~columns, 0, chunks),
+        chunk_rows=chunk_rows,
+        tile=tile,
+        tiles=tiles,
+        slices=slices,
+    )
+    of_columns = where(columns, chunks * tiles, 0)
+    of_rows = where(output_mask[0], rows.total, 0)
+    plan.launch("layer_norm_backward", groups=where(cpu, chunks, of_columns + of_rows))
+    each = minimum(lanes, 32)
+    items = where(cpu, n, ceil_div(n, each) * lanes)
+    plan.launch("layer_norm_columns", items, when=columns)
 
 
 class _Channels(NamedTuple):
@@ -232,7 +213,7 @@ def _pass_channels(plan: Plan, of: _Channels, temporaries: Sequence[str]) -> Sym
     return in_parts
 
 
-def _batch_norm(mixed: bool) -> list[Definition]:
+def _batch_norm() -> list[Definition]:
     def define(
         overloads: str,
         statistics: Sequence[str],
@@ -241,7 +222,6 @@ def _batch_norm(mixed: bool) -> list[Definition]:
         reserves: bool = False,
     ) -> Definition:
         @_define(
-            mixed,
             overloads,
             "batch_norm",
             "weight",
@@ -270,14 +250,14 @@ def _batch_norm(mixed: bool) -> list[Definition]:
                 # Kernels write running statistics in place, so no copy can replace them.
                 dense = (tensor.size(0) == 1) | (tensor.stride(0) == 1)
                 plan.require(where(given(tensor), dense, True))
-            plan.require(_some_float32(mixed, weight, bias, *running))
+            statistics_dtype = _statistics(plan, input, weight, bias, *running)
 
             plan.result("out", memory_format=input)
             for slot, name in enumerate(("mean", "rstd")):
                 # Without training nothing is saved, and the given outputs stay unchanged.
                 as_given = as_tensor(rest[saved[slot]]).shape if saved else [0]
                 shape = where(trains, [of.channels], as_given)
-                plan.result(name, shape, _statistics_dtype(mixed))
+                plan.result(name, shape, statistics_dtype)
             if reserves:
                 plan.result("reserved", [0], torch.uint8)
             in_parts = _pass_channels(plan, of, ("averages", "variations"))
@@ -305,12 +285,11 @@ def _batch_norm(mixed: bool) -> list[Definition]:
     ]
 
 
-def _batch_norm_backward(mixed: bool) -> list[Definition]:
+def _batch_norm_backward() -> list[Definition]:
     def define(overloads: str, inverse: str, training: str) -> Definition:
         """`inverse`, `training`: arguments with the saved inverse deviation, and with the mode."""
 
         @_define(
-            mixed,
             overloads,
             "batch_norm",
             "weight",
@@ -342,7 +321,10 @@ def _batch_norm_backward(mixed: bool) -> list[Definition]:
                 ),
                 where(train, save_mean.shape + saved.shape == [of.channels, of.channels], True),
             )
-            _gradients(plan, input, [of.channels], mixed, output_mask)
+            statistics = _statistics(
+                plan, input, weight, running_mean, running_var, save_mean, saved
+            )
+            _gradients(plan, input, [of.channels], statistics, output_mask)
             in_parts = _pass_channels(plan, of, ("totals", "products"))
             plan.parameters(eps=eps)
             plan.constants(TRAINING=train)
@@ -359,13 +341,16 @@ def _batch_norm_backward(mixed: bool) -> list[Definition]:
 
 
 def _gradients(
-    plan: Plan, input: SymTensor, channels: list[SymInt], mixed: bool, output_mask: SymList[SymBool]
+    plan: Plan,
+    input: SymTensor,
+    channels: list[SymInt],
+    statistics: SymTensor,
+    output_mask: SymList[SymBool],
 ) -> None:
     """Makes the gradients of an input, and of its channels' weights and biases."""
-    dtype = _statistics_dtype(mixed)
     plan.result("grad_input", input.shape, memory_format=input, wanted=output_mask[0])
-    plan.result("grad_weight", channels, dtype, wanted=output_mask[1])
-    plan.result("grad_bias", channels, dtype, wanted=output_mask[2])
+    plan.result("grad_weight", channels, statistics, wanted=output_mask[1])
+    plan.result("grad_bias", channels, statistics, wanted=output_mask[2])
 
 
 def _require_groups(
@@ -376,67 +361,61 @@ def _require_groups(
     )
 
 
-def _group_norm(mixed: bool) -> Definition:
-    @_define(mixed, "native_group_norm native_group_norm.out", "group_norm", "weight", "bias")
-    def group_norm(
-        plan: Plan,
-        input: SymTensor,
-        weight: SymTensor,
-        bias: SymTensor,
-        N: SymInt,
-        C: SymInt,
-        HxW: SymInt,
-        group: SymInt,
-        eps: SymFloat,
-    ) -> None:
-        _require_groups(plan, input, N, C, HxW, group)
-        plan.require(fits(weight, [C]), fits(bias, [C]), _some_float32(mixed, weight, bias))
-        plan.result("out", memory_format=input)
-        for name in ("mean", "rstd"):
-            plan.result(name, [N, group], _statistics_dtype(mixed))
-        plan.parameters(n=HxW, blocks=C // group, groups=group, eps=eps)
-        plan.launch("group_norm", groups=N * group)
-
-    return group_norm
+@_define("native_group_norm native_group_norm.out", "group_norm", "weight", "bias")
+def _group_norm(
+    plan: Plan,
+    input: SymTensor,
+    weight: SymTensor,
+    bias: SymTensor,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: SymInt,
+    eps: SymFloat,
+) -> None:
+    _require_groups(plan, input, N, C, HxW, group)
+    plan.require(fits(weight, [C]), fits(bias, [C]))
+    statistics = _statistics(plan, input, weight, bias)
+    plan.result("out", memory_format=input)
+    for name in ("mean", "rstd"):
+        plan.result(name, [N, group], statistics)
+    plan.parameters(n=HxW, blocks=C // group, groups=group, eps=eps)
+    plan.launch("group_norm", groups=N * group)
 
 
-def _group_norm_backward(mixed: bool) -> Definition:
-    @_define(
-        mixed,
-        "native_group_norm_backward native_group_norm_backward.out",
-        "group_norm",
-        "mean",
-        "rstd",
-        "weight",
+@_define(
+    "native_group_norm_backward native_group_norm_backward.out",
+    "group_norm",
+    "mean",
+    "rstd",
+    "weight",
+)
+def _group_norm_backward(
+    plan: Plan,
+    grad_out: SymTensor,
+    input: SymTensor,
+    mean: SymTensor,
+    rstd: SymTensor,
+    weight: SymTensor,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: SymInt,
+    output_mask: SymList[SymBool],
+) -> None:
+    _require_groups(plan, input, N, C, HxW, group)
+    plan.require(
+        grad_out.shape == input.shape,
+        (mean.shape == [N, group]) & (rstd.shape == [N, group]),
+        fits(weight, [C]),
     )
-    def group_norm_backward(
-        plan: Plan,
-        grad_out: SymTensor,
-        input: SymTensor,
-        mean: SymTensor,
-        rstd: SymTensor,
-        weight: SymTensor,
-        N: SymInt,
-        C: SymInt,
-        HxW: SymInt,
-        group: SymInt,
-        output_mask: SymList[SymBool],
-    ) -> None:
-        _require_groups(plan, input, N, C, HxW, group)
-        plan.require(
-            grad_out.shape == input.shape,
-            (mean.shape == [N, group]) & (rstd.shape == [N, group]),
-            fits(weight, [C]),
-        )
-        _gradients(plan, input, [C], mixed, output_mask)
-        for name in ("totals", "products"):
-            plan.temporary(name, N * C, "value")
-        plan.parameters(n=HxW, blocks=C // group, channels=C, batch=N)
-        plan.launch("group_norm_sums", groups=N * C)
-        plan.launch("group_norm_input", groups=N * C, when=output_mask[0])
-        plan.launch("group_norm_channels", C, when=output_mask[1] | output_mask[2])
-
-    return group_norm_backward
+    _gradients(plan, input, [C], _statistics(plan, input, mean, rstd, weight), output_mask)
+    for name in ("totals", "products"):
+        plan.temporary(name, N * C, "value")
+    plan.parameters(n=HxW, blocks=C // group, channels=C, batch=N)
+    plan.launch("group_norm_sums", groups=N * C)
+    plan.launch("group_norm_input", groups=N * C, when=output_mask[0])
+    plan.launch("group_norm_channels", C, when=output_mask[1] | output_mask[2])
 
 
 # ---- Weights from direction and length per slice (torch.nn.utils.weight_norm)
@@ -448,11 +427,18 @@ def _other_dims(x: Tensor, dim: int) -> list[int]:
     return [first + d for d in range(x.dim() - 1)]
 
 
+def _require_slices(v: Tensor, dim: int, *lengths: Tensor) -> None:
+    require(v.dim() > 1 and dim in (0, v.dim() - 1) and v.numel() > 0)
+    for x in lengths:
+        require(x.dim() == v.dim() and x.numel() == x.size(dim) == v.size(dim))
+
+
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _weight_norm(v: Tensor, g: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    _require_slices(v, dim, g)
     require(v.dtype == g.dtype)
     norm = torch.linalg.vector_norm(v, 2, _other_dims(v, dim), True, dtype=_wide(v.dtype))
     return (v * (g / norm)).to(v.dtype), norm
@@ -462,28 +448,11 @@ def _weight_norm_backward(
     grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
 ) -> tuple[Tensor, Tensor]:
     wide = _wide(saved_v.dtype)
+    _require_slices(saved_v, dim, saved_g, saved_norms)
+    require(grad_w.shape == saved_v.shape)
     require(grad_w.dtype == saved_v.dtype == saved_g.dtype and saved_norms.dtype == wide)
     v = saved_v.to(wide)
     grad = grad_w.to(wide)
     along = (grad * v).sum(_other_dims(v, dim), True) / saved_norms
     grad_v = (grad - v * (along / saved_norms)) * (saved_g / saved_norms)
     return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
-
-
-def _has_slices(v: SymTensor, dim: SymInt) -> SymBool:
-    return (v.dim() > 1) & ((dim == 0) | (dim == v.dim() - 1)) & (v.numel() > 0)
-
-
-def _one_per_slice(x: SymTensor, v: SymTensor, dim: SymInt) -> SymBool:
-    return (x.dim() == v.dim()) & (x.numel() == v.size(dim)) & (x.size(dim) == x.numel())
-
-
-def _backward_is_served(
-    grad_w: SymTensor, saved_v: SymTensor, saved_g: SymTensor, saved_norms: SymTensor, dim: SymInt
-) -> SymBool:
-    return (
-        _has_slices(saved_v, dim)
-        & _one_per_slice(saved_g, saved_v, dim)
-        & _one_per_slice(saved_norms, saved_v, dim)
-        & (grad_w.shape == saved_v.shape)
-    )

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.decomposition import decomposition
-from torch_outboard.ops.definition import ORDERED, REALS, Definition
+from torch_outboard.ops.decomposition import decomposition, require
+from torch_outboard.ops.definition import ORDERED, REALS, Definition, dtype_number
 from torch_outboard.ops.symbolic import (
     SymBool,
     SymInt,
@@ -16,7 +16,6 @@ from torch_outboard.ops.symbolic import (
     SymTensor,
     fits,
     given,
-    has_other_dtype,
     maximum,
     where,
 )
@@ -31,6 +30,7 @@ def _searchsorted_number(
     side: str | None,
     sorter: Tensor | None,
 ) -> Tensor:
+    require(sorted_sequence.dim() == 1)
     dtype = torch.result_type(sorted_sequence, self)
     x = torch.scalar_tensor(self, dtype=dtype, device=sorted_sequence.device)
     return torch.searchsorted(
@@ -48,80 +48,64 @@ def _per_line(self: SymTensor, sorted_sequence: SymTensor) -> SymInt:
     return maximum(where(in_one_line, self.numel(), self.size(-1)), 1)
 
 
-def _searchsorted(dtype: torch.dtype) -> Definition:
-    @template(
-        "searchsorted.Tensor searchsorted.Tensor_out",
-        "searchsorted",
-        dtypes=REALS,
-        accepts={"sorter": (torch.int64,)},
-        reports=RuntimeError("sorter index out of range"),
+def _location_dtype(out_int32: SymBool) -> SymInt:
+    return where(out_int32, dtype_number(torch.int32), dtype_number(torch.int64))
+
+
+@template(
+    "searchsorted.Tensor searchsorted.Tensor_out",
+    "searchsorted",
+    dtypes=REALS,
+    accepts={"sorter": (torch.int64,)},
+    reports=RuntimeError("sorter index out of range"),
+)
+def _searchsorted(
+    plan: Plan,
+    sorted_sequence: SymTensor,
+    self: SymTensor,
+    out_int32: SymBool,
+    right: SymBool,
+    side: SymString,
+    sorter: SymTensor,
+) -> None:
+    in_one_line = sorted_sequence.dim() == 1
+    is_right = side == "right"
+    plan.require(
+        sorted_sequence.dim() > 0,
+        in_one_line | (sorted_sequence.shape[:-1] == self.shape[:-1]),
+        in_one_line | (sorted_sequence.dim() == self.dim()),
+        ~given(side) | is_right | ((side == "left") & ~right),
+        fits(sorter, sorted_sequence.shape),
     )
-    def searchsorted(
-        plan: Plan,
-        sorted_sequence: SymTensor,
-        self: SymTensor,
-        right: SymBool,
-        side: SymString,
-        sorter: SymTensor,
-        out_int32: SymBool,
-    ) -> None:
-        in_one_line = sorted_sequence.dim() == 1
-        is_right = side == "right"
-        plan.require(
-            sorted_sequence.dim() > 0,
-            in_one_line | (sorted_sequence.shape[:-1] == self.shape[:-1]),
-            in_one_line | (sorted_sequence.dim() == self.dim()),
-            ~given(side) | is_right | ((side == "left") & ~right),
-            fits(sorter, sorted_sequence.shape),
-            out_int32 == (dtype == torch.int32),
-        )
-        out = plan.result("out", self.shape, dtype)
-        plan.parameters(n=sorted_sequence.size(-1), per_line=_per_line(self, sorted_sequence))
-        plan.constants(RIGHT=right | (given(side) & is_right))
-        plan.launch("check_sorter", sorted_sequence.numel(), when=given(sorter))
-        plan.launch("searchsorted", out.numel())
-
-    return searchsorted
+    out = plan.result("out", self.shape, _location_dtype(out_int32))
+    plan.parameters(n=sorted_sequence.size(-1), per_line=_per_line(self, sorted_sequence))
+    plan.constants(RIGHT=right | (given(side) & is_right))
+    plan.launch("check_sorter", sorted_sequence.numel(), when=given(sorter))
+    plan.launch("searchsorted", out.numel())
 
 
-def _bucketize(dtype: torch.dtype) -> Definition:
-    @template(
-        "bucketize.Tensor bucketize.Tensor_out",
-        "searchsorted",
-        dtypes=REALS,
-    )
-    def bucketize(
-        plan: Plan, boundaries: SymTensor, self: SymTensor, right: SymBool, out_int32: SymBool
-    ) -> None:
-        plan.require(boundaries.dim() == 1, out_int32 == (dtype == torch.int32))
-        out = plan.result("out", self.shape, dtype)
-        plan.parameters(n=boundaries.numel(), per_line=maximum(self.numel(), 1))
-        plan.constants(RIGHT=right)
-        plan.launch("searchsorted", out.numel())
-
-    return bucketize
+@template("bucketize.Tensor bucketize.Tensor_out", "searchsorted", dtypes=REALS)
+def _bucketize(
+    plan: Plan, boundaries: SymTensor, self: SymTensor, out_int32: SymBool, right: SymBool
+) -> None:
+    plan.require(boundaries.dim() == 1)
+    out = plan.result("out", self.shape, _location_dtype(out_int32))
+    plan.parameters(n=boundaries.numel(), per_line=maximum(self.numel(), 1))
+    plan.constants(RIGHT=right)
+    plan.launch("searchsorted", out.numel())
 
 
 def _searches() -> list[Definition]:
-    """Indices in sorted lines; a definition per dtype of the result."""
+    """Indices in sorted lines."""
     return [
-        *(
-            define(dtype)
-            for dtype in (torch.int64, torch.int32)
-            for define in (_searchsorted, _bucketize)
-        ),
+        _searchsorted,
+        _bucketize,
         decomposition(
             "searchsorted.Scalar searchsorted.Scalar_out",
             _searchsorted_number,
             dtypes=REALS,
-            condition=lambda sorted_sequence: sorted_sequence.dim() == 1,
         ),
-        decomposition(
-            "bucketize.Scalar bucketize.Scalar_out",
-            _bucketize_number,
-            dtypes=REALS,
-            condition=lambda boundaries: boundaries.dim() == 1,
-        ),
+        decomposition("bucketize.Scalar bucketize.Scalar_out", _bucketize_number, dtypes=REALS),
     ]
 
 
@@ -169,20 +153,39 @@ def _unique(self: Tensor, return_inverse: bool) -> tuple[Tensor, Tensor]:
     return _unique2(self, return_inverse, False)[:2]
 
 
-def _unique_consecutive(self: Tensor, return_inverse: bool, return_counts: bool) -> Found:
+def _unique_consecutive(
+    self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Found:
+    if dim is not None:
+        of_dim: Found = torch.ops.aten.unique_dim_consecutive(
+            self, dim, return_inverse, return_counts
+        )
+        return of_dim
     values, inverse, counts = _consecutive(self.reshape(-1), return_inverse, return_counts)
     return values, inverse.reshape(self.shape) if return_inverse else inverse, counts
+
+
+def _of_no_slices(self: Tensor, dim: int) -> Found:
+    require(0 not in self.movedim(dim, 0).shape[1:])
+    return self.clone(), _nothing(self), _nothing(self)
 
 
 def _unique_dim_consecutive(
     self: Tensor, dim: int, return_inverse: bool, return_counts: bool
 ) -> Found:
+    if self.size(dim) == 0:
+        return _of_no_slices(self, dim)
+    require(self.numel() > 0)
     rows = self.movedim(dim, 0).contiguous()
     values, inverse, counts = _consecutive(rows, return_inverse, return_counts)
     return values.movedim(0, dim), inverse, counts
 
 
 def _unique_dim(self: Tensor, dim: int, return_inverse: bool, return_counts: bool) -> Found:
+    if self.size(dim) == 0:
+        return _of_no_slices(self, dim)
+    # One sort for each column.
+    require(0 < self.numel() <= 4096 * self.size(dim))
     rows = self.movedim(dim, 0)
     flat = rows.reshape(rows.size(0), -1)
     # Lexicographic order by stable sorts, from the last column to the first.
@@ -197,15 +200,8 @@ def _unique_dim(self: Tensor, dim: int, return_inverse: bool, return_counts: boo
     return values.reshape(values.size(0), *rows.shape[1:]).movedim(0, dim), inverse, counts
 
 
-def _has_no_slices(self: SymTensor, dim: SymInt) -> SymBool:
-    return (self.size(dim) == 0) & (self.shape.drop(dim).prod() > 0)
-
-
-def _unique_of_none(self: Tensor) -> Found:
-    return self.clone(), _nothing(self), _nothing(self)
-
-
 def _isin(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
+    require(test_elements.dtype != torch.bool)
     if test_elements.numel() == 0:
         return torch.full(elements.shape, invert, dtype=torch.bool, device=elements.device)
     dtype = torch.result_type(elements, test_elements)
@@ -221,43 +217,16 @@ def _is_number(elements: Tensor, test_element: float, invert: bool) -> Tensor:
     return elements != test_element if invert else elements == test_element
 
 
-def _has_slices(self: SymTensor, dim: SymInt) -> SymBool:
-    return (self.numel() > 0) & (-self.dim() <= dim) & (dim < self.dim())
-
-
-def _has_narrow_slices(self: SymTensor, dim: SymInt) -> SymBool:
-    # One sort for each column.
-    return _has_slices(self, dim) & (self.numel() // self.size(dim) <= 4096)
-
-
 def _distinct() -> list[Definition]:
     """Distinct values, and membership."""
     of_sorted = partial(decomposition, dtypes=ORDERED)
     return [
         of_sorted("_unique2", _unique2),
         of_sorted("_unique", _unique),
-        of_sorted("unique_dim_consecutive", _unique_dim_consecutive, condition=_has_slices),
-        of_sorted("unique_dim", _unique_dim, condition=_has_narrow_slices),
-        *(
-            of_sorted(name, _unique_of_none, condition=_has_no_slices)
-            for name in ("unique_dim", "unique_dim_consecutive")
-        ),
-        of_sorted("unique_consecutive", _unique_consecutive, condition=lambda dim: ~given(dim)),
-        of_sorted(
-            "unique_consecutive",
-            lambda self, return_inverse, return_counts, dim: torch.ops.aten.unique_dim_consecutive(
-                self, dim, return_inverse, return_counts
-            ),
-            condition=lambda dim: given(dim),
-        ),
-        decomposition(
-            "isin.Tensor_Tensor isin.Tensor_Tensor_out",
-            _isin,
-            dtypes=REALS,
-            condition=lambda elements, test_elements: (
-                has_other_dtype(elements, torch.bool) & has_other_dtype(test_elements, torch.bool)
-            ),
-        ),
+        of_sorted("unique_dim_consecutive", _unique_dim_consecutive),
+        of_sorted("unique_dim", _unique_dim),
+        of_sorted("unique_consecutive", _unique_consecutive),
+        decomposition("isin.Tensor_Tensor isin.Tensor_Tensor_out", _isin, dtypes=REALS),
         decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REALS),
     ]
 
