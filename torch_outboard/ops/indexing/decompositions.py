@@ -11,11 +11,7 @@ from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import EVERY, INDICES, REALS, Definition, Report
 from torch_outboard.ops.symbolic import (
     SymBool,
-    SymInt,
     SymTensor,
-    has_dtype,
-    maximum,
-    same_dtype,
 )
 
 
@@ -53,19 +49,11 @@ def _index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
     return self
 
 
-def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float) -> Tensor:
-    return _index_add_(_row_major(self), dim, index, source, alpha)
-
-
 def _index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     what = _at_least_1d(source)
     d = _wrapped(dim, self)
     _at_least_1d(self).scatter_(d, _expanded(index, d, what), what)
     return self
-
-
-def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _index_copy_(_row_major(self), dim, index, source)
 
 
 def _index_reduce_(
@@ -78,20 +66,16 @@ def _index_reduce_(
     return self
 
 
-def _index_reduce(
-    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
-) -> Tensor:
-    return _index_reduce_(_row_major(self), dim, index, source, reduce, include_self)
-
-
 def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | complex) -> Tensor:
     flat = _at_least_1d(self)
+    require(index.dtype == torch.int64 and index.dim() < 2 and self.numel() > 0)
+    require(-flat.dim() <= dim < flat.dim())
     d = _wrapped(dim, self)
     shape = list(flat.shape)
     shape[d] = index.numel()
     indices = torch.where(index < 0, index + flat.size(d), index)
     if isinstance(value, Tensor):
-        require(self.is_complex() or not value.is_complex())
+        require(value.dim() == 0 and (self.is_complex() or not value.is_complex()))
         what = value.to(self.device).to(self.dtype).expand(shape)
         flat.scatter_(d, _expanded(indices, d, what), what)
     else:
@@ -104,24 +88,6 @@ def _not_empty(self: SymTensor, index: SymTensor) -> SymBool:
     return (index.numel() > 0) & (self.numel() > 0)
 
 
-def _dim_in_range(self: SymTensor, dim: SymInt, index: SymTensor) -> SymBool:
-    dims = maximum(self.dim(), 1)
-    in_range = (index.dim() < 2) & (-dims <= dim) & (dim < dims) & (self.numel() > 0)
-    return in_range & has_dtype(index, torch.int64)
-
-
-def _dim_in_range_for_value(
-    self: SymTensor, dim: SymInt, index: SymTensor, value: SymTensor
-) -> SymBool:
-    return _dim_in_range(self, dim, index) & (value.dim() == 0)
-
-
-def _as_many_elements(self: SymTensor, index: SymTensor, source: SymTensor) -> SymBool:
-    dtypes = has_dtype(index, torch.int64) & same_dtype(source, self)
-    some = (self.numel() > 0) | (index.numel() == 0)
-    return dtypes & some & (index.numel() == source.numel())
-
-
 def _along_dimension() -> list[Definition]:
     """Operators with one index tensor for one dimension."""
     add, copy, reduce = "index_add", "index_copy", "index_reduce"
@@ -129,21 +95,37 @@ def _along_dimension() -> list[Definition]:
         # CPU raises an exception of another type for wrong indices of vectors.
         *_in_both_forms(
             add,
-            _index_add,
+            lambda self, dim, index, source, alpha: _index_add_(
+                _row_major(self), dim, index, source, alpha
+            ),
             _index_add_,
             condition=lambda self, index: _not_empty(self, index) & (self.dim() < 2),
         ),
         *_in_both_forms(
             add,
-            _index_add,
+            lambda self, dim, index, source, alpha: _index_add_(
+                _row_major(self), dim, index, source, alpha
+            ),
             _index_add_,
             condition=lambda self, index: _not_empty(self, index) & (self.dim() > 1),
             reports=RuntimeError,
         ),
-        *_in_both_forms(copy, _index_copy, _index_copy_),
-        *_in_both_forms(reduce, _index_reduce, _index_reduce_, dtypes=REALS),
-        _index_fill("index_fill_.int_Scalar", _dim_in_range),
-        _index_fill("index_fill_.int_Tensor", _dim_in_range_for_value),
+        *_in_both_forms(
+            copy,
+            lambda self, dim, index, source: _index_copy_(_row_major(self), dim, index, source),
+            _index_copy_,
+        ),
+        *_in_both_forms(
+            reduce,
+            lambda self, dim, index, source, reduce, include_self: _index_reduce_(
+                _row_major(self), dim, index, source, reduce, include_self
+            ),
+            _index_reduce_,
+            dtypes=REALS,
+        ),
+        decomposition(
+            "index_fill_.int_Scalar index_fill_.int_Tensor", _index_fill_, reports=IndexError
+        ),
     ]
 
 
@@ -162,16 +144,9 @@ def _in_both_forms(
     ]
 
 
-def _index_fill(overload: str, condition: Callable[..., SymBool]) -> Definition:
-    return decomposition(
-        overload,
-        _index_fill_,
-        condition=condition,
-        reports=IndexError,
-    )
-
-
 def _put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    require(index.dtype == torch.int64 and source.dtype == self.dtype)
+    require(index.numel() == source.numel() and (self.numel() > 0 or index.numel() == 0))
     flat = self.reshape(-1)
     indices = index.reshape(-1)
     indices = torch.where(indices < 0, indices + flat.numel(), indices)
@@ -188,9 +163,7 @@ def _put(*, accumulates: bool) -> Definition:
     return decomposition(
         "put_",
         _put_,
-        condition=lambda self, index, source, accumulate: (
-            (accumulate == accumulates) & _as_many_elements(self, index, source)
-        ),
+        condition=lambda accumulate: accumulate == accumulates,
         # With duplicate indices the result is not deterministic.
         alert="" if accumulates else "put_",
         reports=IndexError,
@@ -201,6 +174,7 @@ _OVERFLOW = -2
 
 
 def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
+    require(repeats.dim() == 1 and repeats.dtype in INDICES)
     ends = repeats.cumsum(0)
     total = 0
     if repeats.numel() > 0:
@@ -227,15 +201,12 @@ def _of_flat_indices() -> list[Definition]:
     return [
         _put(accumulates=True),
         _put(accumulates=False),
-        decomposition(
-            "repeat_interleave.Tensor",
-            _repeat_interleave,
-            condition=lambda repeats: (repeats.dim() == 1) & has_dtype(repeats, *INDICES),
-        ),
+        decomposition("repeat_interleave.Tensor", _repeat_interleave),
     ]
 
 
 def _nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
+    require(size >= 0)
     indices = self.nonzero()[:size]
     padding = torch.full(
         [size - indices.size(0), self.dim()], fill_value, dtype=torch.int64, device=self.device
@@ -244,6 +215,7 @@ def _nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
 
 
 def _masked_select(self: Tensor, mask: Tensor) -> Tensor:
+    require(mask.dtype == torch.bool)
     x, m = torch.broadcast_tensors(self, mask)
     indices = m.reshape(-1).nonzero().reshape(-1)
     selected: Tensor = x.reshape(-1).index_select(0, indices)
@@ -251,6 +223,7 @@ def _masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 
 def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    require(mask.dtype == torch.bool and source.dtype == self.dtype)
     m = mask.expand(self.shape).reshape(-1)
     counts = m.cumsum(0)
     if m.numel() > 0:
@@ -265,19 +238,7 @@ def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def _with_masks() -> list[Definition]:
     """Operators on nonzero elements, or on elements selected by a mask."""
     return [
-        decomposition(
-            "nonzero_static nonzero_static.out", _nonzero_static, condition=lambda size: size >= 0
-        ),
-        decomposition(
-            "masked_select masked_select.out",
-            _masked_select,
-            condition=lambda mask: has_dtype(mask, torch.bool),
-        ),
-        decomposition(
-            "masked_scatter_",
-            _masked_scatter_,
-            condition=lambda self, mask, source: (
-                has_dtype(mask, torch.bool) & same_dtype(source, self)
-            ),
-        ),
+        decomposition("nonzero_static nonzero_static.out", _nonzero_static),
+        decomposition("masked_select masked_select.out", _masked_select),
+        decomposition("masked_scatter_", _masked_scatter_),
     ]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor
 
 
 def _heads_of(x: Tensor, heads: int) -> Tensor:
@@ -65,6 +62,12 @@ def _multi_head_attention(
     mask_type: int | None,
 ) -> tuple[Tensor, Tensor | None]:
     require(qkv_weight.dtype == query.dtype and qkv_bias.dtype == query.dtype)
+    require(query.dim() == 3 and query.numel() > 0 and query.size(2) == embed_dim)
+    require(num_head > 0 and embed_dim % num_head == 0)
+    require(key.shape == query.shape == value.shape)
+    require(qkv_weight.shape == (3 * embed_dim, embed_dim) and qkv_bias.shape == (3 * embed_dim,))
+    require(proj_weight.dim() == 2 and proj_weight.size(1) == embed_dim)
+    require(proj_bias.shape == proj_weight.shape[:1])
     x, scores = _attend(
         query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_type, need_weights
     )
@@ -96,7 +99,7 @@ def _encoder_layer(
     mask: Tensor | None,
     mask_type: int | None,
 ) -> Tensor:
-    require(qkv_weight.dtype == src.dtype and qkv_bias.dtype == src.dtype)
+    require(src.dim() == 3 and src.numel() > 0 and proj_weight.shape == (embed_dim, embed_dim))
 
     def first_norm(x: Tensor) -> Tensor:
         return torch.layer_norm(x, [embed_dim], norm_weight_1, norm_bias_1, eps)
@@ -105,8 +108,13 @@ def _encoder_layer(
         return torch.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
 
     x = first_norm(src) if norm_first else src
-    x = _attend(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type, False)[0]
-    x = linear(x, proj_weight, proj_bias) + src
+    weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+    x = (
+        src
+        + _multi_head_attention(
+            x, x, x, embed_dim, num_heads, *weights, mask, False, False, mask_type
+        )[0]
+    )
     if not norm_first:
         x = first_norm(x)
     attended = x
@@ -118,58 +126,9 @@ def _encoder_layer(
     return x if norm_first else second_norm(x)
 
 
-def _projects(
-    x: SymTensor,
-    heads: SymInt,
-    embed_dim: SymInt,
-    qkv_weight: SymTensor,
-    qkv_bias: SymTensor,
-    proj_weight: SymTensor,
-    proj_bias: SymTensor,
-    **_: object,
-) -> SymBool:
-    """Whether the shapes of the weights fit a sequence."""
-    return (
-        (x.dim() == 3)
-        & (x.numel() > 0)
-        & (x.size(2) == embed_dim)
-        & (heads > 0)
-        & (embed_dim % heads == 0)
-        & (qkv_weight.shape == [3 * embed_dim, embed_dim])
-        & (qkv_bias.shape == [3 * embed_dim])
-        & (proj_weight.dim() == 2)
-        & (proj_weight.size(1) == embed_dim)
-        & (proj_bias.shape == proj_weight.shape[:1])
-    )
-
-
-def _serves_attention(
-    query: SymTensor, key: SymTensor, value: SymTensor, num_head: SymInt, **rest: Any
-) -> SymBool:
-    projected = _projects(query, num_head, **rest)
-    return projected & (key.shape == query.shape) & (value.shape == query.shape)
-
-
-def _serves_encoder(
-    src: SymTensor, embed_dim: SymInt, num_heads: SymInt, proj_weight: SymTensor, **rest: Any
-) -> SymBool:
-    projected = _projects(src, num_heads, embed_dim, proj_weight=proj_weight, **rest)
-    return projected & (proj_weight.size(0) == embed_dim)
-
-
 def definitions() -> list[Definition]:
     """Every operator definition."""
     return [
-        decomposition(
-            "_native_multi_head_attention",
-            _multi_head_attention,
-            dtypes=FLOATS,
-            condition=_serves_attention,
-        ),
-        decomposition(
-            "_transformer_encoder_layer_fwd",
-            _encoder_layer,
-            dtypes=FLOATS,
-            condition=_serves_encoder,
-        ),
+        decomposition("_native_multi_head_attention", _multi_head_attention, dtypes=FLOATS),
+        decomposition("_transformer_encoder_layer_fwd", _encoder_layer, dtypes=FLOATS),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.decomposition import decomposition
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import INDICES, WIDE, Definition
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, maximum, minimum
 from torch_outboard.ops.template import Plan, template
@@ -27,7 +27,7 @@ def definitions() -> list[Definition]:
         decomposition(
             "_ctc_loss", _loss, dtypes=WIDE, condition=_lengths_are_sizes, meta="aten::_ctc_loss"
         ),
-        decomposition("_ctc_loss_backward", _loss_backward, dtypes=WIDE, condition=_lengths_fit),
+        decomposition("_ctc_loss_backward", _loss_backward, dtypes=WIDE),
     ]
 
 
@@ -39,17 +39,6 @@ def _lengths_are_sizes(
     log_probs: SymTensor, input_lengths: SymInts, target_lengths: SymInts
 ) -> SymBool:
     return _is_batch(log_probs) & ((input_lengths + target_lengths).min() >= 0)
-
-
-def _lengths_fit(log_probs: SymTensor, input_lengths: SymInts, target_lengths: SymInts) -> SymBool:
-    frames, batch = log_probs.size(0), log_probs.size(1)
-    return (
-        _is_batch(log_probs)
-        & (input_lengths.len() == batch)
-        & (target_lengths.len() == batch)
-        & ((input_lengths + target_lengths).min() >= 0)
-        & (input_lengths.max() <= frames)
-    )
 
 
 def _take_arguments(
@@ -171,6 +160,9 @@ def _loss_backward(
     blank: int,
     zero_infinity: bool,
 ) -> Any:
+    require(log_probs.dim() == 3 and log_probs.numel() > 0)
+    require(len(input_lengths) == len(target_lengths) == log_probs.size(1))
+    require(min(input_lengths + target_lengths) >= 0 and max(input_lengths) <= log_probs.size(0))
     inputs, labels = _on(log_probs.device, input_lengths, target_lengths)
     return torch.ops.aten._ctc_loss_backward.Tensor(
         grad,

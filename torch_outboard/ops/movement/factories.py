@@ -128,25 +128,19 @@ def _arange_int64() -> list[Definition]:
     ]
 
 
-def unit_matrices() -> list[Definition]:
-    """Unit matrices: square and rectangular."""
+def eye(overload: str) -> Definition:
+    """A unit matrix: square, or with `m` columns."""
 
-    def make(plan: Plan, rows: SymInt, columns: SymInt) -> None:
-        plan.require(rows >= 0, columns >= 0)
-        out = plan.result("out", [rows, columns])
+    @_define(overload, dtypes=EVERY)
+    def eye(plan: Plan, n: SymInt, **rest: Any) -> None:
+        columns = rest.get("m", n)
+        plan.require(n >= 0, columns >= 0)
+        out = plan.result("out", [n, columns])
         plan.parameters(columns=columns)
         plan.constants(IDENTITY=True)
         plan.launch("eye", out.numel())
 
-    @_define("eye.out", dtypes=EVERY)
-    def square(plan: Plan, n: SymInt) -> None:
-        make(plan, n, n)
-
-    @_define("eye.m_out", dtypes=EVERY)
-    def rectangular(plan: Plan, n: SymInt, m: SymInt) -> None:
-        make(plan, n, m)
-
-    return [square, rectangular]
+    return eye
 
 
 def definitions() -> list[Definition]:
@@ -159,7 +153,8 @@ def definitions() -> list[Definition]:
         spaced("linspace", (*FLOATS, *COMPLEX)),
         spaced("logspace", FLOATS),
         spaced("logspace", COMPLEX, zero_base=False),
-        *unit_matrices(),
+        eye("eye.out"),
+        eye("eye.m_out"),
         decomposition(
             "fill_.Tensor",
             lambda self, value: self.copy_(value.expand(self.shape)),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from torch_outboard.ops.decomposition import decomposition
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import BOOL, COMPLEX, EVERY, FLOATS, INDICES, NUMBERS, Definition
 from torch_outboard.ops.symbolic import (
     SymBool,
@@ -19,7 +19,6 @@ from torch_outboard.ops.symbolic import (
     SymTensor,
     distinct,
     expand,
-    has_dtype,
     ints,
     maximum,
     where,
@@ -216,6 +215,7 @@ def _copied(view: Tensor, shape: Sequence[int], model: Tensor) -> Tensor:
 
 
 def _channel_shuffle(self: Tensor, groups: int) -> Tensor:
+    require(self.dim() > 2 and groups > 0 and self.size(1) % groups == 0 and self.numel() > 0)
     shape = self.shape
     grouped = self.reshape([shape[0], groups, shape[1] // groups, *shape[2:]])
     return _copied(grouped.transpose(1, 2), shape, self)
@@ -223,6 +223,7 @@ def _channel_shuffle(self: Tensor, groups: int) -> Tensor:
 
 def _pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     r = upscale_factor
+    require(self.dim() > 2 and r > 0 and self.size(-3) % (r * r) == 0)
     *batch, channels, h, w = self.shape
     c = channels // (r * r)
     x = self.reshape([*batch, c, r, r, h, w])
@@ -231,6 +232,7 @@ def _pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
 
 def _pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     r = downscale_factor
+    require(self.dim() > 2 and r > 0 and self.size(-2) % r == self.size(-1) % r == 0)
     *batch, c, height, width = self.shape
     h, w = height // r, width // r
     x = self.reshape([*batch, c, h, r, w, r])
@@ -238,6 +240,7 @@ def _pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
 
 
 def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    require(-self.dim() <= dim < self.dim() and length >= 0)
     return self.narrow(dim, start, length).clone(memory_format=torch.contiguous_format)
 
 
@@ -245,6 +248,8 @@ def _indices_of(lower: bool) -> Callable[..., Tensor]:
     def body(
         row: int, col: int, offset: int, dtype: torch.dtype | None, device: torch.device
     ) -> Tensor:
+        # The same dtypes as on CPU.
+        require(row >= 0 and col >= 0 and dtype in (None, *INDICES))
         # Cuts columns right of the last row's part, or rows below the last column's part.
         if lower:
             col = min(col, max(row + offset, 0))
@@ -255,22 +260,6 @@ def _indices_of(lower: bool) -> Callable[..., Tensor]:
         return indices.t().to(dtype or torch.int64).contiguous()
 
     return body
-
-
-def _channels_divide(self: SymTensor, groups: SymInt) -> SymBool:
-    divisible = (groups > 0) & (self.size(1) % groups == 0)
-    return (self.dim() > 2) & divisible & (self.numel() > 0)
-
-
-def _channels_divide_by_square(self: SymTensor, upscale_factor: SymInt) -> SymBool:
-    r = upscale_factor
-    return (self.dim() > 2) & (r > 0) & (self.size(-3) % (r * r) == 0)
-
-
-def _image_divides(self: SymTensor, downscale_factor: SymInt) -> SymBool:
-    r = downscale_factor
-    divisible = (self.size(-2) % r == 0) & (self.size(-1) % r == 0)
-    return (self.dim() > 2) & (r > 0) & divisible
 
 
 @moving("narrow_copy.out", dtypes=EVERY, resizes_silently=True)
@@ -291,16 +280,12 @@ def rearranged() -> list[Definition]:
     """Decompositions into views and copies."""
     return [
         *(
-            decomposition(name, _channel_shuffle, condition=_channels_divide)
+            decomposition(name, _channel_shuffle)
             for name in ("channel_shuffle", "native_channel_shuffle")
         ),
-        decomposition("pixel_shuffle", _pixel_shuffle, condition=_channels_divide_by_square),
-        decomposition("pixel_unshuffle", _pixel_unshuffle, condition=_image_divides),
-        decomposition(
-            "narrow_copy",
-            _narrow_copy,
-            condition=lambda self, dim, length: _dim_in_range(self, dim) & (length >= 0),
-        ),
+        decomposition("pixel_shuffle", _pixel_shuffle),
+        decomposition("pixel_unshuffle", _pixel_unshuffle),
+        decomposition("narrow_copy", _narrow_copy),
         _narrow_copy_out,
         decomposition(
             "trace",
@@ -308,17 +293,8 @@ def rearranged() -> list[Definition]:
             condition=lambda self: self.dim() == 2,
             dtypes=NUMBERS,
         ),
-        *(
-            decomposition(
-                f"{name}_indices",
-                _indices_of(lower),
-                # The same dtypes as on CPU.
-                condition=lambda row, col, dtype: (
-                    (row >= 0) & (col >= 0) & has_dtype(dtype, *INDICES)
-                ),
-            )
-            for name, lower in (("tril", True), ("triu", False))
-        ),
+        decomposition("tril_indices", _indices_of(lower=True)),
+        decomposition("triu_indices", _indices_of(lower=False)),
     ]
 
 

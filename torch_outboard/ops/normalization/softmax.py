@@ -14,7 +14,6 @@ from torch_outboard.ops.symbolic import (
     SymInt,
     SymTensor,
     ceil_div,
-    given,
     same_dtype,
     where,
 )
@@ -85,10 +84,11 @@ def _masked_softmax_body(
 ) -> Tensor:
     require(mask.dtype == torch.bool)
     if mask.dim() == 2 and self.dim() == 4:
-        if mask_type == _L_BY_L:
-            mask = mask.unsqueeze(0).unsqueeze(0)
-        elif mask_type == _BATCH_BY_L:
-            mask = mask.unsqueeze(1).unsqueeze(1)
+        require(mask_type in (_L_BY_L, _BATCH_BY_L) and self.size(2) == self.size(3))
+        require(mask.shape == (self.size(2 if mask_type == _L_BY_L else 0), self.size(2)))
+        mask = mask[None, None] if mask_type == _L_BY_L else mask[:, None, None]
+    else:
+        require(mask.shape == self.shape)
     scores = self.masked_fill(mask, float("-inf"))
     result = torch._softmax(scores, -1 if dim is None else dim, False)
     like = torch.empty_like(self)
@@ -98,37 +98,16 @@ def _masked_softmax_body(
 def _masked_softmax_backward_body(
     grad_output: Tensor, output: Tensor, mask: Tensor, dim: int | None
 ) -> Tensor:
-    require(mask.dtype == torch.bool)
+    require(mask.dtype == torch.bool and mask.shape == output.shape == grad_output.shape)
     left = output.masked_fill(mask, 0.0)
     grad = grad_output.masked_fill(mask, 0.0)
     grad = torch._softmax_backward_data(grad, left, -1 if dim is None else dim, output.dtype)
     return grad.masked_fill_(mask, 0.0)
 
 
-def _mask_fits(self: SymTensor, mask: SymTensor, mask_type: SymInt) -> SymBool:
-    length = self.size(2)
-    of_scores = (mask_type == _L_BY_L) & (mask.shape == [length, length])
-    of_columns = (mask_type == _BATCH_BY_L) & (mask.shape == [self.size(0), length])
-    is_square = self.size(3) == length
-    return where(
-        (mask.dim() == 2) & (self.dim() == 4),
-        given(mask_type) & (of_scores | of_columns) & is_square,
-        mask.shape == self.shape,
-    )
-
-
-def _gradient_fits(grad_output: SymTensor, output: SymTensor, mask: SymTensor) -> SymBool:
-    return (mask.shape == grad_output.shape) & (output.shape == grad_output.shape)
-
-
 def _masked_softmax() -> list[Definition]:
     """Softmax that ignores the elements where a mask is True; their results are 0."""
     return [
-        decomposition("_masked_softmax", _masked_softmax_body, dtypes=FLOATS, condition=_mask_fits),
-        decomposition(
-            "_masked_softmax_backward",
-            _masked_softmax_backward_body,
-            dtypes=FLOATS,
-            condition=_gradient_fits,
-        ),
+        decomposition("_masked_softmax", _masked_softmax_body, dtypes=FLOATS),
+        decomposition("_masked_softmax_backward", _masked_softmax_backward_body, dtypes=FLOATS),
     ]

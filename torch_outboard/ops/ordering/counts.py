@@ -11,23 +11,13 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
-from torch_outboard.ops.symbolic import (
-    SymBool,
-    SymFloat,
-    SymInt,
-    SymInts,
-    SymList,
-    SymTensor,
-    fits,
-    given,
-    same_dtype,
-    where,
-)
 
 MOST = 2**63 - 1  # of int64
 
 
 def _bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
+    require(self.dim() == 1 and minlength >= 0)
+    require(weights is None or weights.shape == self.shape)
     n = minlength
     if self.numel() > 0:
         require(self.min().item() >= 0)
@@ -45,6 +35,7 @@ def _bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
 def _histc(self: Tensor, bins: int, min_: float, max_: float) -> Tensor:
     x = self.reshape(-1)
     low, high = float(min_), float(max_)
+    require(bins > 0 and low <= high and high - low <= sys.float_info.max)
     if low == high and x.numel() > 0:
         low, high = float(x.amin().item()), float(x.amax().item())
     if low == high:
@@ -60,26 +51,6 @@ def _equal(self: Tensor, other: Tensor) -> bool:
     if self.shape != other.shape:
         return False
     return self.numel() == 0 or bool((self == other).all().item())
-
-
-def _counts_are_served(self: SymTensor, weights: SymTensor, minlength: SymInt) -> SymBool:
-    return (self.dim() == 1) & (minlength >= 0) & fits(weights, self.shape)
-
-
-def _ends_are_served(bins: SymInt, min: SymFloat, max: SymFloat) -> SymBool:
-    return (bins > 0) & (min <= max) & (max - min <= sys.float_info.max)
-
-
-def _range_is_served(
-    self: SymTensor, bins: SymInt, range: SymList[SymFloat], weight: SymTensor
-) -> SymBool:
-    is_pair = where(given(range), range.len() == 2, True)
-    return (bins > 0) & is_pair & fits(weight, self.shape) & same_dtype(weight, self)
-
-
-def _edges_are_served(self: SymTensor, bins: SymTensor, weight: SymTensor) -> SymBool:
-    edges = (bins.dim() == 1) & (bins.numel() > 1) & same_dtype(bins, self)
-    return edges & fits(weight, self.shape) & same_dtype(weight, self)
 
 
 # ---- Histograms of points of one or more dimensions, by the edges of bins
@@ -103,6 +74,8 @@ def _outer_edges(
 def _count_points(
     self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool
 ) -> Tensor:
+    for edge in edges:
+        require(edge.dim() == 1 and edge.numel() > 1 and edge.dtype == self.dtype)
     points = self.reshape(-1, len(edges))
     sizes = [edge.numel() - 1 for edge in edges]
     index, inside = None, None
@@ -131,34 +104,43 @@ def _count_points(
 
 
 def _bin_edges(self: Tensor, bins: list[int], range_: list[float] | None) -> list[Tensor]:
+    require(len(bins) > 0 and min(bins) > 0)
+    require(range_ is None or len(range_) == 2 * len(bins))
     return [
         torch.linspace(low, high, n + 1, dtype=self.dtype, device=self.device)
         for n, (low, high) in zip(bins, _outer_edges(self, len(bins), range_), strict=True)
     ]
 
 
+def _has_points(self: Tensor, dimensions: int, weight: Tensor | None) -> bool:
+    return (
+        self.dim() >= 2 and self.size(-1) == dimensions and _weighs(weight, self, self.shape[:-1])
+    )
+
+
+def _weighs(weight: Tensor | None, self: Tensor, shape: torch.Size) -> bool:
+    return weight is None or (weight.shape == shape and weight.dtype == self.dtype)
+
+
 def _from_bin_counts(
     self: Tensor, bins: list[int], range_: list[float] | None, weight: Tensor | None, density: bool
 ) -> Tensor:
+    require(_has_points(self, len(bins), weight))
     edges = torch._histogramdd_bin_edges(self, bins, range=range_, weight=weight, density=density)
-    require(weight is None or weight.dtype == self.dtype)
     return _count_points(self, edges, weight, density)
 
 
 def _from_bin_tensors(
     self: Tensor, bins: list[Tensor], weight: Tensor | None, density: bool
 ) -> Tensor:
-    require(self.dim() >= 2 and len(bins) > 0 and self.size(-1) == len(bins))
-    for edge in bins:
-        require(edge.dim() == 1 and edge.numel() > 1 and edge.dtype == self.dtype)
-    if weight is not None:
-        require(weight.shape == self.shape[:-1] and weight.dtype == self.dtype)
+    require(len(bins) > 0 and _has_points(self, len(bins), weight))
     return _count_points(self, bins, weight, density)
 
 
 def _histogram_of_bins(
     self: Tensor, bins: int, range_: list[float] | None, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Tensor]:
+    require(_weighs(weight, self, self.shape))
     edges = _bin_edges(self, [bins], range_)
     return _count_points(self, edges, weight, density), edges[0]
 
@@ -166,41 +148,35 @@ def _histogram_of_bins(
 def _histogram_of_edges(
     self: Tensor, bins: Tensor, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Tensor]:
+    require(_weighs(weight, self, self.shape))
     return _count_points(self, [bins], weight, density), bins.clone()
-
-
-def _bins_are_served(
-    self: SymTensor, bins: SymInts, range: SymList[SymFloat], weight: SymTensor
-) -> SymBool:
-    has_points = (self.dim() >= 2) & (self.size(-1) == bins.len()) & (bins.len() > 0)
-    has_pairs = where(given(range), range.len() == 2 * bins.len(), True)
-    return has_points & fits(weight, self.shape[:-1]) & (bins.min() > 0) & has_pairs
 
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
-        decomposition("bincount", _bincount, dtypes=INTEGERS, condition=_counts_are_served),
-        decomposition("histc histc.out", _histc, dtypes=FLOATS, condition=_ends_are_served),
+        decomposition("bincount", _bincount, dtypes=INTEGERS),
+        decomposition("histc histc.out", _histc, dtypes=FLOATS),
         decomposition(
             "histogram.bin_ct histogram.bin_ct_out",
             _histogram_of_bins,
             dtypes=WIDE,
-            condition=_range_is_served,
         ),
         decomposition(
             "histogram.bins_tensor histogram.bins_tensor_out",
             _histogram_of_edges,
             dtypes=FLOATS,
-            condition=_edges_are_served,
         ),
         decomposition(
             "count_nonzero.dim_IntList", lambda self, dim: (self != 0).sum(dim, dtype=torch.int64)
         ),
         decomposition("equal", _equal),
-        *(
-            decomposition(f"_histogramdd_{name}", body, dtypes=WIDE, condition=_bins_are_served)
-            for name, body in (("bin_edges", _bin_edges), ("from_bin_cts", _from_bin_counts))
+        decomposition(
+            "_histogramdd_bin_edges",
+            _bin_edges,
+            dtypes=WIDE,
+            condition=lambda self, bins: (self.dim() >= 2) & (self.size(-1) == bins.len()),
         ),
+        decomposition("_histogramdd_from_bin_cts", _from_bin_counts, dtypes=WIDE),
         decomposition("_histogramdd_from_bin_tensors", _from_bin_tensors, dtypes=WIDE),
     ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_outboard.ops.decomposition import decomposition
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import ORDERED, REALS, Definition
 from torch_outboard.ops.symbolic import (
     Bool,
@@ -212,16 +212,14 @@ def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices
         indices.copy_(order.narrow(dim, 0, k))
 
 
-def _of_number(self: Tensor) -> tuple[Tensor, Tensor]:
+def _of_number(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    require(self.dim() == 0 and -1 <= dim < 1)
     return self.clone(), torch.zeros_like(self, dtype=torch.int64)
 
 
-def _is_number(self: SymTensor, dim: SymInt) -> SymBool:
-    return (self.dim() == 0) & (dim >= -1) & (dim < 1)
-
-
-def _has_elements(self: SymTensor) -> SymBool:
-    return self.numel() > 0
+def _kth_of_number(self: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
+    require(k == 1)
+    return _of_number(self, dim)
 
 
 def selections() -> list[Definition]:
@@ -234,18 +232,11 @@ def selections() -> list[Definition]:
             results="values indices",
             condition=lambda self, k: (self.dim() > 0) | (k == 1),
         ),
-        decomposition("mode", _of_number, dtypes=ORDERED, condition=_is_number),
-        select(
-            "kthvalue kthvalue.values",
-            _of_number,
-            condition=lambda self, k, dim: _is_number(self, dim) & (k == 1),
-        ),
+        decomposition("mode", _of_number, dtypes=ORDERED),
+        select("kthvalue kthvalue.values", _kth_of_number),
+        *(select(f"{name}.dim {name}.dim_values", _of_number) for name in ("median", "nanmedian")),
         *(
-            select(f"{name}.dim {name}.dim_values", _of_number, condition=_is_number)
-            for name in ("median", "nanmedian")
-        ),
-        *(
-            select(f"{name} {name}.out", body, condition=_has_elements)
+            select(f"{name} {name}.out", body, condition=lambda self: self.numel() > 0)
             for name, body in (
                 ("median", lambda self: torch.median(self.reshape(-1), 0, False)[0]),
                 ("nanmedian", lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0]),

@@ -69,8 +69,11 @@ def definitions() -> list[Definition]:
         _bernoulli_of_self,
         _dropout,
         _dropout_backward(),
-        *(_integers_between(dtypes) for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)),
-        *(_integers_below(dtypes) for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)),
+        *(
+            _integers_below(overload, dtypes)
+            for overload in ("random_.from", "random_.to")
+            for dtypes in ((*FLOATS, *SIGNED), _UNSIGNED)
+        ),
         *(_integers(dtypes) for dtypes in (SIGNED, _UNSIGNED, BOOL)),
         *(_integers((dtype,)) for dtype in FLOATS),
         _randperm,
@@ -278,26 +281,18 @@ def _largest(tensor: SymTensor, dtypes: Sequence[torch.dtype]) -> Int:
     return where(tensor.is_floating_point(), floating, integral)
 
 
-def _integers_between(dtypes: Sequence[torch.dtype]) -> Definition:
-    @_define_integers("random_.from", dtypes=dtypes)
-    def definition(plan: Plan, self: SymTensor, from_: SymInt, to: SymInt) -> None:
-        largest = _largest(self, dtypes)
+def _integers_below(overload: str, dtypes: Sequence[torch.dtype]) -> Definition:
+    """Integers below `to`, from 0 on or from `from`."""
+
+    @_define_integers(overload, dtypes=dtypes)
+    def definition(plan: Plan, self: SymTensor, to: SymInt, **rest: Any) -> None:
+        has_from, largest = "from_" in rest, _largest(self, dtypes)
+        first: Int = rest.get("from_", 0)
         least = where(self.element_size() == 1, 0, -largest)
-        plan.require(given(to), (from_ < to) & (to <= largest), from_ >= least)
-        plan.scalars(from_, to)
-        plan.constants(HAS_FROM=1)
-        _draw_integers(plan, self, small=to - from_ <= 2**24)
-
-    return definition
-
-
-def _integers_below(dtypes: Sequence[torch.dtype]) -> Definition:
-    @_define_integers("random_.to", dtypes=dtypes)
-    def definition(plan: Plan, self: SymTensor, to: SymInt) -> None:
-        plan.require((to > 0) & (to <= _largest(self, dtypes)))
-        plan.scalars(to)
-        plan.constants(HAS_FROM=0)
-        _draw_integers(plan, self, small=to <= 2**24)
+        plan.require(given(to), (first < to) & (to <= largest), first >= least)
+        plan.scalars(*([rest["from_"]] if has_from else []), to)
+        plan.constants(HAS_FROM=has_from)
+        _draw_integers(plan, self, small=to - first <= 2**24)
 
     return definition
 

@@ -40,12 +40,7 @@ def definitions() -> list[Definition]:
     return [
         _segment_reduce,
         # If lengths have to be checked, a decomposition does so first.
-        decomposition(
-            "segment_reduce segment_reduce.out",
-            _checked,
-            dtypes=FLOATS,
-            condition=_lengths_are_checked,
-        ),
+        decomposition("segment_reduce segment_reduce.out", _checked, dtypes=FLOATS),
         _segment_reduce_backward,
     ]
 
@@ -143,15 +138,18 @@ def _segment_reduce_backward(
     _launch(plan, segments, lengths, reduce, initial, backward=True)
 
 
-def _lengths_are_checked(
-    lengths: SymTensor, offsets: SymTensor, indices: SymTensor, unsafe: SymBool
-) -> SymBool:
-    return given(lengths) & ~given(offsets) & ~given(indices) & ~unsafe
-
-
 def _checked(
-    data: Tensor, reduce: str, lengths: Tensor, axis: int, initial: float | None
+    data: Tensor,
+    reduce: str,
+    lengths: Tensor | None,
+    offsets: Tensor | None,
+    indices: Tensor | None,
+    axis: int,
+    unsafe: bool,
+    initial: float | None,
 ) -> Tensor:
+    require(lengths is not None and offsets is None and indices is None and not unsafe)
+    assert lengths is not None
     require(lengths.numel() > 0 and bool((lengths.min() >= 0).item()))
     require(bool((lengths.sum(-1) == data.size(axis)).all().item()))
     return torch.segment_reduce(
