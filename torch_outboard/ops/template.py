@@ -444,6 +444,8 @@ class Plan:
 
 def _symbol_of_dtype(dtype: Dtype) -> Symbol:
     if isinstance(dtype, SymTensor):
+        if str(dtype.node.constant).startswith(("results.", "temporaries.")):
+            raise ValueError(f"a dtype is that of an operand, and not of {dtype!r}")
         return dtype
     if isinstance(dtype, (torch.dtype, SymInt)):
         number = dtype_number(dtype) if isinstance(dtype, torch.dtype) else dtype

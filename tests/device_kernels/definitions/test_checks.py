@@ -153,8 +153,8 @@ def model_is_computed(plan: Plan, x: SymTensor, y: SymTensor) -> None:
     plan.result(like=symbolic.where(symbolic.given(y), y, x))
 
 
-def dtype_is_computed(plan: Plan, x: SymTensor, y: SymTensor) -> None:
-    plan.result(dtype=symbolic.where(symbolic.given(y), y, x))
+def dtype_of_a_made_tensor(plan: Plan, x: SymTensor) -> None:
+    plan.result(dtype=plan.temporary("t", 1))
 
 
 def shape_of_reals(plan: Plan, s: SymFloat) -> None:
@@ -216,7 +216,7 @@ DEFINITIONS: dict[Body, tuple[type[Exception], str]] = {
     constant_is_a_real: (TypeError, "the constant 'S' is no integer and no flag"),
     draws_are_a_list: (TypeError, "is no integer"),
     two_tensors: (ValueError, "there are two tensors of the name 'x'"),
-    dtype_is_computed: (ValueError, "a tensor is named here"),
+    dtype_of_a_made_tensor: (ValueError, "a dtype is that of an operand, and not of"),
     shape_of_reals: (TypeError, "[SymFloat 's'] is no list of integers"),
     wanted_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
     when_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),

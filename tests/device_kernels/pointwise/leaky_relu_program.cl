@@ -38,7 +38,7 @@ static inline T ob_read0(__global float *p, OB_INDEX at, OB_INDEX stride, uint c
     value = (float4)(p[at]);
   } else {
     float each[OB_WIDTH];
-    OB_VSTORE((float4)(0), 0, each);
+    OB_VSTORE((float4)(1), 0, each);
     OB_FOR_COUNT(k) each[k] = p[(at + k * stride)];
     value = OB_VLOAD(0, each);
   }
