@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "dispatch/router.h"
 #include "random/cpu_random.h"
@@ -18,15 +19,13 @@ namespace {
 template <class FloatValues, class DoubleValues>
 void fill_on_device(const at::Tensor& self, const OptionalGenerator& generator,
                     const FloatValues& float_values, const DoubleValues& double_values) {
-  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
-  CpuCall call(self.device().index());
-  const at::Tensor host = on_host(call, self, Access::kWrite);
-  if (self.scalar_type() == at::kDouble) {
-    fill<2, double>(host, state, double_values);
-  } else {
-    fill<1, float>(host, state, float_values);
-  }
-  call.finish();
+  draw_into(self, generator, [&](const at::Tensor& host, const PhiloxState& state) {
+    if (host.scalar_type() == at::kDouble) {
+      fill<2, double>(host, state, double_values);
+    } else {
+      fill<1, float>(host, state, float_values);
+    }
+  });
 }
 
 // Values of 64-bit draws, by a function of one draw.
@@ -162,12 +161,19 @@ template <class>
 struct GeometricKernel {
   void operator()(at::TensorIteratorBase& iter, double p,
                   const OptionalGenerator& generator) const {
-    AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, iter.dtype(), "geometric_cpu", [] {});
+    // Conversions of larger numbers to integers are undefined.
+    float largest = INFINITY;
+    AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, iter.dtype(), "geometric_cpu", [&] {
+      if constexpr (std::is_integral_v<scalar_t>) {
+        largest = static_cast<float>(std::numeric_limits<scalar_t>::max());
+        if (std::numeric_limits<scalar_t>::digits > 24) largest = std::nextafter(largest, 0.0f);
+      }
+    });
     const double scale = -1.0 / std::log1p(-p);
     fill_on_device(
         iter.tensor(0), generator,
         [&](const uint32_t* words, int64_t rounded, int64_t, float* values) {
-          geometric_values(words, rounded, static_cast<float>(scale), values);
+          geometric_values(words, rounded, static_cast<float>(scale), largest, values);
         },
         of_draws([=](uint64_t draw) {
           return std::max(std::ceil(exponential_double(draw) * scale), 1.0);

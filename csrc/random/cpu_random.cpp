@@ -1,12 +1,7 @@
 #include "random/cpu_random.h"
 
-#include <ATen/Dispatch.h>
-#include <ATen/Dispatch_v2.h>
-
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 #include "random/distributions.h"
 
@@ -87,11 +82,11 @@ void cauchy_values(const uint32_t* __restrict words, int64_t count, float sigma,
 }
 
 OUTBOARD_VECTOR_CLONES
-void geometric_values(const uint32_t* __restrict words, int64_t count, float scale,
+void geometric_values(const uint32_t* __restrict words, int64_t count, float scale, float largest,
                       float* __restrict values) {
   for (int64_t i = 0; i < count; ++i) {
     const float value = __builtin_ceilf(exponential_float(words[i]) * scale);
-    values[i] = value > 1.0f ? value : 1.0f;
+    values[i] = value < 1.0f ? 1.0f : value < largest ? value : largest;
   }
 }
 
@@ -306,59 +301,6 @@ void dirichlet_values(int64_t rows, int64_t length, double smallest, double larg
     }
   }
 }
-
-// ---- Elements of a host tensor
-
-namespace {
-
-template <class To, class From>
-To convert_element(From value) {
-  if constexpr (std::is_same_v<To, bool>) {
-    return value != From(0);
-  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // The largest value of a wide integer rounds up to a power of two here, hence >=.
-    if (value >= static_cast<From>(std::numeric_limits<To>::max())) {
-      return std::numeric_limits<To>::max();
-    }
-    if (value <= static_cast<From>(std::numeric_limits<To>::lowest())) {
-      return std::numeric_limits<To>::lowest();
-    }
-    return static_cast<To>(value);
-  } else if constexpr (sizeof(To) == 2 && !std::is_integral_v<To>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
-#define OUTBOARD_DISPATCH_ELEMENTS(type, ...)                                           \
-  AT_DISPATCH_V2(type, "random numbers", AT_WRAP(__VA_ARGS__), AT_EXPAND(AT_ALL_TYPES), \
-                 AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool, at::kHalf, at::kBFloat16)
-
-}  // namespace
-
-template <class Value>
-void ElementView::load(int64_t first, int64_t count, Value* values) const {
-  OUTBOARD_DISPATCH_ELEMENTS(type_, [&] {
-    const auto* data = static_cast<const scalar_t*>(data_) + first;
-    for (int64_t i = 0; i < count; ++i) values[i] = convert_element<Value>(data[i]);
-  });
-}
-
-template <class Value>
-void ElementView::store(int64_t first, int64_t count, const Value* values) const {
-  OUTBOARD_DISPATCH_ELEMENTS(type_, [&] {
-    auto* data = static_cast<scalar_t*>(data_) + first;
-    for (int64_t i = 0; i < count; ++i) data[i] = convert_element<scalar_t>(values[i]);
-  });
-}
-
-template void ElementView::load(int64_t, int64_t, float*) const;
-template void ElementView::load(int64_t, int64_t, double*) const;
-template void ElementView::store(int64_t, int64_t, const float*) const;
-template void ElementView::store(int64_t, int64_t, const double*) const;
-template void ElementView::store(int64_t, int64_t, const int64_t*) const;
-template void ElementView::store(int64_t, int64_t, const uint8_t*) const;
 
 }  // namespace outboard::random
 

@@ -44,8 +44,9 @@ void exponential_values(const uint32_t* words, int64_t count, float scale, float
                         float* values);
 // tangent * sigma + median
 void cauchy_values(const uint32_t* words, int64_t count, float sigma, float median, float* values);
-// max(ceil(exponential * scale), 1)
-void geometric_values(const uint32_t* words, int64_t count, float scale, float* values);
+// ceil(exponential * scale), between 1 and `largest`
+void geometric_values(const uint32_t* words, int64_t count, float scale, float largest,
+                      float* values);
 // word < threshold; 1 or 0
 void below_values(const uint32_t* words, int64_t count, uint64_t threshold, uint8_t* values);
 
@@ -82,39 +83,6 @@ void gamma_parts(const RejectionRun& run, const double* alphas, double* factors,
 void dirichlet_values(int64_t rows, int64_t length, double smallest, double largest,
                       const double* exponents, double* factors);
 
-// ---- Elements of a contiguous host tensor by index, of any dtype
-
-class ElementView {
- public:
-  // `tensor`: contiguous, of an integer, floating-point or bool dtype, in host-accessible memory.
-  // Must outlive the view.
-  explicit ElementView(const at::Tensor& tensor)
-      : data_(const_cast<void*>(tensor.const_data_ptr())),
-        type_(tensor.scalar_type()),
-        size_(tensor.numel()) {}
-
-  int64_t size() const noexcept { return size_; }
-
-  // Copies elements [first, first + count) from or to an array. Integers wrap; floating point to
-  // integers saturates. Value: float, double, int64_t or uint8_t.
-  template <class Value>
-  void load(int64_t first, int64_t count, Value* values) const;
-  template <class Value>
-  void store(int64_t first, int64_t count, const Value* values) const;
-
-  // Address of element `first` if the elements are Values, else null.
-  template <class Value>
-  Value* direct(int64_t first) const noexcept {
-    return type_ == c10::CppTypeToScalarType<Value>::value ? static_cast<Value*>(data_) + first
-                                                           : nullptr;
-  }
-
- private:
-  void* data_;
-  c10::ScalarType type_;
-  int64_t size_;
-};
-
 // ---- Tensors and chunks
 
 using OptionalGenerator = std::optional<at::Generator>;
@@ -128,21 +96,26 @@ inline at::Tensor on_host(CpuCall& call, const at::Tensor& tensor, Access access
   return tensor;
 }
 
-// A host tensor, contiguous.
-inline at::Tensor packed(const at::Tensor& host) {
-  return host.is_contiguous() ? host : host_tensor(host, Access::kRead).contiguous();
+// A host tensor, contiguous and in another dtype.
+inline at::Tensor packed(const at::Tensor& host, at::ScalarType dtype) {
+  return host_tensor(host, Access::kRead).to(dtype).contiguous();
 }
 
-// Calls write(contiguous) to write all elements of the host tensor `host`.
-template <class Write>
-void write_packed(const at::Tensor& host, const Write& write) {
-  if (host.is_contiguous()) {
-    write(host);
+// Calls write(values) to write all elements of the host tensor `host`, in row-major order, to an
+// array of Values: the tensor's memory, or another one that is then converted. Integers wrap.
+template <class Value, class Write>
+void write_values(const at::Tensor& host, const Write& write) {
+  constexpr at::ScalarType kType = c10::CppTypeToScalarType<Value>::value;
+  // Bytes that are 0 or 1 are bools.
+  const bool same =
+      host.scalar_type() == kType || (kType == at::kByte && host.scalar_type() == at::kBool);
+  if (same && host.is_contiguous()) {
+    write(static_cast<Value*>(host.mutable_data_ptr()));
     return;
   }
-  const at::Tensor contiguous = at::empty(host.sizes(), host.scalar_type());
-  write(contiguous);
-  host_tensor(host).copy_(contiguous);
+  const at::Tensor values = at::empty(host.sizes(), kType);
+  write(values.mutable_data_ptr<Value>());
+  host_tensor(host).copy_(values);
 }
 
 // Raises the error of PyTorch's CPU kernel `name` for dtypes other than float32, float64 and, if
@@ -179,22 +152,31 @@ inline uint64_t draw_64(const uint32_t* words, int64_t i) {
   return words[2 * i] | (uint64_t{words[2 * i + 1]} << 32);
 }
 
-// Fills `self` (a host tensor) with Values computed from draws of kWords words: compute(words,
-// rounded, count, values) may write up to kChunkWords / kWords values.
+// Fills `host` with Values computed from draws of kWords words: compute(words, rounded, count,
+// values) may write up to kChunkWords / kWords values.
 template <int64_t kWords, class Value, class Compute>
-void fill(const at::Tensor& self, const PhiloxState& state, const Compute& compute) {
+void fill(const at::Tensor& host, const PhiloxState& state, const Compute& compute) {
   constexpr int64_t kElements = kChunkWords / kWords;
-  write_packed(self, [&](const at::Tensor& host) {
-    const ElementView view(host);
+  write_values<Value>(host, [&](Value* all) {
     for_each_chunk<kWords>(
-        state, view.size(),
+        state, host.numel(),
         [&](int64_t first, int64_t count, const uint32_t* words, int64_t rounded) {
-          alignas(64) Value buffer[kElements];
-          Value* direct = count == kElements ? view.direct<Value>(first) : nullptr;
-          compute(words, rounded, count, direct != nullptr ? direct : buffer);
-          if (direct == nullptr) view.store(first, count, buffer);
+          if (count == kElements) return compute(words, rounded, count, all + first);
+          alignas(64) Value values[kElements];
+          compute(words, rounded, count, values);
+          std::copy_n(values, count, all + first);
         });
   });
+}
+
+// Fills a device tensor by `write`, which gets its host tensor and the state of one operator.
+template <class Write>
+void draw_into(const at::Tensor& self, const std::optional<at::Generator>& generator,
+               const Write& write) {
+  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
+  CpuCall call(self.device().index());
+  write(on_host(call, self, Access::kWrite), state);
+  call.finish();
 }
 
 }  // namespace outboard::random

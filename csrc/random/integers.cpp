@@ -12,10 +12,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "dispatch/router.h"
 #include "random/cpu_random.h"
@@ -27,27 +24,24 @@ namespace {
 // Integers in [from, from + range) in the tensor's dtype; range 0 means 2^64.
 void fill_integers(const at::Tensor& self, uint64_t range, int64_t from,
                    const OptionalGenerator& generator) {
-  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
-  CpuCall call(self.device().index());
-  const at::Tensor host = on_host(call, self, Access::kWrite);
   const auto base = static_cast<uint64_t>(from);
-  if (range != 0 && range <= kSmallRange) {
-    fill<1, int64_t>(
-        host, state, [&](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
-          for (int64_t i = 0; i < count; ++i) {
-            values[i] =
-                static_cast<int64_t>(base + below_small(words[i], static_cast<uint32_t>(range)));
-          }
-        });
-  } else {
-    fill<2, int64_t>(
-        host, state, [&](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
-          for (int64_t i = 0; i < count; ++i) {
-            values[i] = static_cast<int64_t>(base + below_large(draw_64(words, i), range));
-          }
-        });
-  }
-  call.finish();
+  const auto small = [&](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
+    for (int64_t i = 0; i < count; ++i) {
+      values[i] = static_cast<int64_t>(base + below_small(words[i], static_cast<uint32_t>(range)));
+    }
+  };
+  const auto large = [&](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
+    for (int64_t i = 0; i < count; ++i) {
+      values[i] = static_cast<int64_t>(base + below_large(draw_64(words, i), range));
+    }
+  };
+  draw_into(self, generator, [&](const at::Tensor& host, const PhiloxState& state) {
+    if (range != 0 && range <= kSmallRange) {
+      fill<1, int64_t>(host, state, small);
+    } else {
+      fill<2, int64_t>(host, state, large);
+    }
+  });
 }
 
 template <class>
@@ -102,42 +96,7 @@ at::Tensor& random_to(at::Tensor& self, int64_t to, OptionalGenerator generator)
 
 // ---- randperm
 
-struct KeyedIndex {
-  uint64_t key;
-  int64_t index;
-  bool operator<(const KeyedIndex& other) const {
-    return key != other.key ? key < other.key : index < other.index;
-  }
-};
-
-// The indices 0 .. n - 1 in the order of their draws; equal draws in the order of the indices.
-// Draws are uniform: their top bits select buckets of even size, sorted separately.
-std::unique_ptr<KeyedIndex[]> sorted_draws(int64_t n, const PhiloxState& state) {
-  constexpr int64_t kBucketSize = 256;
-  constexpr int kMaxBucketBits = 12;
-  int bits = 0;
-  while (bits < kMaxBucketBits && (kBucketSize << bits) < n) ++bits;
-  const auto bucket_of = [bits](uint64_t key) { return bits == 0 ? 0 : key >> (64 - bits); };
-
-  const auto size = static_cast<std::size_t>(n);
-  std::unique_ptr<uint64_t[]> keys(new uint64_t[size]);
-  for_each_chunk<2>(state, n, [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-    for (int64_t i = 0; i < count; ++i) keys[first + i] = draw_64(words, i);
-  });
-  std::vector<int64_t> begin((std::size_t{1} << bits) + 1, 0);
-  for (std::size_t i = 0; i < size; ++i) ++begin[bucket_of(keys[i]) + 1];
-  for (std::size_t bucket = 1; bucket < begin.size(); ++bucket) begin[bucket] += begin[bucket - 1];
-  std::unique_ptr<KeyedIndex[]> sorted(new KeyedIndex[size]);
-  std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-  for (int64_t i = 0; i < n; ++i) sorted[next[bucket_of(keys[i])]++] = {keys[i], i};
-  at::parallel_for(0, int64_t{1} << bits, 16, [&](int64_t first, int64_t last) {
-    for (int64_t bucket = first; bucket < last; ++bucket) {
-      std::sort(sorted.get() + begin[bucket], sorted.get() + begin[bucket + 1]);
-    }
-  });
-  return sorted;
-}
-
+// The numbers 0 .. n - 1 in the order of their draws; equal draws in the order of the numbers.
 at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out) {
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   at::native::check_supported_max_int_with_precision(
@@ -145,15 +104,17 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "randperm", [] {});
   at::native::resize_output(out, {n});
   if (n == 0) return out;
-  const PhiloxState state = reserve_philox(generator, out.device().index(), 1);
-  CpuCall call(out.device().index());
-  const at::Tensor host = on_host(call, out, Access::kWrite);
-  const std::unique_ptr<KeyedIndex[]> sorted = sorted_draws(n, state);
-  const at::Tensor order = at::empty({n}, at::kLong);
-  auto* indices = order.mutable_data_ptr<int64_t>();
-  for (int64_t i = 0; i < n; ++i) indices[i] = sorted[i].index;
-  host_tensor(host).copy_(order);
-  call.finish();
+  draw_into(out, generator, [&](const at::Tensor& host, const PhiloxState& state) {
+    const at::Tensor keys = at::empty({n}, at::kLong);
+    fill<2, int64_t>(keys, state,
+                     [](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
+                       // Draws are unsigned and keys signed: this preserves the order.
+                       for (int64_t i = 0; i < count; ++i) {
+                         values[i] = static_cast<int64_t>(draw_64(words, i) ^ (uint64_t{1} << 63));
+                       }
+                     });
+    host_tensor(host).copy_(keys.argsort(/*stable=*/true));
+  });
   return out;
 }
 
@@ -162,11 +123,7 @@ OUTBOARD_ROUTED("random_.from", random_from)
 OUTBOARD_ROUTED("random_.to", random_to)
 OUTBOARD_ROUTED("randperm.generator_out", randperm_out)
 
-}  // namespace
-
 // ---- multinomial
-
-namespace {
 
 // Index of the first category whose cumulative weight exceeds the draw's share of the total. Never
 // a category of weight 0.

@@ -9,6 +9,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -30,15 +31,12 @@ struct BernoulliKernel {
   void operator()(at::Tensor& self, double p, const OptionalGenerator& generator) const {
     AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kBFloat16, at::kHalf, self.scalar_type(),
                                "bernoulli_scalar_cpu_", [] {});
-    const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
-    CpuCall call(self.device().index());
-    const at::Tensor host = on_host(call, self, Access::kWrite);
-    const uint64_t threshold = threshold_of(p);
-    fill<1, uint8_t>(host, state,
-                     [&](const uint32_t* words, int64_t rounded, int64_t, uint8_t* values) {
-                       below_values(words, rounded, threshold, values);
-                     });
-    call.finish();
+    draw_into(self, generator, [&](const at::Tensor& host, const PhiloxState& state) {
+      fill<1, uint8_t>(host, state,
+                       [&](const uint32_t* words, int64_t rounded, int64_t, uint8_t* values) {
+                         below_values(words, rounded, threshold_of(p), values);
+                       });
+    });
   }
 
   void operator()(at::Tensor& self, const at::Tensor& p_anywhere,
@@ -52,25 +50,20 @@ struct BernoulliKernel {
     const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
     CpuCall call(self.device().index());
     const at::Tensor host = on_host(call, self, Access::kWrite);
-    const at::Tensor p_host = packed(on_host(call, p, Access::kRead));
-    const ElementView p_view(p_host);
+    const at::Tensor p_host = packed(on_host(call, p, Access::kRead), at::kDouble);
+    const auto* probabilities = p_host.const_data_ptr<double>();
     std::atomic<bool> valid{true};
-    write_packed(host, [&](const at::Tensor& contiguous) {
-      const ElementView view(contiguous);
-      for_each_chunk<1>(state, view.size(),
-                        [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-                          alignas(64) double probabilities[kChunkWords];
-                          alignas(64) uint8_t values[kChunkWords];
-                          p_view.load(first, count, probabilities);
-                          bool in_range = true;
-                          for (int64_t i = 0; i < count; ++i) {
-                            const double probability = probabilities[i];
-                            in_range &= probability >= 0 && probability <= 1;
-                            values[i] = static_cast<double>(words[i]) < probability * 0x1p32;
-                          }
-                          if (!in_range) valid.store(false, std::memory_order_relaxed);
-                          view.store(first, count, values);
-                        });
+    write_values<uint8_t>(host, [&](uint8_t* values) {
+      for_each_chunk<1>(
+          state, host.numel(), [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+            bool in_range = true;
+            for (int64_t i = 0; i < count; ++i) {
+              const double probability = probabilities[first + i];
+              in_range &= probability >= 0 && probability <= 1;
+              values[first + i] = static_cast<double>(words[i]) < probability * 0x1p32;
+            }
+            if (!in_range) valid.store(false, std::memory_order_relaxed);
+          });
     });
     TORCH_CHECK(valid.load(), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  ",
                 "bernoulli expects all probabilities to be in [0, 1].");
@@ -103,26 +96,20 @@ void dropout_values(const T* input, const uint8_t* kept, int64_t count, T scale,
 template <class T>
 void dropout_on_host(const at::Tensor& input, const at::Tensor& output, const at::Tensor& mask,
                      double keep, double scale, const PhiloxState& state) {
-  const ElementView input_view(input);
-  const ElementView output_view(output);
-  const ElementView mask_view(mask);
+  const at::Tensor packed_input = packed(input, c10::CppTypeToScalarType<T>::value);
+  const T* values = packed_input.const_data_ptr<T>();
+  auto* mask_values = static_cast<uint8_t*>(mask.mutable_data_ptr());
   const uint64_t threshold = threshold_of(keep);
-  for_each_chunk<1>(state, input_view.size(),
-                    [&](int64_t first, int64_t count, const uint32_t* words, int64_t rounded) {
-                      alignas(64) uint8_t kept[kChunkWords];
-                      alignas(64) T buffer[kChunkWords];
-                      below_values(words, rounded, threshold, kept);
-                      const T* values = input_view.direct<T>(first);
-                      if (values == nullptr) {
-                        input_view.load(first, count, buffer);
-                        values = buffer;
-                      }
-                      T* direct = output_view.direct<T>(first);
-                      T* results = direct != nullptr ? direct : buffer;
-                      dropout_values(values, kept, count, static_cast<T>(scale), results);
-                      if (direct == nullptr) output_view.store(first, count, results);
-                      mask_view.store(first, count, kept);
-                    });
+  write_values<T>(output, [&](T* results) {
+    for_each_chunk<1>(state, input.numel(),
+                      [&](int64_t first, int64_t count, const uint32_t* words, int64_t rounded) {
+                        alignas(64) uint8_t kept[kChunkWords];
+                        below_values(words, rounded, threshold, kept);
+                        dropout_values(values + first, kept, count, static_cast<T>(scale),
+                                       results + first);
+                        std::copy_n(kept, count, mask_values + first);
+                      });
+  });
 }
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
@@ -164,12 +151,8 @@ OUTBOARD_ROUTED("bernoulli_.Tensor", bernoulli_tensor)
 OUTBOARD_ROUTED("bernoulli.out", bernoulli_out)
 OUTBOARD_ROUTED("native_dropout", native_dropout)
 
-}  // namespace
-
 // ---- rrelu_with_noise: a leaky rectifier with a random slope in training. Noise is a slope from
 // [lower, upper) for elements that are not positive, else 1; the output is input * noise.
-
-namespace {
 
 at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
                                  const at::Scalar& upper, bool training,

@@ -2,8 +2,8 @@
 // of draws per value (kernels/random_numbers/rejection.cl).
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
-#include <c10/util/SmallVector.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -17,7 +17,6 @@ namespace {
 
 // One block of words per element.
 constexpr int64_t kBlockWords = 4;
-constexpr int64_t kElements = kRejectionElements;
 
 // The smallest positive normal number, the lower limit of gamma variables in their dtype.
 double smallest_of(at::ScalarType type) {
@@ -25,30 +24,30 @@ double smallest_of(at::ScalarType type) {
                             : std::numeric_limits<double>::min();
 }
 
-// Fills `out` by chunks: compute(run, values, more) gets the elements of one or two `inputs`,
-// expanded to its size, and overwrites those of the first one.
+// Fills `out` by chunks: compute(run, values, first, last) gets the elements of the first and the
+// last of one or two `inputs`, expanded to its size.
 template <class Compute>
 at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator& generator,
                   const Compute& compute) {
-  constexpr std::size_t kInputs = 2;
   if (out.numel() == 0) return out;
   const c10::DeviceIndex device = out.device().index();
   const PhiloxState state = reserve_philox(generator, device, kRejectionBlocks);
   CpuCall call(device);
-  c10::SmallVector<at::Tensor, kInputs> hosts;
-  for (const at::Tensor& input : inputs) {
-    hosts.push_back(packed(on_host(call, input, Access::kRead).expand(out.sizes())));
+  std::array<at::Tensor, 2> hosts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor input = on_host(call, inputs[i], Access::kRead).expand(out.sizes());
+    hosts[i] = packed(input, at::kDouble);
   }
+  const auto* first_input = hosts[0].const_data_ptr<double>();
+  const auto* last_input = hosts[inputs.size() - 1].const_data_ptr<double>();
   const at::Tensor out_host = on_host(call, out, Access::kWrite);
-  const c10::SmallVector<ElementView, kInputs> views(hosts.begin(), hosts.end());
-  const ElementView out_view(out_host);
-  for_each_chunk<kBlockWords>(
-      state, out_view.size(), [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-        double values[kInputs][kElements];
-        for (std::size_t i = 0; i < views.size(); ++i) views[i].load(first, count, values[i]);
-        compute(RejectionRun{state, first, count, words}, values[0], values[1]);
-        out_view.store(first, count, values[0]);
-      });
+  write_values<double>(out_host, [&](double* values) {
+    for_each_chunk<kBlockWords>(state, out.numel(),
+                                [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+                                  compute(RejectionRun{state, first, count, words}, values + first,
+                                          first_input + first, last_input + first);
+                                });
+  });
   call.finish();
   return out;
 }
@@ -56,19 +55,21 @@ at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   check_floating(self, "poisson_cpu");
   at::Tensor out = at::empty(self.sizes(), self.options());
-  return sample(out, {self}, generator, [](const RejectionRun& run, double* values, double*) {
-    TORCH_CHECK(poisson_values(run, values, values),
-                "invalid Poisson rate, expected rate to be non-negative");
-  });
+  return sample(out, {self}, generator,
+                [](const RejectionRun& run, double* values, const double* rates, const double*) {
+                  TORCH_CHECK(poisson_values(run, rates, values),
+                              "invalid Poisson rate, expected rate to be non-negative");
+                });
 }
 
 at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
   check_floating(self, "gamma_cpu", /*halves=*/false);
   const double smallest = smallest_of(self.scalar_type());
   at::Tensor out = at::empty(self.sizes(), self.options());
-  return sample(out, {self}, generator, [&](const RejectionRun& run, double* values, double*) {
-    gamma_values(run, values, smallest, values);
-  });
+  return sample(out, {self}, generator,
+                [&](const RejectionRun& run, double* values, const double* alphas, const double*) {
+                  gamma_values(run, alphas, smallest, values);
+                });
 }
 
 at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGenerator generator) {
@@ -84,10 +85,10 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
   at::Tensor out = at::empty(count.sizes(), count.options());
   at::TensorIteratorConfig().add_output(out).add_const_input(count).add_const_input(prob).build();
   check_floating(count, "binomial_cpu", /*halves=*/false);
-  return sample(out, {count, prob}, generator,
-                [](const RejectionRun& run, double* values, const double* probabilities) {
-                  binomial_values(run, values, probabilities, values);
-                });
+  return sample(
+      out, {count, prob}, generator,
+      [](const RejectionRun& run, double* values, const double* counts,
+         const double* probabilities) { binomial_values(run, counts, probabilities, values); });
 }
 
 at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
@@ -101,26 +102,21 @@ at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator)
       single ? static_cast<double>(std::nextafter(1.0f, 0.0f)) : std::nextafter(1.0, 0.0);
   const PhiloxState state = reserve_philox(generator, self.device().index(), kRejectionBlocks);
   CpuCall call(self.device().index());
-  const at::Tensor self_host = packed(on_host(call, self, Access::kRead));
-  const at::Tensor out_host = on_host(call, out, Access::kWrite);
-  const ElementView self_view(self_host);
-  const ElementView out_view(out_host);
-  const std::unique_ptr<double[]> factors(new double[static_cast<std::size_t>(elements)]);
+  const at::Tensor self_host = packed(on_host(call, self, Access::kRead), at::kDouble);
+  const auto* alphas = self_host.const_data_ptr<double>();
   const std::unique_ptr<double[]> exponents(new double[static_cast<std::size_t>(elements)]);
-  for_each_chunk<kBlockWords>(state, elements,
-                              [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-                                double alphas[kElements];
-                                self_view.load(first, count, alphas);
-                                gamma_parts({state, first, count, words}, alphas,
-                                            factors.get() + first, exponents.get() + first);
-                              });
   const int64_t length = self.dim() == 0 ? 1 : self.size(-1);
   const int64_t grain = std::max<int64_t>(1, 4096 / length);
-  at::parallel_for(0, elements / length, grain, [&](int64_t begin, int64_t end) {
-    double* values = factors.get() + begin * length;
-    dirichlet_values(end - begin, length, smallest, largest, exponents.get() + begin * length,
-                     values);
-    out_view.store(begin * length, (end - begin) * length, values);
+  write_values<double>(on_host(call, out, Access::kWrite), [&](double* factors) {
+    for_each_chunk<kBlockWords>(state, elements,
+                                [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+                                  gamma_parts({state, first, count, words}, alphas + first,
+                                              factors + first, exponents.get() + first);
+                                });
+    at::parallel_for(0, elements / length, grain, [&](int64_t begin, int64_t end) {
+      dirichlet_values(end - begin, length, smallest, largest, exponents.get() + begin * length,
+                       factors + begin * length);
+    });
   });
   call.finish();
   return out;
