@@ -1,11 +1,11 @@
 #include "cpu_kernels/compiled_code.h"
 
 #include <c10/core/DeviceType.h>
+#include <c10/core/impl/COW.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
 #include <torch/csrc/inductor/aoti_torch/tensor_converter.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -15,11 +15,44 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_kernels/host_graph_call.h"
 #include "dispatch/tensor_arguments.h"
-#include "runtime/driver/device.h"
+#include "tensors/host_view.h"
 
 namespace outboard {
+namespace {
+
+// Whether the memory of `tensor` can be viewed independently of other inputs. Writing to one input
+// moves the copy-on-write storage of others; CpuCall handles that.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_privateuseone() && tensor.layout() == at::kStrided && !tensor.is_nested() &&
+         !tensor.is_quantized() && tensor.has_storage() &&
+         !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
+}
+
+}  // namespace
+
+// A CpuCall keeps mapped tensors until its end. A view keeps only the storage, so that a saved
+// result of a forward pass is freed as soon as the graph releases it.
+at::Tensor HostGraphCall::input(const at::Tensor& tensor, bool written) {
+  const Access access = written ? Access::kWrite : Access::kRead;
+  const bool viewed = call_.placement() == Placement::kHost && is_plain(tensor);
+  at::Tensor host = viewed ? host_tensor(tensor, access) : call_.map(tensor, access);
+  if (written) written_.emplace_back(tensor, host);
+  return host;
+}
+
+at::Tensor HostGraphCall::result(const at::Tensor& host, bool owned) {
+  if (owned && call_.placement() == Placement::kHost && turn_into_device(host, device_)) {
+    return host;
+  }
+  return call_.result(host);
+}
+
+void HostGraphCall::finish() {
+  for (const auto& [device, host] : written_) call_.written(device, host);
+  call_.finish();
+}
+
 namespace {
 
 constexpr const char* kNamespace = "outboard_on_device";
@@ -61,12 +94,6 @@ std::string name_of(const c10::OperatorName& op) {
   return name + "_" + (op.overload_name.empty() ? "default" : op.overload_name);
 }
 
-bool has_aliases(const c10::FunctionSchema& schema) {
-  const auto aliased = [](const c10::Argument& part) { return part.alias_info() != nullptr; };
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(), aliased) ||
-         std::any_of(schema.returns().begin(), schema.returns().end(), aliased);
-}
-
 }  // namespace
 
 std::string define_call_on_device(const c10::OperatorHandle& op) {
@@ -77,7 +104,7 @@ std::string define_call_on_device(const c10::OperatorHandle& op) {
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<torch::Library>& library = defined[name];
   if (library) return name;
-  TORCH_CHECK(!has_aliases(op.schema()), op.schema(),
+  TORCH_CHECK(!op.schema().hasAnyAliasInfo(), op.schema(),
               " writes to an argument or returns one, and cannot be called with copies; call one "
               "that returns new tensors");
   auto made = std::make_unique<torch::Library>(torch::Library::FRAGMENT, kNamespace, std::nullopt,
@@ -98,7 +125,7 @@ void define_draws_on_device() {
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       const std::optional<c10::OperatorHandle> op = dispatcher.findSchema(name);
       if (!op || name.getNamespace() != "aten") continue;
-      if (op->hasTag(at::Tag::nondeterministic_seeded) && !has_aliases(op->schema())) {
+      if (op->hasTag(at::Tag::nondeterministic_seeded) && !op->schema().hasAnyAliasInfo()) {
         define_call_on_device(*op);
       }
     }

@@ -20,9 +20,7 @@
 #include <vector>
 
 #include "cpu_kernels/compiled_code.h"
-#include "cpu_kernels/host_graph_call.h"
 #include "python/bindings.h"
-#include "random/graph_draws.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/graph_kernel.h"
@@ -136,11 +134,7 @@ std::unique_ptr<CallableGraphKernel> make_kernel(std::shared_ptr<GraphProgram> p
 
 void bind_graph_kernels(py::module_& m) {
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
-      .def(py::init([](std::string source, std::string options) {
-             return std::make_shared<GraphProgram>(
-                 GraphProgram{std::move(source), std::move(options)});
-           }),
-           py::arg("source"), py::arg("options"));
+      .def(py::init<std::string>(), py::arg("source"));
   py::class_<CallableGraphKernel>(m, "GraphKernel")
       .def(py::init(&make_kernel), py::arg("program"), py::arg("name"), py::arg("parameters"),
            py::arg("cut"), py::arg("local"), py::arg("grain"), py::arg("limit"))
@@ -243,7 +237,6 @@ void bind_host_graphs(py::module_& m) {
            }),
            py::arg("device"), py::arg("written"), py::arg("cpu_results"))
       .def("__call__", &HostGraph::call);
-  random::register_graph_draws();
   m.def(
       "define_call_on_device",
       [](const std::string& name, const std::string& overload) {
@@ -265,12 +258,12 @@ std::vector<const at::Tensor*> tensors_in(const py::list& inputs) {
 }
 
 // A capture with the inputs and results that are not tensors.
-struct CapturedValues {
+struct CapturedValues : CapturedTensors {
   CapturedValues(c10::DeviceIndex device, py::object run_, std::string message)
-      : tensors(device, std::move(message)), run(std::move(run_)) {}
+      : CapturedTensors(device, std::move(message)), run(std::move(run_)) {}
 
   // Empties `inputs` and returns the results, or returns None, see CapturedTensors::replay.
-  py::object replay(const py::list& inputs, int64_t step) {
+  py::object call(const py::list& inputs, int64_t step) {
     for (const auto& [input, number] : numbers) {
       if (!py::object(inputs[input]).equal(number)) return py::none();
     }
@@ -278,25 +271,24 @@ struct CapturedValues {
     {
       const std::vector<const at::Tensor*> given = tensors_in(inputs);
       py::gil_scoped_release no_gil;
-      replayed = tensors.replay(given, step, [this] {
+      replayed = replay(given, step, [this] {
         const py::gil_scoped_acquire gil;
         run();
       });
     }
     if (!replayed) return py::none();
-    py::list results(constants.size());
-    auto next = replayed->begin();
-    for (size_t i = 0; i < constants.size(); ++i) {
-      results[i] = constants[i] ? constants[i] : py::cast(std::move(*next++));
+    py::list results;
+    auto constant = constants.begin();
+    for (at::Tensor& tensor : *replayed) {
+      results.append(tensor.defined() ? py::cast(std::move(tensor)) : *constant++);
     }
     clear(inputs);
     return results;
   }
 
-  CapturedTensors tensors;
   py::object run;                                      // replays the graph
   std::vector<std::pair<size_t, py::object>> numbers;  // inputs with one value per capture
-  std::vector<py::object> constants;                   // for each result; null for a tensor
+  std::vector<py::object> constants;                   // results
 };
 
 void bind_captures(py::module_& m) {
@@ -307,27 +299,18 @@ void bind_captures(py::module_& m) {
       .def(py::init<c10::DeviceIndex, py::object, std::string>())
       .def("add_number", [](CapturedValues& self, size_t input,
                             py::object number) { self.numbers.emplace_back(input, number); })
-      .def("add_fixed", [](CapturedValues& self, size_t input,
-                           const at::Tensor& tensor) { self.tensors.add_fixed(input, tensor); })
-      .def("add_moving", [](CapturedValues& self, size_t input, const at::Tensor& buffer,
-                            bool written) { self.tensors.add_moving(input, buffer, written); })
+      .def("add_fixed", &CapturedValues::add_fixed)
+      .def("add_moving", &CapturedValues::add_moving)
       .def("add_constant",
-           [](CapturedValues& self, py::object constant) { self.constants.push_back(constant); })
-      .def("add_view",
-           [](CapturedValues& self, size_t input, const at::Tensor& result, int64_t offset) {
-             self.tensors.add_view(input, result, offset);
-             self.constants.emplace_back();
+           [](CapturedValues& self, py::object constant) {
+             self.add_constant();
+             self.constants.push_back(std::move(constant));
            })
-      .def("add_result",
-           [](CapturedValues& self, const at::Tensor& result) {
-             self.tensors.add_result(result);
-             self.constants.emplace_back();
-           })
-      .def("misplaced",
-           [](const CapturedValues& self, const py::list& inputs) {
-             return self.tensors.misplaced(tensors_in(inputs));
-           })
-      .def("replay", &CapturedValues::replay);
+      .def("add_view", &CapturedValues::add_view)
+      .def("add_result", &CapturedValues::add_result)
+      .def("misplaced", [](const CapturedValues& self,
+                           const py::list& inputs) { return self.misplaced(tensors_in(inputs)); })
+      .def("replay", &CapturedValues::call);
 }
 
 }  // namespace

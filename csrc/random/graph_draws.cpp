@@ -1,5 +1,14 @@
-#include "random/graph_draws.h"
-
+// Random operators for compiled CPU code: of states reserved before, repeatable. In the namespace
+// outboard_compiled, for compiled graphs and for packages from other processes:
+//   philox_host_states(int count, int index, int run) -> Tensor
+//     Seed and offset of `count` operators, reserved from the default generator of device `index`
+//     (-1: the current one): int64 of shape (count, 2), on the CPU. `run` differs between the calls
+//     of a graph, so that they are not merged.
+//   philox_below(SymInt[] size, Tensor states, int draw, int threshold) -> Tensor
+//     The draws of bernoulli_, bool: true if the word of an element is below `threshold`, which is
+//     p * 2^32. On the device of `states`; uses its row `draw`.
+//   philox_uniform(SymInt[] size, Tensor states, int draw) -> Tensor
+//     The draws of uniform_ in [0, 1), float32.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -54,11 +63,7 @@ at::Tensor philox_uniform(at::IntArrayRef size, const at::Tensor& states, int64_
   return out.to(states.device());
 }
 
-}  // namespace
-
-void register_graph_draws() {
-  static auto& library = *new torch::Library(torch::Library::FRAGMENT, "outboard_compiled",
-                                             std::nullopt, __FILE__, __LINE__);
+TORCH_LIBRARY_FRAGMENT(outboard_compiled, library) {
   constexpr auto kKey = c10::DispatchKey::CompositeExplicitAutograd;
   library.def("philox_host_states(int count, int index, int run) -> Tensor",
               {at::Tag::nondeterministic_seeded});
@@ -69,4 +74,5 @@ void register_graph_draws() {
   library.impl("philox_uniform", kKey, &philox_uniform);
 }
 
+}  // namespace
 }  // namespace outboard::random

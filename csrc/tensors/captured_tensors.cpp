@@ -37,14 +37,14 @@ void CapturedTensors::add_moving(size_t input, const at::Tensor& buffer, bool wr
 }
 
 void CapturedTensors::add_view(size_t input, const at::Tensor& result, int64_t offset) {
-  results_.push_back({/*is_view=*/true, input, result, offset});
+  results_.push_back({Kind::kView, input, result, offset});
 }
 
 void CapturedTensors::add_result(const at::Tensor& result) {
   size_t index = 0;
   while (index < storages_.size() && !storages_[index].is_alias_of(result.storage())) ++index;
   if (index == storages_.size()) storages_.push_back(result.storage());
-  results_.push_back({/*is_view=*/false, index, result, 0});
+  results_.push_back({Kind::kMemory, index, result});
 }
 
 std::vector<size_t> CapturedTensors::misplaced(Inputs inputs) const {
@@ -118,7 +118,11 @@ std::vector<at::Tensor> CapturedTensors::wrap_results(Inputs inputs) {
   std::vector<at::Tensor> results;
   results.reserve(results_.size());
   for (const Result& one : results_) {
-    if (!one.is_view) {
+    if (one.kind == Kind::kConstant) {
+      results.emplace_back();
+      continue;
+    }
+    if (one.kind == Kind::kMemory) {
       auto made = one.tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
           c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true);
       made->set_storage_keep_dtype(fresh[one.index]);

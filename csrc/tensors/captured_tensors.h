@@ -30,6 +30,8 @@ class OUTBOARD_API CapturedTensors {
   void add_fixed(size_t input, const at::Tensor& tensor) { fixed_.push_back({input, tensor}); }
   // An input that is copied into `buffer` before each replay, and back if `written`.
   void add_moving(size_t input, const at::Tensor& buffer, bool written);
+  // The next result: not a tensor.
+  void add_constant() { results_.push_back({Kind::kConstant}); }
   // The next result: an input or a view of it, `offset` elements after the input's first one.
   void add_view(size_t input, const at::Tensor& result, int64_t offset);
   // The next result: in memory of the graph.
@@ -37,9 +39,9 @@ class OUTBOARD_API CapturedTensors {
 
   // Indices of fixed inputs with another address or layout.
   std::vector<size_t> misplaced(Inputs inputs) const;
-  // The results, in the order of their registration, after `run` has replayed the graph. Returns
-  // nothing and does nothing if the inputs do not suit the capture, results of the same step are in
-  // use, or the current stream is another one or captures.
+  // The results, in the order of their registration, after `run` has replayed the graph; undefined
+  // tensors for constants. Returns nothing and does nothing if the inputs do not suit the capture,
+  // results of the same step are in use, or the current stream is another one or captures.
   std::optional<std::vector<at::Tensor>> replay(Inputs inputs, int64_t step,
                                                 const std::function<void()>& run);
 
@@ -69,11 +71,12 @@ class OUTBOARD_API CapturedTensors {
     at::Tensor buffer;
     bool written;
   };
+  enum class Kind { kConstant, kView, kMemory };
   struct Result {
-    bool is_view;
-    size_t index;  // of an input for a view, else of a storage
-    at::Tensor tensor;
-    int64_t offset;
+    Kind kind;
+    size_t index = 0;  // of an input for a view, else of a storage
+    at::Tensor tensor = {};
+    int64_t offset = 0;
   };
 
   bool suits(Inputs inputs) const;

@@ -67,7 +67,7 @@ def target_of(device: torch.device) -> Target:
 
 def _runs(device: torch.device, lanes: int) -> bool:
     """Whether a device's compiler supports vectors of `lanes` values of any type."""
-    program = _C.GraphProgram(_VECTORS.replace("16", str(lanes)), "")
+    program = _C.GraphProgram(_VECTORS.replace("16", str(lanes)))
     kernel = _C.GraphKernel(program, "vectors", "tt", cut="chunks", local=1, grain=1, limit=1)
     try:
         kernel.build(device.index or 0)

@@ -13,7 +13,7 @@
 #include "runtime/memory/shared_memory.h"
 #include "runtime/streams/wait.h"
 #include "tensors/dense.h"
-#include "transfer/transfer.h"
+#include "transfer/copy.h"
 
 namespace outboard {
 namespace {

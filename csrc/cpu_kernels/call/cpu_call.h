@@ -18,9 +18,14 @@
 
 namespace outboard {
 
-// Finds the first element with an address in a list that only grows. `address_of`: the address of
-// an element. Short lists are scanned; lists of tensors have thousands of elements.
-template <auto address_of>
+inline const void* identity_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
+inline const void* identity_of(const c10::Storage& storage) {
+  return storage.unsafeGetStorageImpl();
+}
+
+// Finds the first element whose `member`, a tensor or storage, has an address, in a list that only
+// grows. Short lists are scanned; lists of tensors have thousands of elements.
+template <auto member>
 class AddressIndex {
  public:
   // Null if there is none.
@@ -28,11 +33,12 @@ class AddressIndex {
   auto find(List& list, const void* address) -> decltype(&list[0]) {
     if (list.size() <= kScanned) {
       for (auto& element : list) {
-        if (address_of(element) == address) return &element;
+        if (identity_of(element.*member) == address) return &element;
       }
       return nullptr;
     }
-    for (; known_ < list.size(); ++known_) indices_.emplace(address_of(list[known_]), known_);
+    for (; known_ < list.size(); ++known_)
+      indices_.emplace(identity_of(list[known_].*member), known_);
     const auto found = indices_.find(address);
     return found != indices_.end() ? &list[found->second] : nullptr;
   }
@@ -59,8 +65,7 @@ class OUTBOARD_API CpuCall {
   // come from the device's cache (shared memory only). The call owns references to mapped tensors.
   explicit CpuCall(c10::DeviceIndex device);
   ~CpuCall();
-  CpuCall(const CpuCall&) = delete;
-  CpuCall& operator=(const CpuCall&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(CpuCall);
 
   // kHost or kCopied.
   Placement placement() const noexcept { return placement_; }
@@ -106,22 +111,6 @@ class OUTBOARD_API CpuCall {
     c10::Storage device;
   };
 
-  static const void* device_storage_of(const StorageView& view) {
-    return view.device.unsafeGetStorageImpl();
-  }
-  static const void* host_storage_of(const StorageView& view) {
-    return view.host.unsafeGetStorageImpl();
-  }
-  static const void* device_tensor_of(const TensorView& view) {
-    return view.device.unsafeGetTensorImpl();
-  }
-  static const void* host_tensor_of(const TensorView& view) {
-    return view.host.unsafeGetTensorImpl();
-  }
-  static const void* adopted_storage_of(const Adopted& adopted) {
-    return adopted.host.unsafeGetStorageImpl();
-  }
-
   at::Tensor map_sparse(const at::Tensor& tensor, Access access);
   at::Tensor sparse_result(const at::Tensor& host);
   at::Tensor map_nested(const at::Tensor& tensor, Access access);
@@ -150,11 +139,11 @@ class OUTBOARD_API CpuCall {
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
   c10::SmallVector<Adopted, 1> adopted_;
-  AddressIndex<device_storage_of> by_device_storage_;
-  AddressIndex<host_storage_of> by_host_storage_;
-  AddressIndex<device_tensor_of> by_device_tensor_;
-  AddressIndex<host_tensor_of> by_host_tensor_;
-  AddressIndex<adopted_storage_of> by_adopted_storage_;
+  AddressIndex<&StorageView::device> by_device_storage_;
+  AddressIndex<&StorageView::host> by_host_storage_;
+  AddressIndex<&TensorView::device> by_device_tensor_;
+  AddressIndex<&TensorView::host> by_host_tensor_;
+  AddressIndex<&Adopted::host> by_adopted_storage_;
   // Sparse and nested: tensors made of other tensors.
   std::vector<TensorView> sparse_tensors_;
 };

@@ -66,7 +66,7 @@ Kernel& GraphKernel::find(c10::DeviceIndex device) {
   if (slot < kDevices) {
     if (Kernel* kernel = kernels_[slot].load(std::memory_order_acquire)) return *kernel;
   }
-  Kernel& kernel = find_kernel(device, program_->source, name_, program_->options);
+  Kernel& kernel = find_kernel(device, program_->source, name_);
   if (slot < kDevices) kernels_[slot].store(&kernel, std::memory_order_release);
   return kernel;
 }

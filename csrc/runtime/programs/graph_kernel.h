@@ -18,7 +18,6 @@ namespace outboard {
 
 struct GraphProgram {
   std::string source;
-  std::string options;
 };
 
 // How work becomes work-items.

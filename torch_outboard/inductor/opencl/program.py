@@ -91,7 +91,7 @@ class Program:
         launched = {
             name: kernel for name, kernel in self.kernels.items() if name not in never_launched
         }
-        program = _C.GraphProgram(program_source(self._source_of(list(launched))), "")
+        program = _C.GraphProgram(program_source(self._source_of(list(launched))))
         for kernel in launched.values():
             kernel.attach(program)
         for kernel in {kernel.device: kernel for kernel in launched.values()}.values():
@@ -112,7 +112,7 @@ class Program:
         """The kernels that do not compile alone, and the nodes that they compute."""
         lines = []
         for name, kernel in self.kernels.items():
-            kernel.attach(_C.GraphProgram(program_source(self._source_of([name])), ""))
+            kernel.attach(_C.GraphProgram(program_source(self._source_of([name]))))
             try:
                 kernel.build()
             except RuntimeError:
