@@ -1,8 +1,8 @@
 // Device times for `torch.autograd.profiler.profile(use_device=...)`, by events before and after
 // each operator.
+#include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
-#include <chrono>
 #include <memory>
 
 #include "runtime/driver/device.h"
@@ -19,11 +19,7 @@ using torch::profiler::impl::ProfilerVoidEventStub;
 struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
   void record(c10::DeviceIndex* device, ProfilerVoidEventStub* event,
               int64_t* cpu_ns) const override {
-    if (cpu_ns != nullptr) {
-      *cpu_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                    std::chrono::system_clock::now().time_since_epoch())
-                    .count();
-    }
+    if (cpu_ns != nullptr) *cpu_ns = c10::getTime();
     if (usable_driver() == nullptr) return;
     const c10::DeviceIndex current = current_device();
     if (device != nullptr) *device = current;
