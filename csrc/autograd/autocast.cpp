@@ -10,6 +10,7 @@
 
 #include "dispatch/registration.h"
 #include "dispatch/tensor_arguments.h"
+#include "runtime/global.h"
 #include "torch_version.h"
 
 namespace outboard {
@@ -128,15 +129,9 @@ torch::CppFunction kernel_of(const std::string& policy) {
 }
 
 struct Given {
-  std::mutex mutex;
   // Destroying a library removes its registration.
   std::unordered_map<std::string, std::unique_ptr<torch::Library>> libraries;
 };
-
-Given& given() {
-  static auto* instance = new Given;
-  return *instance;
-}
 
 }  // namespace
 
@@ -150,8 +145,8 @@ void set_autocast_policy(const std::string& name, const std::string& policy) {
                     "' writes to its arguments, and autocast would let it write to copies of them; "
                     "give a policy to a form that returns its result");
   register_autocast();
-  std::lock_guard<std::mutex> lock(given().mutex);
-  std::unique_ptr<torch::Library>& library = given().libraries[name];
+  const Locked<Given> given;
+  std::unique_ptr<torch::Library>& library = given->libraries[name];
   TORCH_CHECK_VALUE(library != nullptr || !handle->hasKernelForDispatchKey(kAutocastKey),
                     "operator '", name,
                     "' has an autocast policy already, from PyTorch's lists or from the "

@@ -23,7 +23,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "runtime/driver/device.h"
-#include "runtime/driver/dtypes.h"
 
 namespace outboard {
 namespace {

@@ -26,8 +26,7 @@ class BorrowedArguments {
     stack_.reserve(count + 2);
   }
   ~BorrowedArguments() { let_go(); }
-  BorrowedArguments(const BorrowedArguments&) = delete;
-  BorrowedArguments& operator=(const BorrowedArguments&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(BorrowedArguments);
 
   template <class T>
   void push(T&& argument) {

@@ -2,13 +2,12 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 #include <set>
-#include <shared_mutex>
 #include <utility>
+
+#include "runtime/global.h"
 
 namespace outboard {
 namespace {
@@ -17,25 +16,19 @@ std::array<std::atomic<Policy>, kPlacements> g_policies = {Policy::kAllow, Polic
                                                            Policy::kWarn};
 
 struct Listings {
-  std::shared_mutex mutex;
   std::map<std::string, Listing> by_name;
 };
 
-Listings& listings() {
-  static Listings* instance = new Listings;
-  return *instance;
-}
 std::atomic<bool> g_any_listing{false};
 
 std::string without_overload(const std::string& name) { return name.substr(0, name.find('.')); }
 
 Listing listing_of(const std::string& name) {
   if (!g_any_listing.load(std::memory_order_acquire)) return Listing::kNone;
-  Listings& all = listings();
-  std::shared_lock<std::shared_mutex> lock(all.mutex);
+  const Locked<Listings> all;
   for (const std::string& candidate : {name, without_overload(name)}) {
-    const auto found = all.by_name.find(candidate);
-    if (found != all.by_name.end()) return found->second;
+    const auto found = all->by_name.find(candidate);
+    if (found != all->by_name.end()) return found->second;
   }
   return Listing::kNone;
 }
@@ -44,19 +37,11 @@ std::atomic<AsksForPrinting> g_is_printing{nullptr};
 
 // Operators, without overloads, that warned.
 struct Warned {
-  std::mutex mutex;
   std::set<std::pair<std::string, Placement>> names;
 };
 
-Warned& warned_operators() {
-  static auto* instance = new Warned;
-  return *instance;
-}
-
 bool is_first_warning(const std::string& name, Placement placement) {
-  Warned& all = warned_operators();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return all.names.emplace(without_overload(name), placement).second;
+  return Locked<Warned>()->names.emplace(without_overload(name), placement).second;
 }
 
 const char* description(Placement placement) {
@@ -84,27 +69,25 @@ void set_fallback_policy(Placement placement, Policy policy) {
 }
 
 void set_fallback_listing(const std::string& name, Listing listing) {
-  Listings& all = listings();
-  std::unique_lock<std::shared_mutex> lock(all.mutex);
+  const Locked<Listings> all;
   const bool was_denied = [&] {
-    const auto found = all.by_name.find(name);
-    return found != all.by_name.end() && found->second == Listing::kDenied;
+    const auto found = all->by_name.find(name);
+    return found != all->by_name.end() && found->second == Listing::kDenied;
   }();
   if (listing == Listing::kNone) {
-    all.by_name.erase(name);
+    all->by_name.erase(name);
   } else {
-    all.by_name[name] = listing;
+    all->by_name[name] = listing;
   }
-  g_any_listing.store(!all.by_name.empty(), std::memory_order_release);
+  g_any_listing.store(!all->by_name.empty(), std::memory_order_release);
   // A denied operator must not run without the router.
   g_router_watchers += static_cast<int>(listing == Listing::kDenied) - static_cast<int>(was_denied);
 }
 
 std::vector<std::string> fallback_listing(Listing listing) {
-  Listings& all = listings();
-  std::shared_lock<std::shared_mutex> lock(all.mutex);
+  const Locked<Listings> all;
   std::vector<std::string> names;
-  for (const auto& [name, its_listing] : all.by_name) {
+  for (const auto& [name, its_listing] : all->by_name) {
     if (its_listing == listing) names.push_back(name);
   }
   return names;
@@ -152,9 +135,7 @@ void reset_fallback_warnings() {
   for (const std::string& name : router_names()) {
     for (std::atomic<bool>& warned : router_entry(name).warned) warned.store(false);
   }
-  Warned& all = warned_operators();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.names.clear();
+  Locked<Warned>()->names.clear();
 }
 
 }  // namespace outboard

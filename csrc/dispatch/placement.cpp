@@ -12,6 +12,7 @@
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 
@@ -99,15 +100,16 @@ constexpr const char* kRemedy =
               ", or the placement 'host' (OUTBOARD_PLACEMENT=host)");
 }
 
+// Names and driver versions of devices.
+struct WarnedCompilers {
+  std::set<std::string> all;
+};
+
 // Once for devices that share a compiler.
 void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
-  static std::mutex* mutex = new std::mutex;
-  static auto* said = new std::set<std::string>;
-  {
-    const ob_device_properties& properties = device_properties(device);
-    std::lock_guard<std::mutex> lock(*mutex);
-    if (!said->insert(c10::str(properties.name, '\n', properties.driver_version)).second) return;
-  }
+  const ob_device_properties& properties = device_properties(device);
+  const std::string compiler = c10::str(properties.name, '\n', properties.driver_version);
+  if (!Locked<WarnedCompilers>()->all.insert(compiler).second) return;
   TORCH_WARN(words_about_compiler(device, failure), ", so all operators run on the host; ", kRemedy,
              ", or set OUTBOARD_PLACEMENT=host to keep this quiet");
 }

@@ -48,8 +48,7 @@ class OUTBOARD_API PlacementScope {
   explicit PlacementScope(PlacementSetting placement) noexcept
       : previous_(std::exchange(current(), placement)) {}
   ~PlacementScope() { current() = previous_; }
-  PlacementScope(const PlacementScope&) = delete;
-  PlacementScope& operator=(const PlacementScope&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(PlacementScope);
   // kAuto: not overridden.
   static PlacementSetting& current() noexcept;
 

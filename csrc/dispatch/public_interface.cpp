@@ -5,7 +5,7 @@
 
 #include "dispatch/router.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -63,11 +63,6 @@ void* host_pointer(const at::Tensor& tensor) {
       "work to the device");
   wait_for_current_queue(tensor.device().index());
   return reinterpret_cast<void*>(address(tensor));
-}
-
-void register_vendor_kernel(const std::string& name, c10::KernelFunction kernel,
-                            const KernelScope& scope) {
-  register_vendor_kernel(name, std::move(kernel), scope, "");
 }
 
 void register_vendor_kernel(const std::string& name, c10::KernelFunction kernel,

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <shared_mutex>
 #include <unordered_map>
 
 #include "dispatch/external_kernels.h"
@@ -16,7 +15,7 @@
 #include "dispatch/router.h"
 #include "dispatch/tensor_arguments.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 
 namespace outboard {
 namespace {
@@ -37,27 +36,24 @@ class RouterKernel final : public c10::OperatorKernel {
   Operator& entry_;
 };
 
-// Fallback for operators without a registration: those of other libraries.
+// Entries of operators without a registration: those of other libraries.
+struct FallbackEntries {
+  std::unordered_map<c10::OperatorName, Operator*> known;
+};
+
+Operator& fallback_entry(const c10::OperatorName& name) {
+  const Locked<FallbackEntries> entries;
+  Operator*& entry = entries->known[name];
+  if (entry == nullptr) entry = &router_entry(full_name(name));
+  return *entry;
+}
+
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   check_fork();
-  static auto* mutex = new std::shared_mutex;
-  static auto* known = new std::unordered_map<c10::OperatorName, Operator*>;
-  Operator* entry = nullptr;
-  {
-    std::shared_lock<std::shared_mutex> lock(*mutex);
-    const auto found = known->find(op.operator_name());
-    if (found != known->end()) entry = found->second;
-  }
-  if (entry == nullptr) {
-    entry = &router_entry(full_name(op.operator_name()));
-    std::unique_lock<std::shared_mutex> lock(*mutex);
-    known->emplace(op.operator_name(), entry);
-  }
-  call_routed_boxed(*entry, op, keys, stack);
+  call_routed_boxed(fallback_entry(op.operator_name()), op, keys, stack);
 }
 
 struct Registrations {
-  std::recursive_mutex mutex;  // adding a kernel may register the forms that follow it
   std::set<std::string> names;
   std::set<std::string> required;  // without an entry: each has one implementation
   // Never destroyed, since tensors may outlive static objects.
@@ -69,10 +65,8 @@ struct Registrations {
   bool finished = false;
 };
 
-Registrations& registrations() {
-  static Registrations* instance = new Registrations;
-  return *instance;
-}
+// Recursive: adding a kernel may register the forms that follow it.
+using LockedRegistrations = Locked<Registrations, std::recursive_mutex>;
 
 std::unique_ptr<torch::Library> make_library(const std::string& name_space, c10::DispatchKey key) {
   static const std::string* signature = new std::string(std::string(kKitSignature) + ", " __FILE__);
@@ -82,7 +76,7 @@ std::unique_ptr<torch::Library> make_library(const std::string& name_space, c10:
 
 torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
   torch::Library* made = make_library(name_space, key).release();
-  registrations().libraries.push_back(made);
+  LockedRegistrations()->libraries.push_back(made);
   return *made;
 }
 
@@ -150,16 +144,16 @@ constexpr std::array<const char*, 3> kCompositesOnHost = {"mode.values", "conj_p
 // PyTorch has one slot per device for a fallback of all operators, and aborts if a second library
 // registers one. So the kit registers last.
 void register_fallback() {
-  Registrations& all = registrations();
+  const LockedRegistrations all;
   constexpr const char* kTaken =
       "by torch_outboard, which took the free place when the device was first used (load a library "
       "with a fallback of its own before that, or in a `with torch_outboard.registering():`)";
-  if (all.fallback != nullptr || all.registering != 0 ||
+  if (all->fallback != nullptr || all->registering != 0 ||
       c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kKey)) {
     return;
   }
-  all.fallback = make_library("_", kKey);
-  all.fallback->fallback(
+  all->fallback = make_library("_", kKey);
+  all->fallback->fallback(
       torch::CppFunction::makeFromBoxedFunction<&fallback>().debug(std::string(kTaken)));
 }
 
@@ -172,9 +166,8 @@ void add_row(KernelRow* row) noexcept {
 
 void ensure_registered(const std::string& name) {
   const c10::OperatorName parsed = parse_name(name);
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
-  TORCH_CHECK_VALUE(all.required.count(name) == 0, "operator '", name,
+  const LockedRegistrations all;
+  TORCH_CHECK_VALUE(all->required.count(name) == 0, "operator '", name,
                     "' cannot be replaced: its kernel for this device is registered with "
                     "PyTorch's dispatcher itself, as memory, views and copies are");
   const auto handle = c10::Dispatcher::singleton().findSchema(parsed);
@@ -184,7 +177,7 @@ void ensure_registered(const std::string& name) {
                     "' does not exist; write it as 'aten::add.Tensor'");
   std::optional<RoutedKernel> raw;
   if (handle.has_value()) raw = raw_kernel(*handle);
-  if (!raw.has_value() && all.names.count(name) != 0) return;
+  if (!raw.has_value() && all->names.count(name) != 0) return;
   const bool composite =
       handle.has_value() && !raw.has_value() && is_decomposed_for_autograd(*handle);
   if (raw.has_value()) add_kernel_to_entry(router_entry(name), std::move(*raw));
@@ -195,24 +188,22 @@ void ensure_registered(const std::string& name) {
     library(name_space, c10::DispatchKey::AutogradPrivateUse1)
         .impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&composite_autograd>());
   }
-  all.names.insert(name);
+  all->names.insert(name);
 }
 
 bool reaches_router(const std::string& name) {
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
-  return all.names.count(name) != 0;
+  const LockedRegistrations all;
+  return all->names.count(name) != 0;
 }
 
 void find_raw_kernels(const std::vector<c10::OperatorName>& names) {
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
+  const LockedRegistrations all;
   for (const c10::OperatorName& name : names) {
     if (!name.name.starts_with("aten::")) continue;
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
     const std::string full = full_name(name);
     if (handle.has_value() && handle->hasKernelForDispatchKey(kKey) &&
-        all.required.count(full) == 0 && raw_kernel(*handle).has_value()) {
+        all->required.count(full) == 0 && raw_kernel(*handle).has_value()) {
       ensure_registered(full);
     }
   }
@@ -225,53 +216,49 @@ void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::L
     const auto handle = dispatcher.findSchema(name);
     if (!handle.has_value() || handle->hasKernelForDispatchKey(key)) continue;
     const std::string full = full_name(name);
-    if (key == kKey && !registrations().names.insert(full).second) continue;
+    if (key == kKey && !LockedRegistrations()->names.insert(full).second) continue;
     library.impl(full.substr(6).c_str(), router_kernel(full));
   }
 }
 
 void register_layout_fallback(c10::DispatchKey key) {
-  registrations().layout_fallbacks.push_back(key);
+  LockedRegistrations()->layout_fallbacks.push_back(key);
 }
 
 void begin_registering() {
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
-  ++all.registering;
-  all.fallback.reset();
+  const LockedRegistrations all;
+  ++all->registering;
+  all->fallback.reset();
 }
 
 void end_registering() {
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
-  if (--all.registering != 0 || !all.finished) return;
+  const LockedRegistrations all;
+  if (--all->registering != 0 || !all->finished) return;
   register_fallback();
   find_raw_kernels(c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kKey));
 }
 
 void finish_registrations() {
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
-  if (std::exchange(all.finished, true)) return;
+  const LockedRegistrations all;
+  if (std::exchange(all->finished, true)) return;
   register_fallback();
-  for (const c10::DispatchKey key : all.layout_fallbacks) {
+  for (const c10::DispatchKey key : all->layout_fallbacks) {
     auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-    all.libraries.push_back(every);
+    all->libraries.push_back(every);
     every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
   find_raw_kernels(c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kKey));
 }
 
 void register_operators() {
-  Registrations& all = registrations();
-  const std::lock_guard lock(all.mutex);
-  if (std::exchange(all.started, true)) return;
+  const LockedRegistrations all;
+  if (std::exchange(all->started, true)) return;
   torch::Library& aten = library("aten");
   YieldingLibrary kernels(aten, kKey);
   register_required_operators(kernels);
   register_copies(kernels);
   register_fills();
-  all.required.insert(kernels.names().begin(), kernels.names().end());
+  all->required.insert(kernels.names().begin(), kernels.names().end());
   std::set<std::string> direct;
   // Typed kernels first: an overload may have a typed kernel for some arguments and a routed one
   // for the others.
@@ -280,12 +267,12 @@ void register_operators() {
     const std::string name = std::string("aten::") + row->name;
     TORCH_INTERNAL_ASSERT(direct.insert(name).second, name, " has two kernels");
     // A vendor's library that was loaded before may have registered the router for it.
-    if (all.names.insert(name).second) kernels.impl(row->name, row->make_direct());
+    if (all->names.insert(name).second) kernels.impl(row->name, row->make_direct());
   }
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
     if (row->make_direct != nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
-    if (all.names.insert(name).second) kernels.impl(row->name, router_kernel(name));
+    if (all->names.insert(name).second) kernels.impl(row->name, router_kernel(name));
     if (row->make_routed == nullptr) continue;
     RoutedKernel kernel;
     kernel.kernel = row->make_routed();
@@ -294,7 +281,7 @@ void register_operators() {
   }
   for (const char* name : kCompositesOnHost) {
     const std::string full = std::string("aten::") + name;
-    if (all.names.insert(full).second) kernels.impl(name, router_kernel(full));
+    if (all->names.insert(full).second) kernels.impl(name, router_kernel(full));
   }
   register_nested_operators(aten);
   register_quantized_operators();

@@ -1,12 +1,11 @@
 #include "dispatch/report.h"
 
-#include <chrono>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <tuple>
 #include <utility>
 
+#include "runtime/global.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
@@ -15,36 +14,23 @@ namespace {
 using Key = std::tuple<const Operator*, at::ScalarType, Placement, std::string>;
 
 struct Report {
-  std::mutex mutex;
   std::map<Key, ReportRow> rows;
   std::map<std::pair<std::string, std::string>, WaitRow> waits;  // by cause and call site
 };
 
-Report& report() {
-  static Report* instance = new Report;
-  return *instance;
-}
-
 // The rows of one of the maps.
 template <class Map>
 std::vector<typename Map::mapped_type> rows_of(Map Report::* map) {
-  Report& all = report();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Report> all;
   std::vector<typename Map::mapped_type> rows;
-  rows.reserve((all.*map).size());
-  for (const auto& [key, row] : all.*map) rows.push_back(row);
+  rows.reserve(((*all).*map).size());
+  for (const auto& [key, row] : (*all).*map) rows.push_back(row);
   return rows;
 }
 
 std::atomic<CallSites> g_call_sites{CallSites::kNone};
 std::atomic<FindCallSite> g_find_call_site{nullptr};
 std::atomic<CallListener> g_call_listener{nullptr};
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Reported calls that this thread is in: waits and programs belong to the outermost one.
 thread_local int t_calls = 0;
@@ -56,9 +42,8 @@ std::string call_site() {
 
 void add_wait(const std::string& cause, const std::string& site, uint64_t count,
               uint64_t nanoseconds) {
-  Report& all = report();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  WaitRow& row = all.waits[{cause, site}];
+  const Locked<Report> all;
+  WaitRow& row = all->waits[{cause, site}];
   row.cause = cause;
   row.call_site = site;
   row.count += count;
@@ -101,10 +86,9 @@ std::vector<ReportRow> report_rows() { return rows_of(&Report::rows); }
 std::vector<WaitRow> report_waits() { return rows_of(&Report::waits); }
 
 void clear_report() {
-  Report& all = report();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.rows.clear();
-  all.waits.clear();
+  const Locked<Report> all;
+  all->rows.clear();
+  all->waits.clear();
 }
 
 void set_find_call_site(FindCallSite function) noexcept { g_find_call_site.store(function); }
@@ -119,7 +103,7 @@ ReportedCall::ReportedCall(const Operator& entry, at::ScalarType dtype,
   exceptions_ = std::uncaught_exceptions();
   before_ = thread_costs();
   ++t_calls;
-  start_ = now();
+  start_ = host_nanoseconds();
 }
 
 void ReportedCall::cancel() noexcept {
@@ -132,7 +116,7 @@ ReportedCall::~ReportedCall() {
   if (C10_LIKELY(entry_ == nullptr)) return;
   --t_calls;
   if (std::uncaught_exceptions() > exceptions_) return;
-  const auto spent = static_cast<uint64_t>(now() - start_);
+  const uint64_t spent = host_nanoseconds() - start_;
   const ThreadCosts costs = difference(thread_costs(), before_);
   if (const CallListener listener = g_call_listener.load()) listener(*entry_, placement_);
   const bool waited = costs.waits > 0 && t_calls == 0;
@@ -141,9 +125,8 @@ ReportedCall::~ReportedCall() {
   if (sites == CallSites::kAll || (sites == CallSites::kOfWaits && waited)) site = call_site();
   if (waited) add_wait(entry_->name, site, costs.waits, costs.waiting_nanoseconds);
   if (sites != CallSites::kAll) site.clear();
-  Report& all = report();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  ReportRow& row = all.rows[Key(entry_, dtype_, placement_, site)];
+  const Locked<Report> all;
+  ReportRow& row = all->rows[Key(entry_, dtype_, placement_, site)];
   if (row.calls == 0) {
     row.op = entry_->name;
     row.dtype = dtype_;

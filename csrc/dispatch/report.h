@@ -10,7 +10,7 @@
 
 #include "dispatch/router.h"
 #include "runtime/export.h"
-#include "runtime/thread_costs.h"
+#include "runtime/streams/wait.h"
 
 namespace outboard {
 
@@ -61,8 +61,7 @@ class ReportedCall {
  public:
   ReportedCall(const Operator& entry, at::ScalarType dtype, Placement placement) noexcept;
   ~ReportedCall();
-  ReportedCall(const ReportedCall&) = delete;
-  ReportedCall& operator=(const ReportedCall&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(ReportedCall);
 
   void add_copied_bytes(uint64_t bytes) noexcept { copied_bytes_ += bytes; }
   // Drops the call: the kernel declined it.
@@ -73,7 +72,7 @@ class ReportedCall {
   at::ScalarType dtype_;
   Placement placement_;
   uint64_t copied_bytes_ = 0;
-  int64_t start_ = 0;
+  uint64_t start_ = 0;
   ThreadCosts before_;
   int exceptions_ = 0;  // in flight at its start
 };

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <optional>
 
 #include "dispatch/call_routed.h"
 #include "dispatch/external_kernels.h"
@@ -16,8 +14,8 @@
 #include "dispatch/report.h"
 #include "dispatch/tensor_arguments.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/process.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -32,16 +30,9 @@ namespace {
 
 using Kernels = std::vector<std::shared_ptr<RoutedKernel>>;
 
-// Entries are leaked: kernels may run while the process exits.
 struct Entries {
-  std::mutex mutex;
   std::map<std::string, std::unique_ptr<Operator>> by_name;
 };
-
-Entries& entries() {
-  static Entries* instance = new Entries;
-  return *instance;
-}
 
 DeviceKernels best_of(const Kernels& kernels) {
   DeviceKernels best = DeviceKernels::kNone;
@@ -90,19 +81,17 @@ void add_followers(const Operator& entry, const RoutedKernel& kernel) {
 Operator::Operator(std::string name_) : name(std::move(name_)) {}
 
 Operator& router_entry(const std::string& name) {
-  Entries& all = entries();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  std::unique_ptr<Operator>& entry = all.by_name[name];
+  const Locked<Entries> all;
+  std::unique_ptr<Operator>& entry = all->by_name[name];
   if (entry == nullptr) entry = std::make_unique<Operator>(name);
   return *entry;
 }
 
 std::vector<std::string> router_names() {
-  Entries& all = entries();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Entries> all;
   std::vector<std::string> names;
-  names.reserve(all.by_name.size());
-  for (const auto& [name, entry] : all.by_name) names.push_back(name);
+  names.reserve(all->by_name.size());
+  for (const auto& [name, entry] : all->by_name) names.push_back(name);
   return names;
 }
 
@@ -123,7 +112,7 @@ std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel 
     if (shared->uses == nullptr) shared->uses = std::make_shared<KernelUses>();
     if (!shared->follows) add_followers(entry, *shared);
   }
-  std::lock_guard<std::mutex> lock(entries().mutex);
+  const Locked<Entries> lock;
   Kernels kernels = kernels_of(entry);
   kernels.insert(kernels.begin(), shared);
   replace_kernels(entry, std::move(kernels));
@@ -133,7 +122,7 @@ std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel 
 void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel) {
   Operator& entry = router_entry(name);
   {
-    std::lock_guard<std::mutex> lock(entries().mutex);
+    const Locked<Entries> lock;
     Kernels kernels = kernels_of(entry);
     if (std::erase(kernels, kernel) == 0) return;
     replace_kernels(entry, std::move(kernels));
@@ -241,8 +230,7 @@ class KernelUse {
   ~KernelUse() {
     if (C10_UNLIKELY(kernel_.uses != nullptr) && usable_) end_use(kernel_);
   }
-  KernelUse(const KernelUse&) = delete;
-  KernelUse& operator=(const KernelUse&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(KernelUse);
 
   bool usable() const noexcept { return usable_; }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "runtime/driver/device.h"
-#include "runtime/driver/dtypes.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/settings.h"
 #include "runtime/streams/stream.h"

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,8 +39,7 @@ class Communicator {
   static std::shared_ptr<Communicator> create(c10d::Backend& cpu_backend, c10d::Store& store,
                                               std::string* reason);
   ~Communicator();
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(Communicator);
 
   c10::DeviceIndex device() const { return device_; }
   // Enqueues on a stream of the device. False, on all ranks alike, if the driver declines.

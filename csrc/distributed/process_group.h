@@ -3,7 +3,7 @@
 //
 // By the CPU backend a collective is enqueued on a stream of the group: wait for the caller's
 // stream, copy to the host unless memory is shared, call the CPU backend in a callback of the
-// queue, copy back. Large ones are split into pieces with their own copy streams (enqueueing.cpp).
+// queue, copy back. Large ones are split into pieces with their own copy streams.
 // The caller returns at once; waiting for the work makes the current stream wait. Sends and
 // receives have a stream per peer and direction, so none waits for another. They have tags and may
 // come from any rank, so they use the CPU backend.

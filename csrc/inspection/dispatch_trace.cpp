@@ -6,13 +6,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
 
 #include "dispatch/report.h"
 #include "dispatch/tensor_arguments.h"
+#include "runtime/global.h"
+#include "runtime/streams/event.h"
 
 namespace outboard {
 namespace {
@@ -20,18 +21,11 @@ namespace {
 constexpr size_t kMostCalls = 1'000'000;
 
 struct Trace {
-  std::mutex mutex;
   std::vector<TracedCall> calls;
   uint64_t dropped = 0;
   uint64_t threads = 0;
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
 };
-
-// Leaked: threads may end calls during process exit.
-Trace& trace() {
-  static Trace* instance = new Trace;
-  return *instance;
-}
 
 // Number of the running trace, from 1; 0: none. Thread state belongs to one trace.
 std::atomic<uint64_t> g_running{0};
@@ -48,7 +42,7 @@ struct OpenCall final : at::ObserverContext {
   uint64_t trace = 0;
   int64_t number = -1;
   int exceptions = 0;
-  std::chrono::steady_clock::time_point start;
+  uint64_t start = 0;
 };
 
 class KeyCollector {
@@ -110,39 +104,36 @@ std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction& function) {
   open->trace = running;
   open->exceptions = std::uncaught_exceptions();
   {
-    Trace& all = trace();
-    std::lock_guard<std::mutex> lock(all.mutex);
+    const Locked<Trace> all;
     if (g_running.load() != running) return nullptr;
-    if (t_state.trace != running) t_state = {running, all.threads++, {}};
+    if (t_state.trace != running) t_state = {running, all->threads++, {}};
     call.thread = t_state.thread;
     if (!t_state.open.empty()) call.parent = t_state.open.back();
-    if (all.calls.size() < kMostCalls) {
-      open->number = static_cast<int64_t>(all.calls.size());
-      all.calls.push_back(std::move(call));
+    if (all->calls.size() < kMostCalls) {
+      open->number = static_cast<int64_t>(all->calls.size());
+      all->calls.push_back(std::move(call));
     } else {
-      ++all.dropped;
+      ++all->dropped;
     }
   }
   t_state.open.push_back(open->number);
-  open->start = std::chrono::steady_clock::now();
+  open->start = host_nanoseconds();
   return open;
 }
 
 void leave(const at::RecordFunction&, at::ObserverContext* context) {
   if (context == nullptr) return;
   const auto& open = *static_cast<OpenCall*>(context);
-  const auto spent = std::chrono::steady_clock::now() - open.start;
+  const uint64_t spent = host_nanoseconds() - open.start;
   // A range may end on another thread than it began on.
   if (t_state.trace == open.trace && !t_state.open.empty() && t_state.open.back() == open.number) {
     t_state.open.pop_back();
   }
   if (open.number < 0) return;
-  Trace& all = trace();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Trace> all;
   if (g_running.load() != open.trace) return;
-  TracedCall& call = all.calls[static_cast<size_t>(open.number)];
-  call.nanoseconds =
-      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+  TracedCall& call = all->calls[static_cast<size_t>(open.number)];
+  call.nanoseconds = spent;
   call.raised = std::uncaught_exceptions() > open.exceptions;
 }
 
@@ -150,12 +141,11 @@ void leave(const at::RecordFunction&, at::ObserverContext* context) {
 void note_placement(const Operator& entry, Placement placement) noexcept {
   const uint64_t running = g_running.load(std::memory_order_acquire);
   if (running == 0 || t_state.trace != running) return;
-  Trace& all = trace();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Trace> all;
   if (g_running.load() != running) return;
   for (auto number = t_state.open.rbegin(); number != t_state.open.rend(); ++number) {
     if (*number < 0) return;
-    TracedCall& call = all.calls[static_cast<size_t>(*number)];
+    TracedCall& call = all->calls[static_cast<size_t>(*number)];
     if (call.name != entry.name) continue;
     call.placement = placement;
     return;
@@ -165,31 +155,29 @@ void note_placement(const Operator& entry, Placement placement) noexcept {
 }  // namespace
 
 void start_dispatch_trace() {
-  Trace& all = trace();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Trace> all;
   TORCH_CHECK(g_running.load() == 0,
               "a trace of dispatch was asked for while another one runs; end that one first");
-  all.calls.clear();
-  all.dropped = 0;
-  all.threads = 0;
+  all->calls.clear();
+  all->dropped = 0;
+  all->threads = 0;
   set_call_listener(&note_placement);
   // Makes typed kernels call the router, which reports.
   start_report(CallSites::kNone);
-  all.callback =
+  all->callback =
       at::addGlobalCallback(at::RecordFunctionCallback(&enter, &leave).needsInputs(true));
   g_running.store(++g_traces, std::memory_order_release);
 }
 
 std::vector<TracedCall> stop_dispatch_trace(uint64_t& dropped) {
-  Trace& all = trace();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  dropped = all.dropped;
+  const Locked<Trace> all;
+  dropped = all->dropped;
   if (g_running.load() == 0) return {};
   g_running.store(0, std::memory_order_release);
-  at::removeCallback(all.callback);
+  at::removeCallback(all->callback);
   set_call_listener(nullptr);
   stop_report();
-  return std::exchange(all.calls, {});
+  return std::exchange(all->calls, {});
 }
 
 }  // namespace outboard

@@ -1,7 +1,8 @@
-// Operator definitions from Python to C++, programs, and their cache on disk.
+// Operator definitions from Python to C++, their programs with the sources, and the cache on disk.
 #include <pybind11/stl.h>
 
 #include "device_kernels/defined_kernel.h"
+#include "device_kernels/source_writer.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/python_function.h"
@@ -38,20 +39,10 @@ std::shared_ptr<const ExpressionGraph> expression_graph(const py::list& nodes) {
 
 namespace {
 
-// Leaked: called as long as threads run.
-py::object& loader() {
-  static auto* function = new py::object;
-  return *function;
-}
-
-void load_device_kernels() {
-  py::gil_scoped_acquire gil;
-  try {
-    loader()();
-  } catch (const py::error_already_set& error) {
-    TORCH_CHECK(false, "the operator tables could not be read: ", error.what());
-  }
-}
+// The Python function of set_device_kernel_loader.
+struct Loader : py::object {
+  static constexpr const char* kFailure = "the operator tables could not be read: ";
+};
 
 // Whether a list, whose values have one type, has values of `Type`.
 template <class Type>
@@ -188,14 +179,57 @@ void bind_programs(py::module_& m) {
   });
 }
 
+// ---- Descriptions of kernels for the Python functions that write their sources
+
+// Calls the function or the dataclass that `fields` names in a module.
+py::object call_with(const py::object& module, const SourceFields& fields) {
+  py::dict keywords;
+  for (const auto& [name, value] : fields.values) {
+    keywords[name] = std::visit(
+        [&]<class T>(const T& known) -> py::object {
+          if constexpr (std::is_same_v<T, std::vector<SourceFields>>) {
+            py::list list;
+            for (const SourceFields& element : known) list.append(call_with(module, element));
+            return list;
+          } else {
+            if constexpr (std::is_same_v<T, at::ScalarType>) {
+              return dtype_or_none(known);
+            } else {
+              return py::cast(known);
+            }
+          }
+        },
+        value);
+  }
+  return module.attr(fields.name)(**keywords);
+}
+
+void bind_sources(py::module_& m) {
+  // `functions`: the module torch_outboard.ops.sources.
+  m.def("set_source_writer", [](const py::object& functions) {
+    run_in_interpreter([] {});  // imports torch._C._dynamo.eval_frame before a kernel needs it
+    // Leaked: called as long as threads run.
+    set_source_writer([module = new py::object(functions)](const SourceFields& fields) {
+      std::string source;
+      const bool done = run_in_interpreter(
+          [&] { source = call_with(*module, fields).template cast<std::string>(); });
+      TORCH_CHECK(done,
+                  "no source for a new kernel: the interpreter is ending; finish work on the "
+                  "device before exit");
+      return source;
+    });
+  });
+}
+
 }  // namespace
 
 void bind_definitions(py::module_& m) {
   bind_programs(m);
   bind_private_folder(m);
+  bind_sources(m);
   m.def("set_device_kernel_loader", [](py::function function) {
-    loader() = std::move(function);
-    set_device_kernel_loader(&load_device_kernels);
+    store_function<Loader>(std::move(function));
+    set_device_kernel_loader(&call_stored_function<Loader>);
   });
   m.def(
       "library_functions",

@@ -1,11 +1,16 @@
-// Dispatch: policies, reports and placement of the router, its kernels, and traces of dispatch.
+// Dispatch: policies, reports and placement of the router, its kernels, traces of dispatch, and
+// what runs above it: autograd and autocast.
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/engine.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "autograd/autograd.h"
 #include "dispatch/fallback_policy.h"
 #include "dispatch/placement.h"
 #include "dispatch/report.h"
@@ -202,12 +207,32 @@ void bind_inspection(py::module_& m) {
   m.def("stop_dispatch_trace", &stop_trace);
 }
 
+// ---- Autograd and autocast
+
+// Ends autograd's device threads while the interpreter runs. PyTorch ends them in static
+// destructors, where they take the interpreter lock a last time: Python before 3.12 unwinds such a
+// thread, which aborts the process.
+void stop_autograd_threads() {
+  if (in_bad_fork()) return;
+  torch::autograd::Engine::get_default_engine().stop();
+  // stop() returns when the threads are about to take the interpreter lock a last time. Nothing
+  // tells when they have done so.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+void bind_autograd(py::module_& m) {
+  m.def("stop_autograd_threads", &stop_autograd_threads, NoGil());
+  m.def("register_autocast", &register_autocast);
+  m.def("set_autocast_policy", &set_autocast_policy);
+}
+
 }  // namespace
 
 void bind_dispatch(py::module_& m) {
   bind_fallback(m);
   bind_placement(m);
   bind_inspection(m);
+  bind_autograd(m);
 }
 
 }  // namespace outboard

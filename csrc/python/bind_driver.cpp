@@ -1,19 +1,18 @@
-// Choice of the driver, devices, streams and waits.
+// Choice of the driver, devices, streams, waits and random number generators.
 //
 // Functions that may load the driver, wait or take a lock run without the interpreter lock.
 #include <pybind11/stl.h>
 
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "python/bindings.h"
+#include "python/python_function.h"
 #include "runtime/driver/device.h"
-#include "runtime/driver/dtypes.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/generator.h"
 #include "runtime/hooks.h"
-#include "runtime/process.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
@@ -81,26 +80,15 @@ void bind_properties(py::module_& m) {
       });
 }
 
-// The Python function of use_driver_finder. Leaked: called as long as threads run.
-py::object& finder() {
-  static auto* function = new py::object;
-  return *function;
-}
-
-void call_finder() {
-  py::gil_scoped_acquire gil;
-  try {
-    finder()();
-  } catch (const py::error_already_set& error) {
-    TORCH_CHECK(false, "the driver could not be looked for: ", error.what());
-  }
-}
+// The Python function of use_driver_finder.
+struct Finder : py::object {
+  static constexpr const char* kFailure = "the driver could not be looked for: ";
+};
 
 // The exception of a signal handler in a wait, such as KeyboardInterrupt. Guarded by the
-// interpreter lock. Leaked: threads wait until the process exits.
+// interpreter lock.
 std::optional<py::error_already_set>& raised_by_handler() {
-  static auto* error = new std::optional<py::error_already_set>;
-  return *error;
+  return global<std::optional<py::error_already_set>>();
 }
 
 // For waits that cannot throw: Python raises when it runs next.
@@ -137,9 +125,9 @@ void bind_choice(py::module_& m) {
       NoGil());
   m.def("use_no_driver", &use_no_driver, NoGil());
   m.def("use_driver_finder", [](const std::string& name, py::function function) {
-    finder() = std::move(function);
+    store_function<Finder>(std::move(function));
     py::gil_scoped_release no_gil;
-    use_driver_finder(name, &call_finder);
+    use_driver_finder(name, &call_stored_function<Finder>);
   });
   m.def("add_driver_layer", &add_driver_layer, NoGil());
   m.def("register_hooks", &register_hooks);
@@ -242,6 +230,19 @@ void bind_streams(py::module_& m) {
       NoGil());
 }
 
+void bind_generators(py::module_& m) {
+  m.def(
+      "default_generator",
+      [](c10::DeviceIndex device) { return at::Generator(default_generator(device)); }, NoGil());
+  m.def(
+      "seed_default_generators",
+      [](uint64_t seed) {
+        check_fork();
+        seed_default_generators(seed);
+      },
+      NoGil(), "Seeds the default generators of all devices, also those made later.");
+}
+
 }  // namespace
 
 void bind_driver(py::module_& m) {
@@ -249,6 +250,7 @@ void bind_driver(py::module_& m) {
   bind_choice(m);
   bind_devices(m);
   bind_streams(m);
+  bind_generators(m);
 }
 
 }  // namespace outboard

@@ -1,14 +1,20 @@
-// Memory: allocator, pools, pinned memory and history. Sizes are in bytes, addresses are integers.
+// Memory: allocator, pools, pinned memory, history, and storages over shared memory. Sizes are in
+// bytes, addresses are integers.
+#include <pybind11/stl.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "python/bindings.h"
 #include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/memory/caching/device_cache.h"
 #include "runtime/memory/memory_history.h"
 #include "runtime/memory/pinned_memory.h"
+#include "tensors/serialization.h"
+#include "tensors/shared_storage.h"
 
 namespace py = pybind11;
 
@@ -90,21 +96,22 @@ py::dict pinned_memory_stats() {
   return result;
 }
 
-// A member function of the caching allocator as a function of its arguments.
+// A member function of a device's cache as a function of the device and its arguments.
 template <class Result, class... Arguments>
-auto on_allocator(Result (CachingAllocator::*member)(Arguments...)) {
-  return [member](Arguments... arguments) -> Result {
-    return (caching_allocator()->*member)(std::move(arguments)...);
+auto on_cache(Result (DeviceCache::*member)(Arguments...)) {
+  return [member](c10::DeviceIndex device, Arguments... arguments) -> Result {
+    return (caching_allocator()->cache(device).*member)(std::move(arguments)...);
   };
 }
 
 void bind_pools(py::module_& m) {
-  m.def("create_memory_pool", on_allocator(&CachingAllocator::create_pool),
-        "The id of a new private pool of memory.");
-  m.def("begin_allocate_to_pool", on_allocator(&CachingAllocator::begin_allocate_to_pool), NoGil(),
+  m.def(
+      "create_memory_pool", [] { return caching_allocator()->create_pool(); },
+      "The id of a new private pool of memory.");
+  m.def("begin_allocate_to_pool", on_cache(&DeviceCache::begin_allocate_to_pool), NoGil(),
         "Allocations of this thread on the device come from the pool from now on.");
-  m.def("end_allocate_to_pool", on_allocator(&CachingAllocator::end_allocate_to_pool), NoGil());
-  m.def("release_memory_pool", on_allocator(&CachingAllocator::release_pool), NoGil(),
+  m.def("end_allocate_to_pool", on_cache(&DeviceCache::end_allocate_to_pool), NoGil());
+  m.def("release_memory_pool", on_cache(&DeviceCache::release_pool), NoGil(),
         "Undoes one begin_allocate_to_pool: the cache frees pools without users.");
 }
 
@@ -251,17 +258,53 @@ void bind_history(py::module_& m) {
   m.def("memory_metadata", &memory_metadata);
 }
 
+// ---- Storages over shared memory, and strings that users attach to tensors
+
+void bind_storages(py::module_& m) {
+  m.def("adopt_cpu_storage", &adopt_cpu_storage, NoGil());
+  m.def("adopted_cpu_storage", &adopted_cpu_storage);
+  m.def("move_to_cpu_storage", &move_to_cpu_storage, NoGil());
+  m.def("host_storage", &exported_host_storage, NoGil());
+  m.def("shares_with_processes", &shares_with_processes, NoGil());
+  m.def("export_storage", [](const c10::Storage& storage) {
+    ExportedMemory exported;
+    {
+      py::gil_scoped_release no_gil;
+      exported = export_storage(storage);
+    }
+    return std::make_pair(exported.descriptor, py::bytes(exported.data));
+  });
+  m.def("import_storage",
+        [](c10::DeviceIndex device, int descriptor, uint64_t size, const py::bytes& data) {
+          const std::string text = data;
+          py::gil_scoped_release no_gil;
+          return import_storage(device, descriptor, size, text);
+        });
+
+  m.def("set_tensor_metadata", &set_tensor_metadata);
+  m.def("tensor_metadata", &tensor_metadata);
+  m.def("take_metadata_slot", &take_metadata_slot);
+}
+
 }  // namespace
 
 void bind_memory(py::module_& m) {
   m.def("memory_snapshot", &memory_snapshot, py::arg("pool") = Pool(0, 0));
-  m.def("set_memory_fraction", on_allocator(&CachingAllocator::set_memory_fraction), NoGil());
-  m.def("memory_fraction", on_allocator(&CachingAllocator::memory_fraction), NoGil());
-  m.def("memory_info", on_allocator(&CachingAllocator::getMemoryInfo), NoGil(),
-        "Free and total bytes of a device.");
+  m.def(
+      "set_memory_fraction",
+      [](double fraction, c10::DeviceIndex device) {
+        caching_allocator()->cache(device).set_fraction(fraction);
+      },
+      NoGil());
+  m.def("memory_fraction", on_cache(&DeviceCache::fraction), NoGil());
+  m.def(
+      "memory_info",
+      [](c10::DeviceIndex device) { return caching_allocator()->getMemoryInfo(device); }, NoGil(),
+      "Free and total bytes of a device.");
   bind_pools(m);
   bind_pinned(m);
   bind_history(m);
+  bind_storages(m);
 }
 
 }  // namespace outboard

@@ -15,6 +15,7 @@
 #include "dispatch/fallback_policy.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
+#include "runtime/global.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/pinned_memory.h"
 #include "runtime/memory/shared_memory.h"
@@ -92,11 +93,7 @@ void bind_memory_tests(py::module_& m) {
 
 // ---- Streams and times
 
-// Leaked: kernels are launched until the process exits.
-Recording& timed_launches() {
-  static auto* recording = new Recording;
-  return *recording;
-}
+Recording& timed_launches() { return global<Recording>(); }
 
 // Name, device, stream id, start and end of a launch; times are nanoseconds of time.monotonic_ns().
 using LaunchTime = std::tuple<std::string, int, c10::StreamId, uint64_t, uint64_t>;

@@ -15,13 +15,12 @@ namespace outboard {
 
 using NoGil = pybind11::call_guard<pybind11::gil_scoped_release>;
 
-void bind_driver(pybind11::module_& m);       // choice of driver, devices, streams, waits
-void bind_memory(pybind11::module_& m);       // allocator, pools, pinned memory, history
-void bind_tensors(pybind11::module_& m);      // storages, metadata, generators, autograd
-void bind_dispatch(pybind11::module_& m);     // policies, reports, placement, kernels, traces
-void bind_kernels(pybind11::module_& m);      // kernels written in Python
-void bind_definitions(pybind11::module_& m);  // operator definitions, programs
-void bind_sources(pybind11::module_& m);      // descriptions of kernels for their source writers
+void bind_driver(pybind11::module_& m);  // choice of driver, devices, streams, waits, generators
+void bind_memory(pybind11::module_& m);  // allocator, pools, pinned memory, history, storages
+void bind_dispatch(
+    pybind11::module_& m);                // policies, reports, placement, kernels, traces, autograd
+void bind_kernels(pybind11::module_& m);  // kernels written in Python
+void bind_definitions(pybind11::module_& m);  // operator definitions, sources, programs
 void bind_compiled(
     pybind11::module_& m);  // kernels of compiled graphs, graphs for the CPU, captures
 void bind_distributed(pybind11::module_& m);  // the process group

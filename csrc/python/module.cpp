@@ -6,11 +6,9 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "The native side of torch_outboard.";
   outboard::bind_driver(m);
   outboard::bind_memory(m);
-  outboard::bind_tensors(m);
   outboard::bind_dispatch(m);
   outboard::bind_kernels(m);
   outboard::bind_definitions(m);
-  outboard::bind_sources(m);
   outboard::bind_compiled(m);
   outboard::bind_testing(m);
 #ifndef OUTBOARD_NO_DISTRIBUTED  // a PyTorch without torch.distributed, see setup.py

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/process.h"
+#include "runtime/driver/driver_table.h"
 
 namespace py = pybind11;
 
@@ -33,8 +33,7 @@ class InterpreterUse {
     possible_ = !ends && Py_IsInitialized() != 0;
   }
   ~InterpreterUse() { g_calls.fetch_sub(1); }
-  InterpreterUse(const InterpreterUse&) = delete;
-  InterpreterUse& operator=(const InterpreterUse&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(InterpreterUse);
 
   bool possible() const noexcept { return possible_; }
 
@@ -58,8 +57,7 @@ class NoCompilation {
     const py::error_scope raised;
     set(callback_);
   }
-  NoCompilation(const NoCompilation&) = delete;
-  NoCompilation& operator=(const NoCompilation&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(NoCompilation);
 
  private:
   static py::object set(const py::object& callback) { return set_eval_frame()(callback); }
@@ -73,8 +71,7 @@ class NoFunctionModes {
     State::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
   }
   ~NoFunctionModes() { State::set_disabled_state(before_); }
-  NoFunctionModes(const NoFunctionModes&) = delete;
-  NoFunctionModes& operator=(const NoFunctionModes&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(NoFunctionModes);
 
  private:
   using State = at::impl::PythonTorchFunctionTLS;
@@ -89,8 +86,7 @@ class NoTrace {
   ~NoTrace() {
     if (unpause_) unpause_();
   }
-  NoTrace(const NoTrace&) = delete;
-  NoTrace& operator=(const NoTrace&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(NoTrace);
 
  private:
   std::function<void()> unpause_;

@@ -6,15 +6,33 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "device_kernels/definitions/definition.h"
+#include "runtime/global.h"
 
 namespace outboard {
 
 // A reference that may be released on any thread, and after the interpreter's end.
 using PythonFunction = std::shared_ptr<pybind11::function>;
 PythonFunction hold_function(pybind11::function function);
+
+// The global Python function of type Function, which C++ calls by a plain pointer. Its exception
+// becomes one of PyTorch after Function::kFailure.
+template <class Function>
+void store_function(pybind11::function function) {
+  static_cast<pybind11::object&>(global<Function>()) = std::move(function);
+}
+template <class Function>
+void call_stored_function() {
+  const pybind11::gil_scoped_acquire lock;
+  try {
+    global<Function>()();
+  } catch (const pybind11::error_already_set& error) {
+    TORCH_CHECK(false, Function::kFailure, error.what());
+  }
+}
 
 // An argument as a Python object. IValues hold dtypes, layouts and memory formats as integers.
 pybind11::object to_python(const c10::IValue& value, const c10::Argument& argument);

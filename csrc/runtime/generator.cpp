@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/driver/device.h"
+#include "runtime/global.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -66,16 +67,15 @@ PhiloxState reserve_from_vendor(c10::GeneratorImpl& generator, uint64_t draws) {
 
 constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
 
-std::mutex& defaults_mutex() {
-  static std::mutex* mutex = new std::mutex;
-  return *mutex;
-}
 struct Defaults {
   bool of_vendor;
   std::vector<at::Generator> generators;
 };
 
-uint64_t g_default_seed = c10::default_rng_seed_val;  // under defaults_mutex
+// Its lock guards the replacement of the defaults, too.
+struct DefaultSeed {
+  uint64_t seed = c10::default_rng_seed_val;
+};
 std::atomic<Defaults*> g_defaults{nullptr};
 
 // If a vendor registers a class of generators after the first use, new default generators start
@@ -95,11 +95,11 @@ const std::vector<at::Generator>& default_generators() {
   for (c10::DeviceIndex device = 0; device < count; ++device) {
     made->generators.push_back(make_generator(device));
   }
-  std::lock_guard<std::mutex> lock(defaults_mutex());
+  const Locked<DefaultSeed> last;
   if (const auto* defaults = current_defaults(of_vendor)) return defaults->generators;
   for (at::Generator& generator : made->generators) {
     std::lock_guard<std::mutex> generator_lock(generator.mutex());
-    generator.set_current_seed(g_default_seed);
+    generator.set_current_seed(last->seed);
   }
   Defaults* published = made.release();
   g_defaults.store(published, std::memory_order_release);
@@ -158,8 +158,8 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 }
 
 void seed_default_generators(uint64_t seed) {
-  std::lock_guard<std::mutex> lock(defaults_mutex());
-  g_default_seed = seed;
+  const Locked<DefaultSeed> last;
+  last->seed = seed;
   auto* defaults = g_defaults.load(std::memory_order_acquire);
   if (defaults == nullptr) return;
   for (at::Generator& generator : defaults->generators) {

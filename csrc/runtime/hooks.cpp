@@ -10,7 +10,6 @@
 #include "runtime/generator.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/pinned_memory.h"
-#include "runtime/process.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"

@@ -7,8 +7,7 @@
 #include "dispatch/placement.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/process.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 
 namespace outboard {
 namespace {

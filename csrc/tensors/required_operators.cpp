@@ -20,14 +20,14 @@
 #include <torch/library.h>
 
 #include <array>
-#include <mutex>
 #include <utility>
 
 #include "dispatch/registration.h"
 #include "runtime/driver/device.h"
+#include "runtime/global.h"
+#include "runtime/driver/driver_table.h"
 #include "runtime/hooks.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/process.h"
 #include "runtime/streams/stream.h"
 #include "tensors/dense.h"
 
@@ -201,10 +201,8 @@ class AllocatorOfDevice final : public c10::Allocator {
 };
 
 c10::Allocator* allocator_of(c10::DeviceIndex device) {
-  static auto* mutex = new std::mutex;
-  static auto* allocators = new std::array<c10::Allocator*, kMaxDevices>();
-  std::lock_guard<std::mutex> lock(*mutex);
-  c10::Allocator*& allocator = (*allocators)[device];
+  const Locked<std::array<AllocatorOfDevice*, kMaxDevices>> allocators;
+  AllocatorOfDevice*& allocator = (*allocators)[device];
   if (allocator == nullptr) allocator = new AllocatorOfDevice(device);
   return allocator;
 }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/global.h"
+
 namespace outboard {
 namespace {
 
@@ -28,19 +30,10 @@ using Pair = std::pair<SaveMetadata, LoadMetadata>;
 
 // Pairs of vendors. The list is replaced, never changed, since readers may hold it.
 struct Added {
-  std::mutex mutex;
   std::shared_ptr<const std::vector<Pair>> pairs = std::make_shared<const std::vector<Pair>>();
 };
 
-Added& added() {
-  static auto* instance = new Added;
-  return *instance;
-}
-
-std::shared_ptr<const std::vector<Pair>> added_pairs() {
-  std::lock_guard<std::mutex> lock(added().mutex);
-  return added().pairs;
-}
+std::shared_ptr<const std::vector<Pair>> added_pairs() { return Locked<Added>()->pairs; }
 
 void save(const at::Tensor& tensor, SavedMetadata& saved) {
   for (const auto& [save_theirs, load_theirs] : *added_pairs()) save_theirs(tensor, saved);
@@ -72,10 +65,10 @@ void load(const at::Tensor& tensor, SavedMetadata& saved) {
 }
 
 void add_pair(SaveMetadata save_theirs, LoadMetadata load_theirs) {
-  std::lock_guard<std::mutex> lock(added().mutex);
-  auto pairs = std::make_shared<std::vector<Pair>>(*added().pairs);
+  const Locked<Added> added;
+  auto pairs = std::make_shared<std::vector<Pair>>(*added->pairs);
   pairs->emplace_back(std::move(save_theirs), std::move(load_theirs));
-  added().pairs = std::move(pairs);
+  added->pairs = std::move(pairs);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <tuple>

@@ -1,11 +1,13 @@
-#include "transfer/transfer.h"
+#include "transfer/copy.h"
+
+#include <c10/macros/Macros.h>
 
 #include <algorithm>
 #include <tuple>
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/pinned_memory.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/wait.h"
 
@@ -91,8 +93,7 @@ class SubmissionMark {
  public:
   explicit SubmissionMark(StreamState& stream) : stream_(stream) {}
   ~SubmissionMark() { stream_.mark_submitted(); }
-  SubmissionMark(const SubmissionMark&) = delete;
-  SubmissionMark& operator=(const SubmissionMark&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(SubmissionMark);
 
  private:
   StreamState& stream_;

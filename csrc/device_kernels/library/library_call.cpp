@@ -4,7 +4,6 @@
 
 #include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
-#include "runtime/driver/dtypes.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/streams/stream.h"

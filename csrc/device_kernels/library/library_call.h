@@ -7,7 +7,7 @@
 #include <outboard/runtime.h>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/streams/stream.h"
 #include "tensors/dense.h"
 

@@ -6,7 +6,6 @@
 #include <torch/library.h>
 
 #include <chrono>
-#include <functional>
 
 #include "distributed/communicator.h"
 #include "distributed/process_group.h"
@@ -27,11 +26,33 @@ class Reduction {
 
   // The CPU backend's tensor for a dense input on the host: the input itself if no conversion is
   // needed, so a reduction in place stays in place.
-  at::Tensor carried(const at::Tensor& input) const;
+  at::Tensor carried(const at::Tensor& input) const {
+    at::Tensor given = complex_ ? at::view_as_real(input) : input;
+    if (given.scalar_type() != carrier_) given = given.to(carrier_);
+    if (factor_.defined()) {
+      // Out of place: the input may be the caller's memory.
+      given = given.mul(factor_.to(given.scalar_type()));
+    }
+    return given;
+  }
   // The same for an output that is not read.
-  at::Tensor carried_result(const at::Tensor& output) const;
+  at::Tensor carried_result(const at::Tensor& output) const {
+    const at::Tensor real = complex_ ? at::view_as_real(output) : output;
+    return real.scalar_type() == carrier_ ? real
+                                          : at::empty_like(real, real.options().dtype(carrier_));
+  }
   // Converts the CPU backend's result to `output`.
-  void finish(const at::Tensor& output, const at::Tensor& carried) const;
+  void finish(const at::Tensor& output, const at::Tensor& carried) const {
+    if (divisor_ != 1) {
+      if (at::isFloatingType(carried.scalar_type())) {
+        carried.div_(divisor_);
+      } else {
+        carried.div_(divisor_, "trunc");
+      }
+    }
+    const at::Tensor target = complex_ ? at::view_as_real(output) : output;
+    if (carried.data_ptr() != target.data_ptr()) target.copy_(carried);
+  }
 
   const c10d::ReduceOp& op() const { return cpu_op_; }
 
@@ -121,34 +142,6 @@ Reduction::Reduction(at::ScalarType dtype, const ReduceOp& op, int64_t ranks)
   }
   if (dtype == at::kBool) kind = logical(kind);
   cpu_op_ = ReduceOp(kind);
-}
-
-at::Tensor Reduction::carried(const at::Tensor& input) const {
-  at::Tensor given = complex_ ? at::view_as_real(input) : input;
-  if (given.scalar_type() != carrier_) given = given.to(carrier_);
-  if (factor_.defined()) {
-    // Out of place: the input may be the caller's memory.
-    given = given.mul(factor_.to(given.scalar_type()));
-  }
-  return given;
-}
-
-at::Tensor Reduction::carried_result(const at::Tensor& output) const {
-  const at::Tensor real = complex_ ? at::view_as_real(output) : output;
-  return real.scalar_type() == carrier_ ? real
-                                        : at::empty_like(real, real.options().dtype(carrier_));
-}
-
-void Reduction::finish(const at::Tensor& output, const at::Tensor& carried) const {
-  if (divisor_ != 1) {
-    if (at::isFloatingType(carried.scalar_type())) {
-      carried.div_(divisor_);
-    } else {
-      carried.div_(divisor_, "trunc");
-    }
-  }
-  const at::Tensor target = complex_ ? at::view_as_real(output) : output;
-  if (carried.data_ptr() != target.data_ptr()) target.copy_(carried);
 }
 
 // ---- Dense tensors

@@ -32,16 +32,11 @@ struct KernelScope {
 };
 
 // Adds a vendor's kernel for an overload, named like "aten::add.Tensor". Takes effect for the next
-// call. Raises ValueError for a name that is none.
+// call. `origin` says where, as "file:line". Raises ValueError for a name that is none.
 OUTBOARD_KERNEL_PUBLIC void register_vendor_kernel(const std::string& name,
                                                    c10::KernelFunction kernel,
-                                                   const KernelScope& scope = {});
-
-// The same; `origin` says where, as "file:line".
-OUTBOARD_KERNEL_PUBLIC void register_vendor_kernel(const std::string& name,
-                                                   c10::KernelFunction kernel,
-                                                   const KernelScope& scope,
-                                                   const std::string& origin);
+                                                   const KernelScope& scope = {},
+                                                   const std::string& origin = "");
 
 // Leaves the call to the next kernel of the operator: another vendor's, the driver's library, the
 // kit's, or the host. To be called from a kernel before it has written to any tensor. It ends the

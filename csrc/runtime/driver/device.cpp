@@ -14,10 +14,9 @@
 #include "runtime/hooks.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/shared_memory.h"
-#include "runtime/process.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/programs/program.h"
-#include "runtime/recording/event_time.h"
+#include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 

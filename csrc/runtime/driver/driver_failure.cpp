@@ -4,25 +4,18 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 #include "runtime/programs/device_assert.h"
 
 namespace outboard {
 namespace {
 
-// Leaked: queues work until the end of the process.
 struct Deferred {
-  std::mutex mutex;
   std::exception_ptr failure;
 };
-
-Deferred& deferred() {
-  static Deferred* instance = new Deferred;
-  return *instance;
-}
 
 std::atomic<bool> g_failed{false};
 
@@ -131,26 +124,23 @@ void defer_status(ob_status status, const char* call) noexcept {
 }
 
 void defer_failure(std::exception_ptr failure) noexcept {
-  Deferred& all = deferred();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.failure == nullptr) all.failure = std::move(failure);
+  const Locked<Deferred> all;
+  if (all->failure == nullptr) all->failure = std::move(failure);
   g_failed.store(true, std::memory_order_release);
 }
 
 void forget_failure(const std::exception_ptr& failure) noexcept {
-  Deferred& all = deferred();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.failure != failure) return;
-  all.failure = nullptr;
+  const Locked<Deferred> all;
+  if (all->failure != failure) return;
+  all->failure = nullptr;
   g_failed.store(false, std::memory_order_release);
 }
 
 std::exception_ptr take_deferred_failure() noexcept {
   if (C10_LIKELY(!g_failed.load(std::memory_order_acquire))) return nullptr;
-  Deferred& all = deferred();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Deferred> all;
   g_failed.store(false, std::memory_order_release);
-  return std::exchange(all.failure, nullptr);
+  return std::exchange(all->failure, nullptr);
 }
 
 void raise_deferred() {

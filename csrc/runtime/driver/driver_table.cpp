@@ -3,20 +3,23 @@
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <outboard/library_file.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_failure.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 #include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -33,24 +36,37 @@ struct Choice {
       "no driver was chosen; install a package that brings one, or set OUTBOARD_DRIVER=host";
 };
 
-// Leaked: deleters of tensors may run after static destruction.
 struct State {
-  std::mutex mutex;
   Choice choice;
   ob_driver table = {};
   std::vector<std::string> layers;  // paths of libraries, innermost first
   std::string failure;              // of the first use; final
 };
 
-State& state() {
-  static State* instance = new State;
-  return *instance;
-}
-
 std::atomic<const ob_driver*> g_driver{nullptr};
 std::atomic<bool> g_finalized{false};
 // Set in the thread that finalizes the driver, which may call it until the work is done.
 thread_local bool t_finalizes = false;
+
+std::atomic<bool> g_bad_fork{false};
+std::atomic<bool> g_exit_without_driver{false};
+
+#ifdef __GLIBC__
+void end_process(int status, void*) {
+  if (!g_exit_without_driver.load()) return;
+  std::fflush(nullptr);
+  _exit(status);
+}
+#endif
+
+// Call once, after the driver was loaded: handlers run in reverse order, so those of the driver's
+// libraries come after these.
+void watch_process() noexcept {
+  pthread_atfork(nullptr, nullptr, [] { g_bad_fork.store(true, std::memory_order_relaxed); });
+#ifdef __GLIBC__  // other C libraries do not pass the status to exit handlers
+  on_exit(&end_process, nullptr);
+#endif
+}
 
 void* open_library(const std::string& path) {
   const char* problem = ob_library_problem(path.c_str());
@@ -97,12 +113,8 @@ void load(State& s) {
               driver_message(s.table));
 }
 
-void find_driver(State& s) {
-  void (*find)() = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(s.mutex);
-    find = s.choice.find;
-  }
+void find_driver() {
+  void (*const find)() = Locked<State>()->choice.find;
   if (find != nullptr) find();
 }
 
@@ -127,26 +139,25 @@ void run_first_use() {
 const ob_driver& load_once() {
   const ob_driver* table = loaded_driver();
   if (table != nullptr && t_finalizes) return *table;
-  TORCH_CHECK(!driver_finalized(), "device '", state().choice.name,
+  TORCH_CHECK(!driver_finalized(), "device '", Locked<State>()->choice.name,
               "' cannot be used any more: the process is exiting");
   check_settings();
-  State& s = state();
-  find_driver(s);
-  std::lock_guard<std::mutex> lock(s.mutex);
+  find_driver();
+  const Locked<State> s;
   table = loaded_driver();
   if (table != nullptr) return *table;
-  if (s.failure.empty()) {
+  if (s->failure.empty()) {
     try {
-      load(s);
+      load(*s);
     } catch (const c10::Error& error) {
-      s.failure = error.what_without_backtrace();
+      s->failure = error.what_without_backtrace();
     }
   }
-  TORCH_CHECK(s.failure.empty(), "device '", s.choice.name, "' is not available: ", s.failure);
+  TORCH_CHECK(s->failure.empty(), "device '", s->choice.name, "' is not available: ", s->failure);
   watch_process();
   run_first_use();
-  g_driver.store(&s.table, std::memory_order_release);
-  return s.table;
+  g_driver.store(&s->table, std::memory_order_release);
+  return s->table;
 }
 
 // Whether the driver has returned from the waits of all other threads; asks for up to a second.
@@ -181,15 +192,22 @@ bool any_is_busy(const ob_driver& table) noexcept {
 
 void choose(Choice choice) {
   check_fork();
-  State& s = state();
-  std::lock_guard<std::mutex> lock(s.mutex);
-  TORCH_CHECK(g_driver.load() == nullptr && s.failure.empty(), "driver '", choice.name,
-              "' cannot be chosen: driver '", s.choice.name,
+  const Locked<State> s;
+  TORCH_CHECK(g_driver.load() == nullptr && s->failure.empty(), "driver '", choice.name,
+              "' cannot be chosen: driver '", s->choice.name,
               "' is in use already, and a process has one; choose before the first use");
-  s.choice = std::move(choice);
+  s->choice = std::move(choice);
 }
 
 }  // namespace
+
+bool in_bad_fork() noexcept { return g_bad_fork.load(std::memory_order_relaxed); }
+
+void check_fork() {
+  TORCH_CHECK(!in_bad_fork(),
+              "the device cannot be used in a forked child of a process that already used it; "
+              "start workers with the 'spawn' or 'forkserver' method of multiprocessing");
+}
 
 void use_driver_library(const std::string& name, const std::string& path) {
   choose({.name = name, .library = path});
@@ -211,11 +229,10 @@ void use_driver_finder(const std::string& name, void (*find)()) {
 void at_first_use(void (*function)()) { g_first_use.store(function); }
 
 void add_driver_layer(const std::string& path) {
-  State& s = state();
-  std::lock_guard<std::mutex> lock(s.mutex);
+  const Locked<State> s;
   TORCH_CHECK(g_driver.load() == nullptr, "a layer cannot wrap a driver that is in use already");
-  std::erase(s.layers, path);
-  s.layers.push_back(path);
+  std::erase(s->layers, path);
+  s->layers.push_back(path);
 }
 
 ob_status allocate_memory(const ob_driver& table, int32_t device, uint64_t bytes,
@@ -269,7 +286,9 @@ void finalize_driver() noexcept {
   t_finalizes = true;
   wait_for_all(table);
   if (gave_up_waiting() && any_is_busy(table)) {
-    exit_without_driver();
+    // Work never ends: the driver cannot be finalized, and destructors of its libraries may wait
+    // for that work. exit() then ends the process before them, with its status.
+    g_exit_without_driver.store(true);
     t_finalizes = false;
     return;
   }

@@ -1,6 +1,7 @@
 // The driver in use: found, wrapped, checked and initialized once.
 #pragma once
 
+#include <c10/macros/Macros.h>
 #include <outboard/driver.h>
 
 #include <string>
@@ -71,8 +72,7 @@ class TemporaryQueue {
  public:
   explicit TemporaryQueue(int32_t device);
   ~TemporaryQueue();
-  TemporaryQueue(const TemporaryQueue&) = delete;
-  TemporaryQueue& operator=(const TemporaryQueue&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(TemporaryQueue);
 
   ob_queue get() const noexcept { return queue_; }
 
@@ -80,6 +80,14 @@ class TemporaryQueue {
   const ob_driver& table_;
   ob_queue queue_ = nullptr;
 };
+
+// ---- Fork and exit of a process that uses a driver
+
+// Whether this process is a forked child of one that had initialized the driver: the child must not
+// call it. One atomic load.
+OUTBOARD_API bool in_bad_fork() noexcept;
+// Raises RuntimeError in such a child, with the alternative. Takes no lock.
+OUTBOARD_API void check_fork();
 
 }  // namespace outboard
 

@@ -1,11 +1,12 @@
 #include "runtime/memory/memory_history.h"
 
-#include <chrono>
+#include <c10/util/ApproximateClock.h>
+
 #include <deque>
-#include <mutex>
 #include <utility>
 
-#include "runtime/process.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 
 namespace outboard {
 
@@ -16,22 +17,10 @@ namespace {
 using c10::CachingDeviceAllocator::RecordContext;
 
 struct History {
-  std::mutex mutex;
   MemoryHistorySettings settings;
   std::deque<MemoryEvent> events;
   std::string metadata;
 };
-
-// Leaked: memory is freed until the process exits.
-History& history() {
-  static auto* instance = new History;
-  return *instance;
-}
-
-int64_t now_us() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-}
 
 // The setting from which on an event has a stack.
 RecordContext needed(MemoryAction action) {
@@ -49,41 +38,36 @@ RecordContext needed(MemoryAction action) {
 }  // namespace
 
 void start_memory_history(const MemoryHistorySettings& settings, bool clear) {
-  History& all = history();
   std::deque<MemoryEvent> forgotten;  // stacks are destroyed without the lock
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.settings = settings;
-  if (clear) forgotten.swap(all.events);
+  const Locked<History> all;
+  all->settings = settings;
+  if (clear) forgotten.swap(all->events);
   g_memory_history.store(true, std::memory_order_relaxed);
 }
 
 void stop_memory_history() noexcept { g_memory_history.store(false, std::memory_order_relaxed); }
 
 std::vector<MemoryEvent> memory_events() {
-  History& all = history();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return {all.events.begin(), all.events.end()};
+  const Locked<History> all;
+  return {all->events.begin(), all->events.end()};
 }
 
 void set_memory_metadata(std::string metadata) {
-  History& all = history();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.metadata = std::move(metadata);
+  const Locked<History> all;
+  all->metadata = std::move(metadata);
 }
 
 std::string memory_metadata() {
-  History& all = history();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return all.metadata;
+  const Locked<History> all;
+  return all->metadata;
 }
 
 MemoryContext gather_memory_context(MemoryAction action) noexcept {
   if (in_bad_fork()) return nullptr;
   MemoryContext (*gather)() = nullptr;
   {
-    History& all = history();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    if (all.settings.contexts >= needed(action)) gather = all.settings.gather;
+    const Locked<History> all;
+    if (all->settings.contexts >= needed(action)) gather = all->settings.gather;
   }
   if (gather == nullptr) return nullptr;
   try {
@@ -97,22 +81,21 @@ void note_memory_event(MemoryAction action, c10::DeviceIndex device, ob_address 
                        size_t size, ob_queue queue, c10::MempoolId_t pool,
                        MemoryContext context) noexcept {
   if (in_bad_fork()) return;
-  History& all = history();
   MemoryEvent oldest;
-  std::lock_guard<std::mutex> lock(all.mutex);
-  const MemoryHistorySettings& settings = all.settings;
+  const Locked<History> all;
+  const MemoryHistorySettings& settings = all->settings;
   if (!settings.events || settings.most_events == 0 ||
       settings.skipped[static_cast<size_t>(action)]) {
     return;
   }
   // With the setting "state", blocks have stacks and events have none.
   if (settings.contexts < RecordContext::ALLOC) context.reset();
-  if (all.events.size() >= settings.most_events) {
-    oldest = std::move(all.events.front());
-    all.events.pop_front();
+  if (all->events.size() >= settings.most_events) {
+    oldest = std::move(all->events.front());
+    all->events.pop_front();
   }
-  all.events.push_back(
-      {action, device, address, size, queue, pool, now_us(), std::move(context), all.metadata});
+  all->events.push_back({action, device, address, size, queue, pool, c10::getTime() / 1000,
+                         std::move(context), all->metadata});
 }
 
 }  // namespace outboard

@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
-#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/address_registry.h"
-#include "runtime/process.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
 
@@ -25,10 +23,8 @@ ob_address as_host_address(const void* pointer) noexcept {
   return static_cast<ob_address>(reinterpret_cast<uintptr_t>(pointer));
 }
 
-int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() -
-                                                               start)
-      .count();
+int64_t microseconds_since(uint64_t nanoseconds) {
+  return static_cast<int64_t>((host_nanoseconds() - nanoseconds) / 1000);
 }
 
 // PyTorch's template caches blocks in pools by size and calls the virtual functions at the end. It
@@ -65,7 +61,7 @@ class PinnedCache final
 
  private:
   void allocate_host_memory(size_t bytes, void** pointer) override {
-    const auto start = std::chrono::steady_clock::now();
+    const uint64_t start = host_nanoseconds();
     ob_status status = outboard::allocate_host_memory(driver(), bytes, pointer);
     if (status == OB_OUT_OF_MEMORY) {
       empty_cache();
@@ -90,7 +86,7 @@ class PinnedCache final
     }
     for (void* pointer : pointers) {
       remove_allocation(AddressSpace::kHost, as_host_address(pointer));
-      const auto start = std::chrono::steady_clock::now();
+      const uint64_t start = host_nanoseconds();
       defer_status(OB_ASK(host_deallocate, pointer), "host_deallocate");
       std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
       stats_.host_free_time.increase(microseconds_since(start));

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <list>
-#include <mutex>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/process.h"
 #include "runtime/streams/event.h"
 
 namespace outboard {
@@ -40,16 +39,9 @@ struct Release {
 };
 
 struct AdoptedMemory {
-  std::mutex mutex;
   std::unordered_set<Adopted*> all;
   std::list<Release> releases;
 };
-
-// Leaked: tensors are freed at exit, too.
-AdoptedMemory& adopted_memory() {
-  static auto* instance = new AdoptedMemory;
-  return *instance;
-}
 
 void release(void* context) noexcept {
   auto* adopted = static_cast<Adopted*>(context);
@@ -58,11 +50,10 @@ void release(void* context) noexcept {
     delete adopted;
     return;
   }
-  AdoptedMemory& memory = adopted_memory();
   std::vector<StreamState*> users;
   {
-    std::lock_guard<std::mutex> lock(memory.mutex);
-    memory.all.erase(adopted);
+    const Locked<AdoptedMemory> memory;
+    memory->all.erase(adopted);
     users = std::move(adopted->users);
   }
   if (driver_finalized()) {  // with it, all work that used the memory has ended
@@ -76,8 +67,8 @@ void release(void* context) noexcept {
   }
   if (!late.front().markers.empty()) {
     late.front().owner = adopted->owner;
-    std::lock_guard<std::mutex> lock(memory.mutex);
-    memory.releases.splice(memory.releases.end(), late);
+    const Locked<AdoptedMemory> memory;
+    memory->releases.splice(memory->releases.end(), late);
   }
   delete adopted;
   release_unused_adopted_memory();
@@ -157,11 +148,7 @@ c10::DataPtr adopt_memory(const c10::Storage& owner, StreamState& stream) {
   release_unused_adopted_memory();
   void* pointer = owner.mutable_data();
   auto* adopted = new Adopted{owner, stream.device, owner.nbytes(), {&stream}};
-  AdoptedMemory& memory = adopted_memory();
-  {
-    std::lock_guard<std::mutex> lock(memory.mutex);
-    memory.all.insert(adopted);
-  }
+  Locked<AdoptedMemory>()->all.insert(adopted);
   caching_allocator()->account_adopted(stream.device, static_cast<int64_t>(adopted->bytes));
   return {pointer, adopted, &release, device_of(stream.device)};
 }
@@ -172,24 +159,22 @@ const c10::Storage* adopted_storage(const c10::DataPtr& pointer) noexcept {
 }
 
 void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream) {
-  AdoptedMemory& memory = adopted_memory();
-  std::lock_guard<std::mutex> lock(memory.mutex);
+  const Locked<AdoptedMemory> memory;
   if (pointer.get_deleter() == &release) {
     add_user(*static_cast<Adopted*>(pointer.get_context()), stream);
     return;
   }
-  for (Adopted* adopted : memory.all) {
+  for (Adopted* adopted : memory->all) {
     if (adopted->contains(pointer.get())) add_user(*adopted, stream);
   }
 }
 
 void release_unused_adopted_memory(bool wait) {
-  AdoptedMemory& memory = adopted_memory();
   std::list<Release> pending;
   {
-    std::lock_guard<std::mutex> lock(memory.mutex);
-    if (memory.releases.empty()) return;
-    pending.swap(memory.releases);
+    const Locked<AdoptedMemory> memory;
+    if (memory->releases.empty()) return;
+    pending.swap(memory->releases);
   }
   // The driver and the deleters of storages are called without the lock.
   std::list<Release> used;
@@ -201,8 +186,8 @@ void release_unused_adopted_memory(bool wait) {
     if (!passed) used.splice(used.end(), pending, it);
     it = next;
   }
-  std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.releases.splice(memory.releases.begin(), used);
+  const Locked<AdoptedMemory> memory;
+  memory->releases.splice(memory->releases.begin(), used);
 }
 
 CpuKernelMemory::CpuKernelMemory(StreamState& state) noexcept : previous_(t_stream) {

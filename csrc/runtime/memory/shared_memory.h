@@ -43,8 +43,7 @@ class OUTBOARD_API CpuKernelMemory {
   // Does nothing unless the stream's device shares memory with the host. Scopes nest.
   explicit CpuKernelMemory(StreamState& state) noexcept;
   ~CpuKernelMemory();
-  CpuKernelMemory(const CpuKernelMemory&) = delete;
-  CpuKernelMemory& operator=(const CpuKernelMemory&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(CpuKernelMemory);
 
  private:
   StreamState* previous_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 #include "runtime/settings.h"
 #include "runtime/streams/wait.h"
 
@@ -29,8 +30,7 @@ struct Flags {
 };
 
 Flags& flags_of(c10::DeviceIndex device) {
-  static auto* flags = new std::array<Flags, kMaxDevices>;  // leaked: kernels run until exit
-  return (*flags)[device];
+  return global<std::array<Flags, kMaxDevices>>()[device];
 }
 
 // An assert of a launched kernel, which is done when the stream has completed `submitted` calls.
@@ -45,7 +45,6 @@ struct Expected {
 };
 
 struct Expectations {
-  std::mutex mutex;
   std::vector<Expected> list;
   std::vector<Expected> captured;  // of kernels that replays launch
 
@@ -59,11 +58,6 @@ struct Expectations {
     }
   }
 };
-
-Expectations& expectations() {
-  static auto* all = new Expectations;
-  return *all;
-}
 
 std::atomic<bool> g_expects{false};
 
@@ -104,9 +98,8 @@ DeviceAssert::DeviceAssert(c10::DeviceIndex device, Kind kind, std::string messa
 
 void release_assert_flags(c10::DeviceIndex device) noexcept {
   {
-    Expectations& all = expectations();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    for (std::vector<Expected>* list : {&all.list, &all.captured}) {
+    const Locked<Expectations> all;
+    for (std::vector<Expected>* list : {&all->list, &all->captured}) {
       std::erase_if(*list, [&](const Expected& one) { return one.assertion->device_ == device; });
     }
   }
@@ -130,11 +123,9 @@ DeviceAssert& DeviceAssert::make(c10::DeviceIndex device, Kind kind, std::string
 
 DeviceAssert& DeviceAssert::interned(c10::DeviceIndex device, Kind kind, std::string_view message) {
   struct Interned {
-    std::mutex mutex;
     std::map<std::string, DeviceAssert*, std::less<>> by_message[kMaxDevices][2];
   };
-  static auto* all = new Interned;
-  std::lock_guard<std::mutex> lock(all->mutex);
+  const Locked<Interned> all;
   auto& known = all->by_message[device][static_cast<size_t>(kind)];
   const auto found = known.find(message);
   if (found != known.end()) return *found->second;
@@ -171,10 +162,9 @@ void expect_asserts(StreamState& stream, c10::ArrayRef<DeviceAssert*> asserts) {
   const bool captured = stream.capturing.load(std::memory_order_acquire);
   const uint64_t submitted = stream.submitted.load(std::memory_order_acquire);
   {
-    Expectations& all = expectations();
-    std::lock_guard<std::mutex> lock(all.mutex);
+    const Locked<Expectations> all;
     for (DeviceAssert* assertion : asserts) {
-      all.add(captured ? all.captured : all.list, {assertion, &stream, submitted});
+      all->add(captured ? all->captured : all->list, {assertion, &stream, submitted});
     }
     if (captured) return;
     g_expects.store(true, std::memory_order_release);
@@ -186,10 +176,9 @@ void expect_asserts(StreamState& stream, c10::ArrayRef<DeviceAssert*> asserts) {
 }
 
 std::vector<DeviceAssert*> take_captured_asserts(StreamState& stream) {
-  Expectations& all = expectations();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const Locked<Expectations> all;
   std::vector<DeviceAssert*> asserts;
-  std::erase_if(all.captured, [&](const Expected& one) {
+  std::erase_if(all->captured, [&](const Expected& one) {
     if (one.stream != &stream) return false;
     asserts.push_back(one.assertion);
     return true;
@@ -201,14 +190,13 @@ void raise_asserts() {
   if (C10_LIKELY(!g_expects.load(std::memory_order_acquire))) return;
   std::vector<Expected> done;
   {
-    Expectations& all = expectations();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    std::erase_if(all.list, [&](const Expected& one) {
+    const Locked<Expectations> all;
+    std::erase_if(all->list, [&](const Expected& one) {
       if (one.stream->completed.load(std::memory_order_acquire) < one.submitted) return false;
       done.push_back(one);
       return true;
     });
-    g_expects.store(!all.list.empty(), std::memory_order_release);
+    g_expects.store(!all->list.empty(), std::memory_order_release);
   }
   const DeviceAssert* first = nullptr;
   std::exception_ptr failure;
@@ -218,9 +206,8 @@ void raise_asserts() {
     } catch (const std::exception&) {
       // The other flags are read all the same. This one is read again once the driver can.
       if (failure == nullptr) failure = std::current_exception();
-      Expectations& all = expectations();
-      std::lock_guard<std::mutex> lock(all.mutex);
-      all.add(all.list, one);
+      const Locked<Expectations> all;
+      all->add(all->list, one);
       g_expects.store(true, std::memory_order_release);
     }
   }

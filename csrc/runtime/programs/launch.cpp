@@ -3,14 +3,14 @@
 #include <array>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/global.h"
 #include "runtime/programs/device_assert.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 
 namespace outboard {
 namespace {
@@ -49,16 +49,10 @@ std::array<std::atomic<bool>, kMaxDevices> g_fails = {};
 // Name, vendor and driver version of a device.
 using Compiler = std::tuple<std::string, std::string, std::string>;
 
-// Leaked: devices are used until the process exits.
+// No driver call is made with its lock.
 struct Failures {
-  std::mutex mutex;  // no driver call is made under it
   std::map<Compiler, std::optional<std::string>> by_compiler;
 };
-
-Failures& failures() {
-  static Failures* instance = new Failures;
-  return *instance;
-}
 
 void run_probe(c10::DeviceIndex device) {
   Kernel& kernel = find_kernel(device, kProbeSource, "outboard_probe");
@@ -108,19 +102,18 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
 std::optional<std::string> compiler_failure(c10::DeviceIndex device) {
   const ob_device_properties& properties = device_properties(device);
   const Compiler compiler(properties.name, properties.vendor, properties.driver_version);
-  Failures& all = failures();
   std::optional<std::string> failure;
   bool known = false;
   {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.by_compiler.find(compiler);
-    known = found != all.by_compiler.end();
+    const Locked<Failures> all;
+    const auto found = all->by_compiler.find(compiler);
+    known = found != all->by_compiler.end();
     if (known) failure = found->second;
   }
   if (!known) {
     failure = try_kernel(device);
-    std::lock_guard<std::mutex> lock(all.mutex);
-    failure = all.by_compiler.emplace(compiler, std::move(failure)).first->second;
+    const Locked<Failures> all;
+    failure = all->by_compiler.emplace(compiler, std::move(failure)).first->second;
   }
   g_fails[static_cast<size_t>(device)].store(failure.has_value());
   return failure;

@@ -71,8 +71,7 @@ class LaunchArguments {
   }
 
   LaunchArguments() = default;
-  LaunchArguments(const LaunchArguments&) = delete;  // values point into the object
-  LaunchArguments& operator=(const LaunchArguments&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(LaunchArguments);  // values point into the object
 
   const ob_argument* data() const noexcept { return arguments_.data(); }
   uint32_t size() const noexcept { return count_; }

@@ -26,8 +26,7 @@ class Descriptor {
   ~Descriptor() {
     if (number_ >= 0) close(number_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(Descriptor);
   int get() const noexcept { return number_; }
   explicit operator bool() const noexcept { return number_ >= 0; }
 
@@ -35,21 +34,12 @@ class Descriptor {
   int number_;
 };
 
-bool read_all(int file, std::string& data) {
+// Calls `transfer`, which is read or write, until all of `data` is done.
+template <class Data, class Byte>
+bool transfer_all(ssize_t (*transfer)(int, Byte*, size_t), int file, Data& data) {
   size_t done = 0;
   while (done < data.size()) {
-    const ssize_t count = read(file, data.data() + done, data.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    done += static_cast<size_t>(count);
-  }
-  return true;
-}
-
-bool write_all(int file, const std::string& data) {
-  size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t count = write(file, data.data() + done, data.size() - done);
+    const ssize_t count = transfer(file, data.data() + done, data.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
     done += static_cast<size_t>(count);
@@ -144,7 +134,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
     return std::nullopt;
   }
   std::string data(static_cast<size_t>(status.st_size), '\0');
-  if (!read_all(file.get(), data)) {
+  if (!transfer_all(&::read, file.get(), data)) {
     problem = path + " cannot be read to its end";
     return std::nullopt;
   }
@@ -160,7 +150,7 @@ bool PrivateFolder::write(const std::string& name, const std::string& data) cons
                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                                  shared_ ? 0666 : 0600));
     if (!file) return false;
-    if (!write_all(file.get(), data)) {
+    if (!transfer_all(&::write, file.get(), data)) {
       unlinkat(folder_, temporary.c_str(), 0);
       return false;
     }

@@ -7,6 +7,8 @@
 // nothing but files that this user wrote. With `shared`, other users are trusted.
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -30,8 +32,7 @@ class OUTBOARD_API PrivateFolder {
   // Opens a folder. `create`: creates a missing one, for this user alone unless `shared`.
   PrivateFolder(const std::string& path, bool shared, bool create = false);
   ~PrivateFolder();
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(PrivateFolder);
 
   // Whether the folder exists and is accepted. `problem` says why it is refused; it is "" for a
   // folder that does not exist.

@@ -14,11 +14,11 @@
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 #include "runtime/programs/program_disk_cache.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/settings.h"
-#include "runtime/thread_costs.h"
+#include "runtime/streams/wait.h"
 
 namespace outboard {
 
@@ -63,16 +63,9 @@ class Program {
 
 namespace {
 
-// Leaked: kernels are launched until the process exits.
 struct Programs {
-  std::mutex mutex;
   std::map<ProgramName, std::unique_ptr<Program>> by_name;
 };
-
-Programs& programs() {
-  static Programs* instance = new Programs;
-  return *instance;
-}
 
 std::atomic<uint64_t> g_built{0};
 std::atomic<uint64_t> g_loaded{0};
@@ -250,10 +243,9 @@ std::pair<ob_program, std::string> load_or_build(const ProgramName& name) {
 // could deadlock with a driver that takes the interpreter lock.
 Program& make_program(const ProgramName& name) {
   auto [handle, key] = load_or_build(name);
-  Programs& all = programs();
   {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    const auto entry = all.by_name.try_emplace(name).first;
+    const Locked<Programs> all;
+    const auto entry = all->by_name.try_emplace(name).first;
     std::unique_ptr<Program>& program = entry->second;
     if (program == nullptr) {
       program = std::make_unique<Program>(entry->first, std::move(key), handle);
@@ -261,8 +253,7 @@ Program& make_program(const ProgramName& name) {
     }
   }
   defer_status(OB_ASK(program_release, handle), "program_release");
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return *all.by_name[name];
+  return *Locked<Programs>()->by_name[name];
 }
 
 }  // namespace
@@ -363,12 +354,11 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
                               device_of(device),
                               ", and its driver runs no code; use the placement 'host'");
   const ProgramName program_name(device, source, options);
-  Programs& all = programs();
   Program* program = nullptr;
   {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.by_name.find(program_name);
-    if (found != all.by_name.end()) program = found->second.get();
+    const Locked<Programs> all;
+    const auto found = all->by_name.find(program_name);
+    if (found != all->by_name.end()) program = found->second.get();
   }
   if (program == nullptr) program = &make_program(program_name);
   return program->kernel(name);
@@ -382,9 +372,8 @@ void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept 
   std::vector<ob_kernel> kernels;
   std::vector<ob_program> handles;
   {
-    Programs& all = programs();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    for (const auto& [name, program] : all.by_name) {
+    const Locked<Programs> all;
+    for (const auto& [name, program] : all->by_name) {
       if (program == nullptr || (device >= 0 && program->device() != device)) continue;
       if (ob_program handle = program->take_handle()) handles.push_back(handle);
       program->for_each_kernel([&](Kernel& kernel) {

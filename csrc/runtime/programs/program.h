@@ -31,8 +31,7 @@ class Program;
 class OUTBOARD_API Kernel {
  public:
   Kernel(Program& program, std::string name) : program_(program), name_(std::move(name)) {}
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(Kernel);
 
   const std::string& name() const noexcept { return name_; }
   c10::DeviceIndex device() const noexcept;
@@ -43,8 +42,7 @@ class OUTBOARD_API Kernel {
    public:
     explicit Use(Kernel& kernel) : kernel_(kernel), handle_(kernel.acquire()) {}
     ~Use() { kernel_.release(handle_); }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
+    C10_DISABLE_COPY_AND_ASSIGN(Use);
     ob_kernel handle() const noexcept { return handle_; }
 
    private:

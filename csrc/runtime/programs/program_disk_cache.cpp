@@ -8,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,7 +16,7 @@
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 #include "runtime/programs/private_folder.h"
 
 namespace outboard {
@@ -38,29 +37,22 @@ struct Entry {
   bool when_asked = false;  // the compiler has its own cache, and binaries take long to make
 };
 
-// Leaked: kernels are launched until the process exits.
+// Neither the driver nor files are accessed with its lock.
 struct Cache {
-  std::mutex mutex;  // of the fields; neither the driver nor files are accessed under it
   DiskCacheSettings settings;
   std::map<std::string, Entry> entries;
   bool writer_runs = false;
   std::condition_variable changed;
-  std::mutex writing;   // one writer at a time
-  bool closed = false;  // guarded by `writing`
 };
 
-Cache& cache() {
-  static Cache* instance = new Cache;
-  return *instance;
-}
+// Locked by the one writer, before the cache.
+struct Writing {
+  bool closed = false;
+};
 
 std::atomic<uint64_t> g_writes{0};
 
-DiskCacheSettings current_settings() {
-  Cache& all = cache();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return all.settings;
-}
+DiskCacheSettings current_settings() { return Locked<Cache>()->settings; }
 
 std::string file_of(const std::string& key) { return key + ".bin"; }
 
@@ -154,16 +146,15 @@ void evict(const PrivateFolder& folder, uint64_t limit) {
 }
 
 void write_changes(bool asked) {
-  Cache& all = cache();
-  std::lock_guard<std::mutex> writing(all.writing);
-  if (all.closed || !driver_initialized() || in_bad_fork()) return;
+  const Locked<Writing> writing;
+  if (writing->closed || !driver_initialized() || in_bad_fork()) return;
   if (driver().program_binary == nullptr || driver().program_load == nullptr) return;
   std::map<std::string, Entry> changed;
   DiskCacheSettings settings;
   {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    settings = all.settings;
-    for (auto& [key, entry] : all.entries) {
+    const Locked<Cache> all;
+    settings = all->settings;
+    for (auto& [key, entry] : all->entries) {
       if (!entry.changed || (entry.when_asked && !asked)) continue;
       changed.emplace(key, entry);
       entry.changed = false;
@@ -179,11 +170,10 @@ void write_changes(bool asked) {
 // The writer's thread: waits until nothing changed for kQuietTime, writes, and ends without
 // changes.
 void run_writer() noexcept {
-  Cache& all = cache();
   while (true) {
     {
-      std::unique_lock<std::mutex> lock(all.mutex);
-      while (all.changed.wait_for(lock, kQuietTime) == std::cv_status::no_timeout) {
+      Locked<Cache> all;
+      while (all->changed.wait_for(all.lock(), kQuietTime) == std::cv_status::no_timeout) {
       }
     }
     try {
@@ -191,13 +181,13 @@ void run_writer() noexcept {
     } catch (const std::exception&) {
       // The next process compiles.
     }
-    std::lock_guard<std::mutex> lock(all.mutex);
+    const Locked<Cache> all;
     bool more = false;
-    for (const auto& [key, entry] : all.entries) {
+    for (const auto& [key, entry] : all->entries) {
       more = more || (entry.changed && !entry.when_asked);
     }
     if (!more || driver_finalized()) {
-      all.writer_runs = false;
+      all->writer_runs = false;
       return;
     }
   }
@@ -211,17 +201,11 @@ std::string configure_disk_cache(DiskCacheSettings settings) {
     problem = PrivateFolder(settings.folder, settings.shared).problem();
     if (!problem.empty()) settings.folder.clear();
   }
-  Cache& all = cache();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.settings = std::move(settings);
+  Locked<Cache>()->settings = std::move(settings);
   return problem;
 }
 
-bool disk_cache_is_on() noexcept {
-  Cache& all = cache();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return !all.settings.folder.empty();
-}
+bool disk_cache_is_on() noexcept { return !Locked<Cache>()->settings.folder.empty(); }
 
 bool is_disk_cache_file(const std::string& name) noexcept {
   constexpr const char* kDigits = "0123456789abcdef";
@@ -269,9 +253,7 @@ std::string disk_cache_read(const std::string& key) {
       return "";
     }
   }
-  Cache& all = cache();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.entries[key].launches = std::move(launches);
+  Locked<Cache>()->entries[key].launches = std::move(launches);
   return binary;
 }
 
@@ -279,40 +261,36 @@ void disk_cache_remove(const std::string& key) {
   const DiskCacheSettings settings = current_settings();
   if (settings.folder.empty()) return;
   PrivateFolder(settings.folder, settings.shared).remove(file_of(key));
-  Cache& all = cache();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  all.entries.erase(key);
+  Locked<Cache>()->entries.erase(key);
 }
 
 void disk_cache_note_launch(c10::DeviceIndex device, const std::string& key, ob_program program,
                             const std::string& kernel, uint64_t local_size) noexcept {
   try {
     const bool when_asked = (device_properties(device).features & OB_FEATURE_COMPILER_CACHE) != 0;
-    Cache& all = cache();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    if (all.settings.folder.empty()) return;
-    Entry& entry = all.entries[key];
+    const Locked<Cache> all;
+    if (all->settings.folder.empty()) return;
+    Entry& entry = all->entries[key];
     entry.program = program;
     if (!entry.launches.insert(c10::str(kernel, ' ', local_size)).second) return;
     entry.changed = true;
     entry.when_asked = when_asked;
     if (when_asked) return;
-    if (all.writer_runs) {
-      all.changed.notify_one();
+    if (all->writer_runs) {
+      all->changed.notify_one();
       return;
     }
     std::thread(&run_writer).detach();
-    all.writer_runs = true;
+    all->writer_runs = true;
   } catch (const std::exception&) {
     // No memory or no thread: the next process compiles.
   }
 }
 
 void disk_cache_forget(const std::vector<ob_program>& programs) noexcept {
-  Cache& all = cache();
-  std::lock_guard<std::mutex> writing(all.writing);
-  std::lock_guard<std::mutex> lock(all.mutex);
-  std::erase_if(all.entries, [&](const auto& entry) {
+  const Locked<Writing> writing;
+  const Locked<Cache> all;
+  std::erase_if(all->entries, [&](const auto& entry) {
     return std::find(programs.begin(), programs.end(), entry.second.program) != programs.end();
   });
 }
@@ -327,8 +305,7 @@ void flush_disk_cache(bool asked) noexcept {
 
 void close_disk_cache() noexcept {
   flush_disk_cache();
-  std::lock_guard<std::mutex> writing(cache().writing);
-  cache().closed = true;
+  Locked<Writing>()->closed = true;
 }
 
 uint64_t disk_cache_writes() noexcept { return g_writes.load(); }

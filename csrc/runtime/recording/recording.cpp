@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <utility>
 
+#include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
@@ -59,19 +59,12 @@ CorrelationStacks& correlation_stacks() {
   return mine;
 }
 
-// The mutex guards the entries of all recordings, too. It is never held while the driver is called:
+// Its lock guards the entries of all recordings, too. It is never held while the driver is called:
 // functions of a driver in Python wait for the interpreter lock.
 struct ActivityLog {
-  std::mutex mutex;
   std::shared_ptr<RecordedEntries> current;  // of the recording that runs
   std::condition_variable read;
 };
-
-// Leaked: kernels are launched while the process exits.
-ActivityLog& activity_log() {
-  static auto* instance = new ActivityLog;
-  return *instance;
-}
 
 // Fills in the times of an entry whose work is done, or with `wait` of any, and destroys its
 // events. Called without the mutex.
@@ -131,21 +124,19 @@ void pop_user_range() noexcept {
 // ---- Recordings ----
 
 void log_activity(Activity activity, TimingEvents events) noexcept {
-  ActivityLog& log = activity_log();
-  std::lock_guard<std::mutex> lock(log.mutex);
-  if (log.current != nullptr) {
-    log.current->all.push_back({std::move(activity), std::move(events)});
+  const Locked<ActivityLog> log;
+  if (log->current != nullptr) {
+    log->current->all.push_back({std::move(activity), std::move(events)});
   }
 }
 
 void read_finished_work() noexcept {
   if (usable_driver() == nullptr) return;
-  ActivityLog& log = activity_log();
   std::shared_ptr<RecordedEntries> entries;
   std::vector<Entry*> batch;
   {
-    std::lock_guard<std::mutex> lock(log.mutex);
-    entries = log.current;
+    const Locked<ActivityLog> log;
+    entries = log->current;
     if (entries == nullptr || entries->reading ||
         entries->all.size() < entries->next_batch + 2 * kBatch) {
       return;
@@ -154,39 +145,34 @@ void read_finished_work() noexcept {
     for (size_t i = 0; i < kBatch; ++i) batch.push_back(&entries->all[entries->next_batch++]);
   }
   for (Entry* entry : batch) read_times(*entry, /*wait=*/false);
-  {
-    std::lock_guard<std::mutex> lock(log.mutex);
-    entries->reading = false;
-  }
-  log.read.notify_all();
+  const Locked<ActivityLog> log;
+  entries->reading = false;
+  log->read.notify_all();
 }
 
 void Recording::start() {
   auto fresh = std::make_shared<RecordedEntries>();
-  ActivityLog& log = activity_log();
-  std::lock_guard<std::mutex> lock(log.mutex);
-  if (entries_ != nullptr && entries_ == log.current) return;
+  const Locked<ActivityLog> log;
+  if (entries_ != nullptr && entries_ == log->current) return;
   entries_.swap(fresh);  // earlier events go back to the driver without the lock
-  log.current = entries_;
+  log->current = entries_;
   g_recording.store(true, std::memory_order_relaxed);
 }
 
 void Recording::stop() noexcept {
   if (entries_ == nullptr || in_bad_fork()) return;
-  ActivityLog& log = activity_log();
-  std::lock_guard<std::mutex> lock(log.mutex);
-  if (entries_ != log.current) return;
-  log.current.reset();
+  const Locked<ActivityLog> log;
+  if (entries_ != log->current) return;
+  log->current.reset();
   g_recording.store(false, std::memory_order_relaxed);
 }
 
 std::vector<Activity> Recording::take() {
   if (entries_ == nullptr || in_bad_fork()) return {};
-  ActivityLog& log = activity_log();
   std::deque<Entry> taken;
   {
-    std::unique_lock<std::mutex> lock(log.mutex);
-    log.read.wait(lock, [this] { return !entries_->reading; });
+    Locked<ActivityLog> log;
+    log->read.wait(log.lock(), [this] { return !entries_->reading; });
     taken.swap(entries_->all);
     entries_->next_batch = 0;
   }
@@ -198,5 +184,84 @@ std::vector<Activity> Recording::take() {
   }
   return activities;
 }
+
+// ---- Scopes ----
+
+struct RecordedWork::Work {
+  StreamState& stream;
+  Activity activity;
+  TimingEvents events;
+  bool by_launch = false;  // the driver records the events itself
+};
+
+namespace {
+
+bool record(StreamState& stream, ob_event event) noexcept {
+  if (OB_ASK(event_record, event, stream.queue) != OB_OK) return false;
+  stream.mark_submitted();
+  return true;
+}
+
+}  // namespace
+
+void RecordedHostCall::finish() noexcept {
+  Activity activity;
+  activity.call = call_;
+  activity.thread = thread_number();
+  activity.correlation = current_correlation();
+  activity.call_begin = begin_;
+  activity.call_end = host_nanoseconds();
+  log_activity(std::move(activity), {});
+}
+
+void RecordedWork::begin(StreamState& stream, ActivityKind kind, const char* call, const char* name,
+                         uint64_t bytes) {
+  const ob_driver& table = driver();
+  work_ = new Work{stream, {}, {}};
+  Activity& activity = work_->activity;
+  activity.kind = kind;
+  activity.call = call;
+  activity.name = name;
+  activity.thread = thread_number();
+  activity.correlation = current_correlation();
+  activity.device = stream.device;
+  activity.stream = stream.id;
+  activity.bytes = bytes;
+  work_->by_launch = kind == ActivityKind::kKernel &&
+                     (device_properties(stream.device).features & OB_FEATURE_LAUNCH_EVENTS) != 0;
+  // Work that is captured into a graph does not run now.
+  if (!stream.capturing.load(std::memory_order_acquire) &&
+      work_->events.create(table, stream.device) && !work_->by_launch &&
+      !record(stream, work_->events.begin.get())) {
+    work_->events = {};
+  }
+  activity.call_begin = host_nanoseconds();
+}
+
+void RecordedWork::describe(const std::string& kernel, ob_launch& launch, uint64_t local_memory) {
+  Activity& activity = work_->activity;
+  activity.name = kernel;
+  activity.local_memory = local_memory;
+  for (size_t i = 0; i < activity.global.size(); ++i) {
+    activity.global[i] = launch.global[i];
+    activity.local[i] = launch.local[i];
+  }
+  if (!work_->by_launch || work_->events.end == nullptr) return;
+  launch.start = work_->events.begin.get();
+  launch.end = work_->events.end.get();
+}
+
+void RecordedWork::finish() noexcept {
+  const std::unique_ptr<Work> work(std::exchange(work_, nullptr));
+  work->activity.call_end = host_nanoseconds();
+  if (work->events.end != nullptr && !work->by_launch &&
+      !record(work->stream, work->events.end.get())) {
+    work->events = {};
+  }
+  log_activity(std::move(work->activity), std::move(work->events));
+  read_finished_work();
+}
+
+void RecordedWork::discard() noexcept { delete std::exchange(work_, nullptr); }
 
 }  // namespace outboard

@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "runtime/export.h"
-#include "runtime/recording/event_time.h"
+#include "runtime/streams/event.h"
+#include "runtime/streams/stream.h"
 
 namespace outboard {
 
@@ -97,8 +98,7 @@ class OUTBOARD_API Recording {
  public:
   Recording() = default;
   ~Recording() { stop(); }
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(Recording);
 
   // Drops activities that were not taken. Does nothing if it runs.
   void start();
@@ -119,5 +119,80 @@ void log_activity(Activity activity, TimingEvents events) noexcept;
 // Now and then reads events that have happened. Not for threads whose last driver call failed: it
 // would overwrite the driver's message.
 void read_finished_work() noexcept;
+
+// ---- Scopes that record driver calls. Without a recording they cost a load.
+
+// A call in which the host waits or prepares: the lifetime of the object.
+class RecordedHostCall {
+ public:
+  // `call` is a literal.
+  explicit RecordedHostCall(const char* call) noexcept : call_(call) {
+    if (__builtin_expect(recording(), 0)) begin_ = host_nanoseconds();
+  }
+  ~RecordedHostCall() {
+    if (__builtin_expect(begin_ != 0, 0)) finish();
+  }
+  C10_DISABLE_COPY_AND_ASSIGN(RecordedHostCall);
+
+ private:
+  OUTBOARD_API void finish() noexcept;
+
+  const char* const call_;
+  uint64_t begin_ = 0;
+};
+
+// A call that enqueues work: construct, describe, call, enqueued(). A call without enqueued() is
+// not recorded. Errors of events leave the times unknown: a profiler must not make a program fail.
+class RecordedWork {
+ public:
+  // `call` is a literal.
+  RecordedWork(StreamState& stream, ActivityKind kind, const char* call, const char* name = "",
+               uint64_t bytes = 0) {
+    if (__builtin_expect(recording(), 0)) begin(stream, kind, call, name, bytes);
+  }
+  ~RecordedWork() {
+    if (__builtin_expect(work_ != nullptr, 0)) discard();
+  }
+  C10_DISABLE_COPY_AND_ASSIGN(RecordedWork);
+
+  // Whether the call is recorded. Only then describe() may be called.
+  explicit operator bool() const noexcept { return work_ != nullptr; }
+  // Describes a launch, and passes the events to a driver that records events of launches.
+  OUTBOARD_API void describe(const std::string& kernel, ob_launch& launch, uint64_t local_memory);
+  void enqueued() noexcept {
+    if (__builtin_expect(work_ != nullptr, 0)) finish();
+  }
+
+ private:
+  struct Work;
+
+  OUTBOARD_API void begin(StreamState& stream, ActivityKind kind, const char* call,
+                          const char* name, uint64_t bytes);
+  OUTBOARD_API void finish() noexcept;
+  OUTBOARD_API void discard() noexcept;
+
+  Work* work_ = nullptr;
+};
+
+// A copy on `stream`, under the names that trace tools know. Device -1 is the host.
+class RecordedCopy : public RecordedWork {
+ public:
+  RecordedCopy(StreamState& stream, c10::DeviceIndex destination, c10::DeviceIndex source,
+               uint64_t bytes)
+      : RecordedWork(stream, ActivityKind::kCopy, call(destination, source),
+                     name(destination, source), bytes) {}
+
+ private:
+  static const char* call(c10::DeviceIndex destination, c10::DeviceIndex source) noexcept {
+    if (source < 0) return "copy_host_to_device";
+    if (destination < 0) return "copy_device_to_host";
+    return destination == source ? "copy_device_to_device" : "copy_peer";
+  }
+  static const char* name(c10::DeviceIndex destination, c10::DeviceIndex source) noexcept {
+    if (source < 0) return "Memcpy HtoD";
+    if (destination < 0) return "Memcpy DtoH";
+    return destination == source ? "Memcpy DtoD" : "Memcpy PtoP";
+  }
+};
 
 }  // namespace outboard

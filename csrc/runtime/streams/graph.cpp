@@ -27,9 +27,9 @@ int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device]
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
-#include "runtime/process.h"
+#include "runtime/memory/caching/device_cache.h"
 #include "runtime/programs/device_assert.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -62,12 +62,12 @@ class Graph final : public at::GraphImplInterface {
     // Now, because a capturing queue cannot read assert flags.
     raise_deferred();
     pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
-    caching_allocator()->begin_allocate_to_pool(stream.device, pool_);
+    caching_allocator()->cache(stream.device).begin_allocate_to_pool(pool_);
     device_ = stream.device;
     ++g_live_graphs[device_];
     const ob_status status = table.graph_begin(table.context, stream.queue);
     if (status != OB_OK) {
-      caching_allocator()->end_allocate_to_pool(device_, pool_);
+      caching_allocator()->cache(device_).end_allocate_to_pool(pool_);
       release_pool();
       throw_status(status, "graph_begin");
     }
@@ -127,7 +127,7 @@ class Graph final : public at::GraphImplInterface {
     const ob_status status = OB_ASK(graph_end, stream.queue, &graph_);
     asserts_ = take_captured_asserts(stream);
     stream.end_capture();
-    caching_allocator()->end_allocate_to_pool(device_, pool_);
+    caching_allocator()->cache(device_).end_allocate_to_pool(pool_);
     return status;
   }
 
@@ -155,7 +155,7 @@ class Graph final : public at::GraphImplInterface {
   void release_pool() {
     if (device_ < 0) return;
     --g_live_graphs[device_];
-    caching_allocator()->release_pool(std::exchange(device_, c10::DeviceIndex{-1}), pool_);
+    caching_allocator()->cache(std::exchange(device_, c10::DeviceIndex{-1})).release_pool(pool_);
   }
 
   ob_graph graph_ = nullptr;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 #include "runtime/settings.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/wait.h"
@@ -49,10 +49,8 @@ struct StreamTable {
   std::array<std::atomic<uint32_t>, kPriorities> next = {};
 };
 
-// Leaked: deleters that run at exit use streams.
 StreamTable& stream_table(c10::DeviceIndex device) {
-  static auto* tables = new std::array<StreamTable, kMaxDevices>;
-  return (*tables)[device];
+  return global<std::array<StreamTable, kMaxDevices>>()[device];
 }
 
 thread_local std::array<StreamState*, kMaxDevices> t_current_streams = {};

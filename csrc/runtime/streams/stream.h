@@ -101,8 +101,7 @@ class StreamScope {
  public:
   explicit StreamScope(const c10::Stream& stream) : previous_(exchange_stream(stream)) {}
   ~StreamScope() { exchange_stream(previous_); }
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(StreamScope);
 
  private:
   c10::Stream previous_;

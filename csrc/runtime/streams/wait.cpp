@@ -9,17 +9,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <list>
-#include <mutex>
-#include <string>
 #include <thread>
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/process.h"
+#include "runtime/global.h"
 #include "runtime/settings.h"
-#include "runtime/thread_costs.h"
 
 namespace outboard {
 namespace {
@@ -64,16 +60,9 @@ struct Wait {
 };
 
 struct Waits {
-  std::mutex mutex;
   std::list<Wait> all;
   bool watched = false;
 };
-
-// Leaked: threads wait until the process exits.
-Waits& waits() {
-  static auto* instance = new Waits;
-  return *instance;
-}
 
 void report(const char* call, double seconds) {
   TORCH_WARN("device '", c10::get_privateuse1_backend(), "' has been in `", call, "` for ",
@@ -91,9 +80,8 @@ void report(const char* call, double seconds) {
     const char* call = nullptr;
     double seconds = 0;
     {
-      Waits& all = waits();
-      std::lock_guard<std::mutex> lock(all.mutex);
-      for (Wait& wait : all.all) {
+      const Locked<Waits> all;
+      for (Wait& wait : all->all) {
         const uint64_t count = wait.count.load(std::memory_order_acquire);
         const char* its = wait.call.load(std::memory_order_acquire);
         if (its == nullptr || count == wait.reported) continue;
@@ -125,19 +113,16 @@ void start_watchdog(Waits& all) noexcept {
 class WaitEntry {
  public:
   WaitEntry() {
-    Waits& all = waits();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    start_watchdog(all);
-    entry_ = all.all.emplace(all.all.end());
+    const Locked<Waits> all;
+    start_watchdog(*all);
+    entry_ = all->all.emplace(all->all.end());
   }
   ~WaitEntry() {
     // In a forked child another thread's lock of the mutex is never released.
     if (in_bad_fork()) return;
-    std::lock_guard<std::mutex> lock(waits().mutex);
-    waits().all.erase(entry_);
+    Locked<Waits>()->all.erase(entry_);
   }
-  WaitEntry(const WaitEntry&) = delete;
-  WaitEntry& operator=(const WaitEntry&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(WaitEntry);
 
   Wait& wait() noexcept { return *entry_; }
 
@@ -185,6 +170,11 @@ ob_status poll_until_ready(const Query& query) noexcept {
 }
 
 }  // namespace
+
+ThreadCosts& thread_costs() noexcept {
+  thread_local ThreadCosts costs;
+  return costs;
+}
 
 WaitScope::WaitScope(const char* call) noexcept : record_(call) {
   Wait& wait = wait_of_this_thread();
@@ -265,9 +255,8 @@ void set_signal_handling(bool (*handle)(), void (*raise)()) noexcept {
 }
 
 int waiting_threads() noexcept {
-  Waits& all = waits();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  return static_cast<int>(std::count_if(all.all.begin(), all.all.end(), [](const Wait& wait) {
+  const Locked<Waits> all;
+  return static_cast<int>(std::count_if(all->all.begin(), all->all.end(), [](const Wait& wait) {
     return wait.call.load(std::memory_order_acquire) != nullptr;
   }));
 }

@@ -6,21 +6,34 @@
 // a Python program, when a signal handler raises (Ctrl-C).
 #pragma once
 
+#include <c10/macros/Macros.h>
 #include <outboard/driver.h>
 
+#include <cstdint>
+
 #include "runtime/export.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
+
+// What a thread has spent in waits and in compiling programs since it started. A reader takes the
+// difference of two values. Each thread has its own: no synchronization.
+struct ThreadCosts {
+  uint64_t waits = 0;  // driver calls that may block, outermost ones
+  uint64_t waiting_nanoseconds = 0;
+  uint64_t programs = 0;  // compiled from source
+  uint64_t compiling_nanoseconds = 0;
+};
+// Of the calling thread.
+OUTBOARD_API ThreadCosts& thread_costs() noexcept;
 
 // The scope of a driver call that may block, for the watchdog. `call` is a literal.
 class WaitScope {
  public:
   explicit WaitScope(const char* call) noexcept;
   ~WaitScope();
-  WaitScope(const WaitScope&) = delete;
-  WaitScope& operator=(const WaitScope&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(WaitScope);
 
  private:
   bool outermost_;
@@ -61,8 +74,7 @@ class OUTBOARD_API RequestedWait {
   // `call` is a literal.
   explicit RequestedWait(const char* call) noexcept;
   ~RequestedWait();
-  RequestedWait(const RequestedWait&) = delete;
-  RequestedWait& operator=(const RequestedWait&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(RequestedWait);
 
  private:
   const char* call_;

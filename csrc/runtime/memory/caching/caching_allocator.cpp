@@ -8,8 +8,7 @@
 #include "runtime/memory/caching/device_cache.h"
 #include "runtime/memory/memory_history.h"
 #include "runtime/memory/shared_memory.h"
-#include "runtime/process.h"
-#include "runtime/recording/recorded_call.h"
+#include "runtime/recording/recording.h"
 
 namespace outboard {
 namespace {
@@ -192,23 +191,13 @@ std::pair<size_t, size_t> CachingAllocator::getMemoryInfo(c10::DeviceIndex devic
   return {std::min(free_bytes, total_bytes - std::min(total_bytes, ours)), total_bytes};
 }
 
+DeviceCache& CachingAllocator::cache(c10::DeviceIndex device) {
+  check_fork();
+  return cache_of(device);
+}
+
 c10::MempoolId_t CachingAllocator::create_pool() {
   return {0, next_pool_.fetch_add(1, std::memory_order_relaxed)};
-}
-
-void CachingAllocator::begin_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  check_fork();
-  cache_of(device).begin_allocate_to_pool(pool);
-}
-
-void CachingAllocator::end_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  check_fork();
-  cache_of(device).end_allocate_to_pool(pool);
-}
-
-void CachingAllocator::release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  check_fork();
-  cache_of(device).release_pool(pool);
 }
 
 void* CachingAllocator::base_allocation(const void* pointer, size_t* bytes) {
@@ -221,18 +210,6 @@ void* CachingAllocator::base_allocation(const void* pointer, size_t* bytes) {
 c10::DeviceIndex CachingAllocator::device_of_pointer(const void* pointer) {
   const auto found = find_segment(pointer);
   return found ? found->device : c10::DeviceIndex{-1};
-}
-
-void CachingAllocator::set_memory_fraction(double fraction, c10::DeviceIndex device) {
-  check_fork();
-  TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0, "the memory fraction lies in [0, 1], and ",
-                    fraction, " was given");
-  cache_of(device).set_fraction(fraction);
-}
-
-double CachingAllocator::memory_fraction(c10::DeviceIndex device) {
-  check_fork();
-  return cache_of(device).fraction();
 }
 
 std::vector<SegmentInfo> CachingAllocator::snapshot(c10::MempoolId_t pool) {

@@ -42,13 +42,10 @@ class OUTBOARD_API CachingAllocator final : public c10::DeviceAllocator {
   // Whether `pointer` owns memory of allocate or allocate_on.
   bool owns(const c10::DataPtr& pointer) noexcept;
 
-  // Private pools, for graphs: between begin and end, allocations of this thread on `device` come
-  // from the pool. Each begin is matched by a release; after the last release emptyCache frees the
-  // pool's memory.
+  // The memory of one device, with its limit and private pools.
+  DeviceCache& cache(c10::DeviceIndex device);
+  // The id of a new private pool, of any device.
   c10::MempoolId_t create_pool();
-  void begin_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
-  void end_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
-  void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
 
   // Start of the driver's allocation that contains `pointer`, and its size in *bytes; nullptr if
   // there is none. Many tensors may lie in one.
@@ -59,10 +56,6 @@ class OUTBOARD_API CachingAllocator final : public c10::DeviceAllocator {
   // Frees all unused memory of a device, also if waiting for it fails. Returns the bytes in use by
   // tensors, adopted memory included, and the bytes still reserved.
   std::pair<size_t, size_t> release_all(c10::DeviceIndex device);
-
-  // Limits this process to a fraction, in [0, 1], of the device's memory. Frees nothing.
-  void set_memory_fraction(double fraction, c10::DeviceIndex device);
-  double memory_fraction(c10::DeviceIndex device);
 
   // Segments and their blocks on all devices: of one private pool, or of all pools with {0, 0}.
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> snapshot(c10::MempoolId_t pool = {0, 0});

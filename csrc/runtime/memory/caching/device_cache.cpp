@@ -353,6 +353,8 @@ void DeviceCache::erase_unused_private_pools() {
 // ---- Statistics ----
 
 void DeviceCache::set_fraction(double fraction) {
+  TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0, "the memory fraction lies in [0, 1], and ",
+                    fraction, " was given");
   Lock lock(mutex_);
   fraction_ = fraction;
   limit_ = fraction == 1.0 ? SIZE_MAX

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/export.h"
 #include "runtime/memory/caching/allocator_statistics.h"
 #include "runtime/memory/caching/block_pool.h"
 #include "runtime/memory/memory_history.h"
@@ -47,7 +48,7 @@ struct PoolSet {
   int holds = 0;
 };
 
-class DeviceCache {
+class OUTBOARD_API DeviceCache {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
@@ -79,11 +80,14 @@ class DeviceCache {
   // private pools without users.
   void empty(c10::MempoolId_t pool);
 
+  // Private pools, for graphs: between begin and end, allocations of this thread come from the
+  // pool. Each begin is matched by a release; after the last release empty() frees the pool's
+  // memory.
   void begin_allocate_to_pool(c10::MempoolId_t pool);
   void end_allocate_to_pool(c10::MempoolId_t pool);
   void release_pool(c10::MempoolId_t pool);
 
-  // The fraction of the device's memory that this process may allocate.
+  // Limits this process to a fraction, in [0, 1], of the device's memory. Frees nothing.
   void set_fraction(double fraction);
   double fraction() {
     const Lock lock(mutex_);

@@ -37,8 +37,7 @@ class Hold {
     if (!lock_.owns_lock()) lock_.lock();
     --pools_.holds;
   }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
+  C10_DISABLE_COPY_AND_ASSIGN(Hold);
 
  private:
   std::unique_lock<std::mutex>& lock_;
