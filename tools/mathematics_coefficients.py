@@ -4,7 +4,7 @@
       > torch_outboard/dialects/clang/mathematics/coefficients.h
 
 Each function is interpolated at Chebyshev nodes with mpmath, which PyTorch brings along, to 60
-digits; the degree is the least one whose error, measured on a grid, is below the tolerance. Doubles
+digits; the degree is the least one whose error, measured on a grid, is below the tolerance. Numbers
 are written by their bits, since -cl-single-precision-constant makes floats of literals.
 """
 
@@ -220,13 +220,14 @@ def as_float(value: mpf) -> str:
     return re.sub(r"\.?0*p", "p", digits) + "f"
 
 
-def as_bits(value: mpf) -> str:
-    """The value for tables, whose elements must not be expressions."""
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016x}UL"
+def as_bits(value: mpf, kind: str) -> str:
+    code = "<If" if kind == "f" else "<Qd"
+    (bits,) = struct.unpack(f"<{code[1]}", struct.pack(f"<{code[2]}", float(value)))
+    return f"0x{bits:08x}" if kind == "f" else f"0x{bits:016x}UL"
 
 
 def as_double(value: mpf) -> str:
-    return f"OB_DOUBLE_BITS({as_bits(value).removesuffix('UL')})"
+    return f"OB_DOUBLE_BITS({as_bits(value, 'd').removesuffix('UL')})"
 
 
 def cut(value: mpf, bits: int) -> mpf:
@@ -284,7 +285,7 @@ def print_list(name: str, items: list[str]) -> None:
 
 
 def main() -> None:
-    print("/* Written by tools/mathematics_coefficients.py. Polynomials by rising power. */")
+    print("/* Written by tools/mathematics_coefficients.py. Polynomials: bits, by rising power. */")
     print("#ifndef OUTBOARD_DIALECT_COEFFICIENTS_H\n#define OUTBOARD_DIALECT_COEFFICIENTS_H\n")
     print("/* clang-format off */")
     for name, text in constants():
@@ -292,47 +293,17 @@ def main() -> None:
     for one in FITS:
         for kind in one.types:
             ending, tolerance = ENDINGS[kind]
-            write = as_float if kind == "f" else as_double
             found = fit(one, tolerance)
-            coefficients = [write(c) for c in found]
+            coefficients = [as_bits(c, kind) for c in found]
             name = one.name.removesuffix("_SHORT")
             if one.name == "ERFC" and kind == "d":
                 rest = found[0] - cut(found[0], 53)
                 print(f"\n#define OB_ERFC_FIRST_REST {as_double(rest)}")
             print()
             print_list(f"{name}_{ending}", coefficients)
-    print("\n/* The bits of B(2 k + 2) / ((2 k + 1) (2 k + 2)). */")
-    terms = [mpmath.bernoulli(2 * k + 2) / ((2 * k + 1) * (2 * k + 2)) for k in range(5)]
-    print_list("STIRLING_TERMS", [as_bits(t) for t in terms])
-    print("\n/* The bits of two zeros of ln|gamma| between -n - 1 and -n, n = 2 ... 17: each as a")
-    print(" * double and the rest. */")
-    zeros = [part for zero in gamma_zeros() for part in (zero, zero - cut(zero, 53))]
-    print_list("LGAMMA_ZEROS", [as_bits(part) for part in zeros])
     print("\n/* The bits of 2 / pi after the point, 64 at a time. */")
     print_list("TWO_OVER_PI_BITS", [f"0x{word:016x}UL" for word in two_over_pi()])
     print("/* clang-format on */\n\n#endif")
-
-
-def gamma_zeros() -> list[mpf]:
-    """Of ln|gamma(x)|, by bisection from the extremum between -n - 1 and -n to either end."""
-
-    def above(x: mpf) -> bool:
-        return abs(mpmath.gamma(x)) > 1
-
-    zeros = []
-    for n in range(2, 18):
-        extremum = mpmath.findroot(
-            mpmath.digamma, (-n - mpf("0.9"), -n - mpf("0.1")), "bisect", verify=False
-        )
-        for end in (-n - 1, -n):
-            outside, inside = mpf(end), extremum
-            for _ in range(250):
-                middle = (outside + inside) / 2
-                if middle in (outside, inside):
-                    break
-                outside, inside = (middle, inside) if above(middle) else (outside, middle)
-            zeros.append(inside)
-    return zeros
 
 
 def two_over_pi() -> list[int]:

@@ -86,14 +86,17 @@
 #endif
 
 /* a + b x + c x^2 + ..., by Horner's rule; the coefficients are constants after unrolling. */
-#define OB_POLYNOMIAL(x, ...)                                                                \
-  ({                                                                                         \
-    const S ob_terms[] = {__VA_ARGS__};                                                      \
-    const T ob_x = (x);                                                                      \
-    int ob_i = sizeof(ob_terms) / sizeof(S) - 1;                                             \
-    T ob_sum = (T)(ob_terms[ob_i]);                                                          \
-    _Pragma("unroll") while (ob_i > 0) ob_sum = ob_mad(ob_sum, ob_x, (T)(ob_terms[--ob_i])); \
-    ob_sum;                                                                                  \
+#define OB_COEFFICIENT(bits) ((T)(OB_BITS((J)(bits), S)))
+#define OB_POLYNOMIAL(x, ...)                                          \
+  ({                                                                   \
+    const J ob_terms[] = {__VA_ARGS__};                                \
+    const T ob_x = (x);                                                \
+    int ob_i = sizeof(ob_terms) / sizeof(J) - 1;                       \
+    T ob_sum = OB_COEFFICIENT(ob_terms[ob_i]);                         \
+    _Pragma("unroll") while (ob_i > 0) {                               \
+      ob_sum = ob_mad(ob_sum, ob_x, OB_COEFFICIENT(ob_terms[--ob_i])); \
+    }                                                                  \
+    ob_sum;                                                            \
   })
 #define OB_FIRST_OF(a, ...) a
 #define OB_FIRST(...) OB_FIRST_OF(__VA_ARGS__)

@@ -116,7 +116,7 @@ OB_FUNCTION T ob_log_closer(T f, T* low) {
   T square_rest, sum_rest, p_rest, cube_rest, more_rest, total_rest;
   const T square = ob_two_product(f * (T)(0.5f), f, &square_rest);
   const T sum = ob_quick_sum(f, -square, &sum_rest);
-  const T p = ob_quick_sum((T)(OB_FIRST(K(LOG_SERIES))),
+  const T p = ob_quick_sum(OB_COEFFICIENT(OB_FIRST(K(LOG_SERIES))),
                            f * OB_POLYNOMIAL(f, OB_FOLLOWING(K(LOG_SERIES))), &p_rest);
   const T cube = ob_two_product(square, f * (T)(2), &cube_rest);
   const T more = ob_two_product(cube, p, &more_rest);

@@ -15,7 +15,7 @@ OB_FUNCTION T ob_erfc_far(T a, T* low, I* n) {
   const T power = ob_exp_parts(-square, -square_rest, n, &exp_low);
   const T t = (bounded - (T)(4)) / (bounded + (T)(4));
   T p_rest;
-  const T p = ob_quick_sum((T)(OB_FIRST(OB_ERFC_DOUBLE)),
+  const T p = ob_quick_sum(OB_COEFFICIENT(OB_FIRST(OB_ERFC_DOUBLE)),
                            t * OB_POLYNOMIAL(t, OB_FOLLOWING(OB_ERFC_DOUBLE)), &p_rest);
   p_rest += (T)(OB_ERFC_FIRST_REST);
   const T divisor = ob_two_sum((T)(2) * bounded, (T)(1), &divisor_rest);
@@ -64,11 +64,12 @@ OB_FUNCTION T erf(T x) {
   T slope_rest, product_rest, low, sum_rest;
   I n;
   const T slope = ob_two_sum(
-      (T)(OB_FIRST(OB_FOLLOWING(OB_ERF_EXPONENT_FLOAT))),
+      OB_COEFFICIENT(OB_FIRST(OB_FOLLOWING(OB_ERF_EXPONENT_FLOAT))),
       bounded * OB_POLYNOMIAL(bounded, OB_FOLLOWING(OB_FOLLOWING(OB_ERF_EXPONENT_FLOAT))),
       &slope_rest);
   const T product = ob_two_product(bounded, slope, &product_rest);
-  const T rest = ob_mad(bounded, slope_rest, product_rest) + (T)(OB_FIRST(OB_ERF_EXPONENT_FLOAT));
+  const T rest =
+      ob_mad(bounded, slope_rest, product_rest) + OB_COEFFICIENT(OB_FIRST(OB_ERF_EXPONENT_FLOAT));
   const T high = ob_exp_parts(-product, -rest, &n, &low), power = ob_power_of_2(n);
   const T sum = ob_quick_sum((T)(1), -high * power, &sum_rest);
   const T far = copysign(sum + ob_mad(-low, power, sum_rest), x);
@@ -195,64 +196,6 @@ OB_FUNCTION T ob_lgamma_positive(T y) {
                 : middle;
 }
 
-#if OB_IS_NUMBER
-/* Two zeros between -n - 1 and -n, n = 2 ... 17, each as a sum of two numbers. */
-__constant ulong ob_lgamma_zeros[] = {OB_LGAMMA_ZEROS};
-__constant ulong ob_stirling_terms[] = {OB_STIRLING_TERMS};
-
-/* ln|gamma(x)| for -18 < x < -2, not an integer: its change from the nearest zero z to x, by
- * Stirling's formula at two points far above 0 and by ln((x + i) / (z + i)). All terms are as small
- * as x - z. */
-static __attribute__((noinline, unused)) double ob_lgamma_from_zero(double x) {
-  const int n = (int)-x, steps = n + 25;
-  __constant const ulong* zeros = ob_lgamma_zeros + 4 * (n - 2);
-  if (fabs(x - OB_BITS(zeros[2], double)) < fabs(x - OB_BITS(zeros[0], double))) zeros += 2;
-  const double z = OB_BITS(zeros[0], double), z_rest = OB_BITS(zeros[1], double);
-  double d_rest, shifted_rest, y_rest, part_rest, sum_rest, product_rest, log_rest;
-  const double d = ob_two_sum(x - z, -z_rest, &d_rest);
-  /* The product of the ratios, minus 1, and the logarithms of ratios near 0 or large. */
-  double ratio = 0, rest = 0, far = 0;
-  for (int i = 0; i < steps; ++i) {
-    double shifted = ob_two_sum(z, (double)i, &shifted_rest);
-    shifted = ob_quick_sum(shifted, shifted_rest + z_rest, &shifted_rest);
-    const double rough = d / shifted;
-    if (rough < (double)(-0.5f) || rough > (double)(16)) {
-      far += log((x + (double)i) / shifted);
-      continue;
-    }
-    double part = ob_two_quotient(d, d_rest, shifted, shifted_rest, &part_rest);
-    part = ob_quick_sum(part, part_rest, &part_rest);
-    const double product = ob_two_product(ratio, part, &product_rest);
-    const double sum = ob_two_sum(ratio, part, &sum_rest);
-    rest += sum_rest + part_rest + product_rest + rest * part + ratio * part_rest;
-    ratio = ob_two_sum(sum, product, &sum_rest);
-    rest += sum_rest;
-  }
-  const double y = ob_two_sum(z, (double)steps, &y_rest), moved = y + d, u = (double)(1) / y,
-               v = (double)(1) / moved;
-  /* The series' terms c (v^(2 k + 1) - u^(2 k + 1)), divided by v - u. */
-  double series = 0, powers = 1, power = u;
-  for (int k = 0; k < 5; ++k) {
-    series += OB_BITS(ob_stirling_terms[k], double) * powers;
-    powers = powers * (v * v) + power * (u + v);
-    power *= u * u;
-  }
-  const double quotient = ob_two_quotient(d, d_rest, y, y_rest + z_rest, &part_rest);
-  const double growth = ob_log1p_parts(quotient, part_rest, &log_rest);
-  const double less = ob_two_sum(y - (double)(0.5f), d, &sum_rest);
-  const double first = ob_two_product(less, growth, &product_rest);
-  double low = product_rest + (less * log_rest + sum_rest * growth) - d * u * v * series;
-  const double slope = ob_log_parts(y, &log_rest) - (double)(1);
-  const double second = ob_two_product(d, slope, &product_rest);
-  low += product_rest + (d * (log_rest + y_rest * u) + d_rest * slope) + y_rest * growth;
-  double change = ob_two_sum(first, second, &sum_rest);
-  low += sum_rest;
-  const double below = ob_log1p_parts(ratio, rest, &log_rest);
-  change = ob_two_sum(change, -below, &sum_rest);
-  return change + (sum_rest + low - log_rest) - far;
-}
-#endif
-
 /* For x < 0: ln(pi / |x sin(pi x)|) - ln(gamma(-x)). */
 OB_FUNCTION T lgamma_r(T x, N* sign) {
   const M negative = OB_BITS(x, I) < (I)(0);
@@ -266,12 +209,6 @@ OB_FUNCTION T lgamma_r(T x, N* sign) {
   const T reflected = log((T)(OB_PI_DOUBLE) / (a * sine)) - positive;
   T result = negative ? reflected : positive;
   result = a < (T)(0x1p-60f) ? -log(a) : result;
-  const M crossing = negative & (a > (T)(2)) & (a < (T)(18)) & (rint(a) != a);
-  if (OB_ANY(crossing)) {
-    for (int i = 0; i < OB_LANES; ++i) {
-      if (OB_LANE(crossing, i)) OB_LANE(result, i) = ob_lgamma_from_zero(OB_LANE(x, i));
-    }
-  }
   result = negative & (rint(a) == a) ? OB_INFINITE : result;
   result = a == (T)(0) ? OB_INFINITE : result;
   const T below = floor(x);
