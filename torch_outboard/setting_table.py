@@ -313,7 +313,7 @@ TABLE = (
     Setting(
         "OUTBOARD_FAULTS",
         "text",
-        "faults injected between kit and driver; `torch_outboard/drivers/faults/wrapper.cpp` lists "
+        "faults injected between kit and driver; `torch_outboard/drivers/faults/faults.cpp` lists "
         "them",
         "none",
         for_tests=True,

@@ -1,7 +1,7 @@
 """Fault injection: injects faults between the kit and any driver, and detects misuse.
 
 It is active in a process started with `OUTBOARD_FAULTS` set (`count` only counts calls and checks
-their use). The comment at the top of `wrapper.cpp` beside this file describes the settings. The
+their use). The comment at the top of `faults.cpp` beside this file describes the settings. The
 functions here change and read the same state at run time, without importing `torch`.
 """
 

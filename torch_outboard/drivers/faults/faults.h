@@ -1,8 +1,7 @@
 /*
  * Shared declarations of the layer `faults`.
  *
- *   wrapper.cpp  the wrapped functions, and the settings' grammar
- *   faults.cpp   injected faults
+ *   faults.cpp   settings, injected faults, and the wrapped functions
  *   objects.cpp  live objects, and checks of their use
  */
 #ifndef OUTBOARD_DRIVERS_FAULTS_H
@@ -24,7 +23,7 @@ constexpr int32_t kMaxDevices = 64;
 
 /*
  * Every function of the contract, with the kind of its wrapper and the kind's arguments. Kinds,
- * which wrapper.cpp defines:
+ * which faults.cpp defines:
  *
  *   CALL     check, after: hooks, both optional
  *   WORK     check: puts work on a queue
@@ -132,38 +131,15 @@ enum Function {
       FUNCTION_COUNT
 };
 
-/* ---- wrapper.cpp */
-
-/* Waits for all queues of a device of the wrapped driver, and ignores failures. */
-void wait_for_device(int32_t device);
-/* Puts the delay of work on a queue. */
-ob_status delay(ob_queue queue);
-
 /* ---- faults.cpp */
 
-/* Applies settings (the grammar is in wrapper.cpp). Returns the problem, "" for none. */
-std::string apply_settings(const std::string& settings);
-/* Resets settings and counts of calls. */
-void reset();
-
-/* The answer of begin_call for a call that has to answer OK and do nothing. */
-constexpr ob_status LIE = -1;
-
-/* Counts a call, makes it slow, and answers with the status that it must fail with, LIE or OB_OK.
- */
-ob_status begin_call(Function called);
-/* Lines: "calls FUNCTION COUNT" for each function, and "injected COUNT". */
-std::string describe_calls();
-
-uint64_t work_delay_us();
-void sleep_us(uint64_t microseconds);
+/* Puts the delay of work on a queue. */
+ob_status delay(ob_queue queue);
 uint64_t memory_limit(); /* bytes per device; 0: none */
-
 /* OB_DEVICE_LOST where `lose` has lost the device. `use_device` counts the use, and loses the
  * device if this was to be the one. */
 ob_status check_lost(int32_t device);
 ob_status use_device(int32_t device);
-ob_status recover(int32_t device);
 
 /* ---- objects.cpp */
 
