@@ -75,7 +75,7 @@ from torch.utils.cpp_extension import (  # noqa: E402
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "faults", "validation", "ocl", "riscv")
 # What they use of the sources that drivers share.
-DRIVER_PARTS = {"host": ("compiler", "queues"), "riscv": ("compiler", "queues")}
+DRIVER_PARTS = dict.fromkeys(("host", "riscv"), ("compiler", "memory", "queues"))
 # Programs of drivers, each of one file that `driver_sources` leaves out.
 PROGRAMS = {"ocl/pocl_compiler": "ocl/pocl/compiler_program.c"}
 SOURCES_PER_UNIT = 5

@@ -375,7 +375,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="host-shared-file",
         kind="leak",
-        file="torch_outboard/drivers/host/memory.c",
+        file="torch_outboard/drivers/memory/memory.c",
         old="close(found->file);",
         new="(void)found->file;",
         effect="Each tensor that was shared with a process leaves its file and memory behind.",

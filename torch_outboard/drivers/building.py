@@ -3,10 +3,10 @@
     python -m torch_outboard.drivers.building -o libob_mychip.so --with queues mychip.c -lmychip
 
 `common` is in every driver: messages, settings, clock. `queues` are queues, events and transfers on
-threads of the host; `compiler` makes machine code of OpenCL C by a clang. Their headers, `queues.h`
-and `compiler.h`, say what a driver defines and what it gets. The compilers are $CC and $CXX, by
-default `cc` and `c++`, and know C11 and C++20. The drivers of torch_outboard are built by the same
-functions.
+threads of the host; `memory` is device memory in that of the host, for drivers with `queues`;
+`compiler` makes machine code of OpenCL C by a clang. Their headers, such as `queues.h`, say what a
+driver defines and what it gets. The compilers are $CC and $CXX, by default `cc` and `c++`, and know
+C11 and C++20. The drivers of torch_outboard are built by the same functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-PARTS = ("common", "queues", "compiler")
+PARTS = ("common", "queues", "memory", "compiler")
 _FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
 _FOR_THE_LINKER = ("-l", "-L", "-Wl,")

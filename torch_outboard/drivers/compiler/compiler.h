@@ -3,9 +3,8 @@
  * behind the headers in torch_outboard/dialects/clang.
  *
  *   native.cpp    the clang of this machine, its settings, its flags for each processor; loading
- *   compiler.cpp  the steps from the source of a program to machine code
+ *   compiler.cpp  the steps from the source of a program to machine code, with entries of kernels
  *   process.cpp   a command in a process of its own, with a time limit; temporary folders
- *   kernels.cpp   finds kernels in a source, and writes the entries that call them
  *
  * Any thread may call any function, several at once. A driver compiles these files into its
  * library. The functions for drivers in C++ throw drivers::Failure.
@@ -105,12 +104,6 @@ class Folder {
 void write_content(const std::string& path, std::string_view content);
 std::string read_content(const std::string& path);
 
-/* ---- kernels.cpp */
-
-/* The source of an entry for each kernel that the preprocessed source defines. Throws
- * OB_BUILD_FAILED for a source without kernels. */
-std::string entries_of(std::string_view preprocessed);
-
 } /* namespace compiler */
 
 extern "C" {
@@ -127,6 +120,11 @@ typedef struct item_range {
 typedef struct kernel_parameter {
   uint32_t kind, bytes;
 } kernel_parameter;
+
+/* Fails unless a launch suits a kernel with these parameters, whose machine code checks nothing;
+ * stores its work-items. */
+ob_status read_launch(const ob_launch* launch, const char* kernel,
+                      const kernel_parameter* parameters, uint32_t count, item_range* items);
 
 /* ---- native.cpp, for drivers in C. Failures store their message as `fail` does. */
 

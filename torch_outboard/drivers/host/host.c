@@ -52,8 +52,11 @@ static ob_status initialize(void* context) {
   may_spin = threads > 1; /* on one processor a busy wait keeps the other thread from running */
   find_code();
 
+  const memory_settings in_memory = {host_settings.memory, host_settings.shared,
+                                     "OUTBOARD_HOST_MEMORY"};
   for (int32_t i = 0; i < (int32_t)count; i++) {
-    status = create_memory(i);
+    device_memory created;
+    status = create_memory(&in_memory, &created);
     if (status != OB_OK) return status;
   }
   host_settings.devices = (int32_t)count;
@@ -62,7 +65,6 @@ static ob_status initialize(void* context) {
 }
 
 static ob_status finalize(void* context) {
-  /* Memory stays mapped until the process ends: other threads may still access tensors. */
   stop_queues();
   stop_pool();
   return OB_OK;
@@ -180,11 +182,6 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .device_count = device_count,
       .device_properties = device_properties,
       .device_state = device_state,
-      .allocate = allocate,
-      .deallocate = deallocate,
-      .memory_info = memory_info,
-      .host_allocate = host_allocate,
-      .host_deallocate = host_deallocate,
       .device_synchronize = device_synchronize,
       .program_build = program_build,
       .program_binary = program_binary,
@@ -193,11 +190,6 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .kernel_create = kernel_create,
       .kernel_release = kernel_release,
       .launch = launch,
-      .host_register = host_register,
-      .host_unregister = host_unregister,
-      .memory_export = memory_export,
-      .memory_import = memory_import,
-      .memory_close = memory_close,
       .device_reset = device_reset,
       .communicator_id = communicator_id,
       .communicator_create = communicator_create,
@@ -208,6 +200,7 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .communication_begin = communication_begin,
       .communication_end = communication_end,
   };
-  set_queue_functions(&table); /* the same in each call */
+  set_memory_functions(&table); /* the same in each call */
+  set_queue_functions(&table);
   return &table;
 }

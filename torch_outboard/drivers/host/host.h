@@ -2,17 +2,14 @@
  * Shared declarations of the host driver.
  *
  *   host.c          settings, devices and their state, the table
- *   memory.c        device memory and pinned memory
  *   program.c       programs and kernels
- *   launch.c        launches
- *   pool.c          threads that share the work of a launch
+ *   launch.c        launches, and threads that share their work
  *   communicator.c  communicators: processes that share memory
  *   collectives.c   collectives and messages between their ranks
- *   reductions.c    reductions of arrays
  *
- * Queues, events, transfers and graphs are in drivers/queues, the compiler of kernels in
- * drivers/compiler, messages of failures in drivers/common. Functions of the table have the
- * contract's names; outboard/driver.h describes them.
+ * Queues, events, transfers and graphs are in drivers/queues, memory in drivers/memory, the
+ * compiler of kernels in drivers/compiler, messages of failures in drivers/common. Functions of the
+ * table have the contract's names; outboard/driver.h describes them.
  */
 #ifndef OUTBOARD_DRIVERS_HOST_H
 #define OUTBOARD_DRIVERS_HOST_H
@@ -20,6 +17,7 @@
 #include <common/failures.h>
 #include <common/system.h>
 #include <compiler/compiler.h>
+#include <memory/memory.h>
 #include <outboard/driver.h>
 #include <pthread.h>
 #include <queues/queues.h>
@@ -28,7 +26,7 @@
 
 /* ---- host.c ---- */
 
-enum { MAX_DEVICES = 64, MAX_THREADS = 256 };
+enum { MAX_THREADS = 256 };
 
 /* Constant after `initialize`. */
 typedef struct settings {
@@ -39,24 +37,6 @@ typedef struct settings {
 } settings;
 
 extern settings host_settings;
-
-/* ---- memory.c ---- */
-
-/* Reserves the addresses of a device; called once for each. */
-ob_status create_memory(int32_t device);
-
-ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address);
-ob_status deallocate(void* context, int32_t device, ob_address address);
-ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
-ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer);
-ob_status host_deallocate(void* context, void* pointer);
-ob_status host_register(void* context, void* pointer, uint64_t bytes);
-ob_status host_unregister(void* context, void* pointer);
-ob_status memory_export(void* context, int32_t device, ob_address address,
-                        ob_memory_handle* handle);
-ob_status memory_import(void* context, int32_t device, const ob_memory_handle* handle,
-                        ob_address* address);
-ob_status memory_close(void* context, int32_t device, ob_address address);
 
 /* ---- program.c ---- */
 
@@ -90,14 +70,7 @@ ob_status kernel_release(void* context, ob_kernel kernel);
 /* ---- launch.c ---- */
 
 ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
-
-/* ---- pool.c ---- */
-
-/* Calls run(argument, piece, thread) once for each piece in [0, pieces), on the caller, which is
- * thread 0, and on the threads of the pool. Returns after the last piece. False, without any call,
- * while another launch uses the pool. */
-bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
-                uint64_t pieces);
+/* Ends the threads that share the work of launches. */
 void stop_pool(void);
 
 /* ---- communicator.c ---- */
@@ -187,14 +160,5 @@ ob_status communicate(void* context, ob_queue queue, ob_communicator communicato
                       const ob_communication* wanted);
 ob_status communication_begin(void* context);
 ob_status communication_end(void* context);
-
-/* ---- reductions.c ---- */
-
-/* out[i] = the reduction of parts[0][i], parts[1][i] ... in this order. Each part has `count`
- * elements of the dtype bit; `out` may be parts[0]. Integers wrap around; float16 and bfloat16 are
- * computed as float32. False for an unsupported pair of dtype and reduction; with `count` 0 that
- * answer is the only effect. */
-bool reduce_parts(uint32_t dtype, ob_reduction reduction, void* out, const void* const* parts,
-                  uint32_t ranks, uint64_t count);
 
 #endif /* OUTBOARD_DRIVERS_HOST_H */

@@ -1,9 +1,160 @@
 /* Launches: kernels run by one thread, or in parts by several. */
 #define _GNU_SOURCE
+#include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "host.h"
+
+/* ---- The thread pool, shared by all queues. While one launch uses it, others run on their queue's
+ * worker alone. ---- */
+
+/* Nanoseconds of a piece after which spread_helpers pays. */
+enum { LONG_PIECE = 20000 };
+
+static struct {
+  pthread_mutex_t busy; /* held by the launch that uses the pool */
+  int helpers;
+  bool started;
+  pthread_t threads[MAX_THREADS];
+  /* The job. Pieces from `next` on are free. Written by the holder of `busy` while `inside` is 0
+   * and `open` is false. */
+  void (*run)(void* argument, uint64_t piece, int thread);
+  void* argument;
+  uint64_t pieces;
+  _Alignas(64) _Atomic uint64_t next;
+  _Alignas(64) atomic_bool open;
+  atomic_int inside;             /* helpers that may read the job */
+  _Alignas(64) atomic_uint jobs; /* number of jobs so far; helpers sleep on it */
+  atomic_int sleeping;
+  atomic_bool stopping;
+  atomic_int
+      processors[MAX_THREADS]; /* of each helper at the start of its latest job; -1: asleep */
+  atomic_bool moved[MAX_THREADS];
+  cpu_set_t allowed[MAX_THREADS]; /* the normal affinity of a moved helper */
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
+
+/* Linux may leave a woken thread queued behind another for milliseconds beside an idle processor.
+ * Helpers that sleep or share a processor after the first piece of long work are restricted to the
+ * processors without a thread of the pool, until their next job. */
+static void spread_helpers(void) {
+  cpu_set_t taken;
+  int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE) return;
+  CPU_ZERO(&taken);
+  CPU_SET(here, &taken);
+  bool stuck[MAX_THREADS];
+  for (int i = 0; i < pool.helpers; i++) {
+    int processor = atomic_load(&pool.processors[i]);
+    stuck[i] = processor < 0 || CPU_ISSET(processor, &taken);
+    if (!stuck[i]) CPU_SET(processor, &taken);
+  }
+  for (int i = 0; i < pool.helpers; i++) {
+    cpu_set_t free_ones;
+    if (!stuck[i] || atomic_load(&pool.moved[i]) ||
+        pthread_getaffinity_np(pool.threads[i], sizeof free_ones, &free_ones) != 0) {
+      continue;
+    }
+    pool.allowed[i] = free_ones;
+    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
+      if (CPU_ISSET(processor, &taken)) CPU_CLR(processor, &free_ones);
+    }
+    if (CPU_COUNT(&free_ones) == 0) continue;
+    pthread_setaffinity_np(pool.threads[i], sizeof free_ones, &free_ones);
+    atomic_store(&pool.moved[i], true);
+  }
+}
+
+static void take_pieces(int thread) {
+  uint64_t start = thread == 0 ? nanoseconds() : 0;
+  for (uint64_t piece; (piece = atomic_fetch_add(&pool.next, 1)) < pool.pieces; start = 0) {
+    pool.run(pool.argument, piece, thread);
+    if (start != 0 && nanoseconds() - start > LONG_PIECE) spread_helpers();
+  }
+}
+
+static void* help(void* argument) {
+  int thread = (int)(intptr_t)argument;
+  unsigned seen = 0;
+  for (;;) {
+    spin waiting = {0};
+    while (atomic_load(&pool.jobs) == seen && keep_spinning(&waiting)) {
+    }
+    if (atomic_load(&pool.jobs) == seen) {
+      atomic_fetch_add(&pool.sleeping, 1);
+      atomic_store(&pool.processors[thread - 1], -1);
+      /* Returns at once if the number has changed. */
+      syscall(SYS_futex, &pool.jobs, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+      atomic_fetch_sub(&pool.sleeping, 1);
+    }
+    if (atomic_load(&pool.moved[thread - 1])) {
+      cpu_set_t* allowed = &pool.allowed[thread - 1];
+      pthread_setaffinity_np(pthread_self(), sizeof *allowed, allowed);
+      atomic_store(&pool.moved[thread - 1], false);
+    }
+    atomic_store(&pool.processors[thread - 1], sched_getcpu());
+    if (atomic_load(&pool.stopping)) return NULL;
+    seen = atomic_load(&pool.jobs);
+    /* `inside` first, then `open`: share_work clears `open` first, then reads `inside`. */
+    atomic_fetch_add(&pool.inside, 1);
+    if (atomic_load(&pool.open)) take_pieces(thread);
+    atomic_fetch_sub(&pool.inside, 1);
+  }
+}
+
+/* Called with the first shared work. Fewer threads than requested also do it. */
+static void start_helpers(void) {
+  pool.started = true;
+  for (int i = 0; i < host_settings.threads - 1; i++) {
+    if (start_thread(&pool.threads[i], "outboard_pool", help, (void*)(intptr_t)(i + 1)) != 0) break;
+    pool.helpers++;
+  }
+}
+
+/* Calls run(argument, piece, thread) once for each piece in [0, pieces), on the caller, which is
+ * thread 0, and on the threads of the pool. Returns after the last piece. False, without any call,
+ * while another launch uses the pool. */
+static bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
+                       uint64_t pieces) {
+  if (host_settings.threads == 1 || pthread_mutex_trylock(&pool.busy) != 0) return false;
+  if (!pool.started) start_helpers();
+  if (pool.helpers == 0 || atomic_load(&pool.stopping)) {
+    pthread_mutex_unlock(&pool.busy);
+    return false;
+  }
+  pool.run = run;
+  pool.argument = argument;
+  pool.pieces = pieces;
+  atomic_store(&pool.next, 0);
+  atomic_store(&pool.open, true);
+  atomic_fetch_add(&pool.jobs, 1);
+  if (atomic_load(&pool.sleeping) > 0) {
+    syscall(SYS_futex, &pool.jobs, FUTEX_WAKE_PRIVATE,
+            (int)(pieces < MAX_THREADS ? pieces - 1 : MAX_THREADS), NULL, NULL, 0);
+  }
+  take_pieces(0);
+  atomic_store(&pool.open, false);
+  spin waiting = {0};
+  while (atomic_load(&pool.inside) > 0) {
+    if (!keep_spinning(&waiting)) sched_yield();
+  }
+  pthread_mutex_unlock(&pool.busy);
+  return true;
+}
+
+void stop_pool(void) {
+  pthread_mutex_lock(&pool.busy);
+  bool first = !atomic_exchange(&pool.stopping, true);
+  atomic_fetch_add(&pool.jobs, 1);
+  syscall(SYS_futex, &pool.jobs, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+  for (int i = 0; first && i < pool.helpers; i++) pthread_join(pool.threads[i], NULL);
+  pthread_mutex_unlock(&pool.busy);
+}
+
+/* ---- Launches ---- */
 
 /* Time of a launch on one thread. A shorter one runs in the calling thread if the queue is idle;
  * one of SHARED_NANOSECONDS or more is shared by the pool. */
@@ -141,50 +292,6 @@ static void destroy_launch(task* launch) {
 
 /* ---- Launching ---- */
 
-/* Whether an argument fits the parameter: the kernel's machine code checks nothing. */
-static bool suits(const ob_argument* argument, kernel_parameter parameter) {
-  if (argument->kind != OB_ARGUMENT_VALUE) {
-    return parameter.kind == OB_ARGUMENT_ADDRESS &&
-           (argument->kind == OB_ARGUMENT_ADDRESS || argument->kind == OB_ARGUMENT_LOCAL);
-  }
-  return parameter.kind == OB_ARGUMENT_VALUE && argument->size == parameter.bytes &&
-         argument->value != NULL;
-}
-
-static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
-  ob_kernel kernel = wanted->kernel;
-  if (kernel->device != device_of(queue)) {
-    return fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
-                kernel->name, kernel->device, device_of(queue));
-  }
-  bool sized = wanted->dimensions >= 1 && wanted->dimensions <= 3;
-  for (uint32_t i = 0; sized && i < wanted->dimensions; i++) {
-    sized = wanted->local[i] == 1 && wanted->global[i] > 0;
-  }
-  if (!sized) {
-    return fail(
-        OB_INVALID_ARGUMENT,
-        "Kernel %s is launched in 1 to 3 dimensions, by 1 work item or more in groups of 1.",
-        kernel->name);
-  }
-  if (wanted->argument_count != kernel->parameter_count) {
-    return fail(OB_INVALID_ARGUMENT,
-                "Kernel %s has %u parameters and was launched with %u arguments.", kernel->name,
-                kernel->parameter_count, wanted->argument_count);
-  }
-  for (uint32_t i = 0; i < wanted->argument_count; i++) {
-    const ob_argument* argument = ob_argument_of(wanted, i);
-    kernel_parameter parameter = kernel->parameters[i];
-    if (!suits(argument, parameter)) {
-      return fail(OB_INVALID_ARGUMENT,
-                  "Argument %u of kernel %s is of kind %d with %u bytes, its parameter of kind %u "
-                  "with %u bytes.",
-                  i, kernel->name, argument->kind, argument->size, parameter.kind, parameter.bytes);
-    }
-  }
-  return OB_OK;
-}
-
 /* The alignment of a type is a power of two that divides its size. */
 static uint64_t align(uint64_t offset, uint64_t bytes) {
   uint64_t alignment = bytes & -bytes;
@@ -192,7 +299,7 @@ static uint64_t align(uint64_t offset, uint64_t bytes) {
   return (offset + alignment - 1) & -alignment;
 }
 
-static launched* allocate_launch(const ob_launch* wanted) {
+static launched* allocate_launch(const ob_launch* wanted, const item_range* items) {
   uint64_t bytes = wanted->argument_count * (sizeof(void*) + sizeof(local_argument));
   for (uint32_t i = 0; i < wanted->argument_count; i++) {
     const ob_argument* argument = ob_argument_of(wanted, i);
@@ -203,13 +310,9 @@ static launched* allocate_launch(const ob_launch* wanted) {
   if (created == NULL) return NULL;
   *created = (launched){.task = {1, run_launch, is_short_launch, destroy_launch},
                         .kernel = wanted->kernel,
+                        .items = *items,
                         .argument_count = wanted->argument_count};
   created->locals = (local_argument*)(created->arguments + wanted->argument_count);
-  created->items.dimensions = wanted->dimensions;
-  for (uint32_t i = 0; i < 3; i++) {
-    uint64_t size = i < wanted->dimensions ? wanted->global[i] : 1;
-    created->items.last[i] = created->items.global_size[i] = size;
-  }
   atomic_fetch_add(&wanted->kernel->references, 1);
   return created;
 }
@@ -264,9 +367,16 @@ static ob_status copy_arguments(int32_t device, const ob_launch* wanted, launche
 }
 
 ob_status launch(void* context, ob_queue queue, const ob_launch* wanted) {
-  ob_status status = check_launch(queue, wanted);
+  ob_kernel kernel = wanted->kernel;
+  if (kernel->device != device_of(queue)) {
+    return fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
+                kernel->name, kernel->device, device_of(queue));
+  }
+  item_range items;
+  ob_status status =
+      read_launch(wanted, kernel->name, kernel->parameters, kernel->parameter_count, &items);
   if (status != OB_OK) return status;
-  launched* created = allocate_launch(wanted);
+  launched* created = allocate_launch(wanted, &items);
   if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a launch.");
   status = copy_arguments(device_of(queue), wanted, created);
   if (status == OB_OK) return enqueue_task(queue, &created->task);

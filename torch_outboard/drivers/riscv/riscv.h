@@ -1,14 +1,13 @@
 /*
  * Shared declarations of the RISC-V driver.
  *
- *   device.cpp    settings, devices, their memory, and the table
- *   program.cpp   programs, kernels, launches
- *   image.cpp     the compiler; a linked program: an ELF file, and the same in memory
+ *   device.cpp    settings, devices, and the table
+ *   program.cpp   programs, as ELF files and in memory; kernels, launches
  *   unicorn.cpp   the processor: an emulator in this process
  *
- * Failures and settings are those of drivers/common; queues, events, transfers and graphs those of
- * drivers/queues. Functions that stand in the table have the contract's names and are described
- * there.
+ * Failures and settings are those of drivers/common, memory is that of drivers/memory, and queues,
+ * events, transfers and graphs are those of drivers/queues. Functions that stand in the table have
+ * the contract's names and are described there.
  */
 #ifndef OUTBOARD_DRIVERS_RISCV_RISCV_H
 #define OUTBOARD_DRIVERS_RISCV_RISCV_H
@@ -36,8 +35,8 @@ void set_program_functions(ob_driver& table);
 
 // ---- device.cpp
 
-// The address space of a device's kernels: its memory at the addresses of the contract, and behind
-// it stack, arguments and programs.
+// The address space of a device's kernels: its memory at the addresses of the contract, and stack,
+// arguments and programs elsewhere.
 struct AddressSpace {
   uint64_t memory, memory_bytes;
   uint64_t stack, stack_bytes;  // from its lowest address
@@ -49,9 +48,6 @@ struct Device {
   int32_t index;
   AddressSpace space = {};
   char* contents = nullptr;  // device memory for the driver
-
-  std::mutex memory_mutex = {};
-  std::map<uint64_t, uint64_t> allocations = {};  // bytes by start, as offsets in device memory
 
   std::mutex processor_mutex = {};
   std::shared_ptr<class Unicorn> processor = {};
@@ -66,7 +62,7 @@ Device& device_at(int32_t index);
 constexpr uint64_t kPage = 4096;
 inline uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// ---- image.cpp
+// ---- program.cpp
 
 // A linked program in the memory of its device, relocated to its address.
 class Image {

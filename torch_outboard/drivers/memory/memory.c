@@ -1,17 +1,20 @@
 /*
- * Memory. A device is one range of reserved addresses, and allocations are whole pages in it: first
- * fit. Memory shared with other processes is an unnamed file, mapped over such pages.
+ * A device is one range of reserved addresses, and allocations are whole pages in it: first fit.
+ * Memory shared with other processes is an unnamed file, mapped over such pages.
  */
 #define _GNU_SOURCE
+#include <common/failures.h>
+#include <common/system.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <queues/queues.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "memory.h"
 
 enum { PINNED_ALIGNMENT = 4096 };
 
@@ -31,6 +34,8 @@ typedef struct device {
 } device;
 
 static device devices[MAX_DEVICES];
+static memory_settings settings; /* the same for all devices */
+static int32_t device_count;
 
 /* Reserves addresses; the system provides pages at the first write. */
 static char* reserve(uint64_t bytes, int protection) {
@@ -38,19 +43,21 @@ static char* reserve(uint64_t bytes, int protection) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-ob_status create_memory(int32_t index) {
-  device* created = &devices[index];
-  created->contents = reserve(host_settings.memory, PROT_READ | PROT_WRITE);
+ob_status create_memory(const memory_settings* wanted, device_memory* memory) {
+  device* created = &devices[device_count];
+  settings = *wanted;
+  created->contents = reserve(settings.bytes, PROT_READ | PROT_WRITE);
   /* Separate: device addresses are a second range, without access. */
-  created->base =
-      host_settings.shared ? created->contents : reserve(host_settings.memory, PROT_NONE);
+  created->base = settings.shared ? created->contents : reserve(settings.bytes, PROT_NONE);
   pthread_mutex_init(&created->lock, NULL);
   if (created->contents == NULL || created->base == NULL) {
     return fail(OB_OUT_OF_MEMORY, "The host cannot reserve %llu bytes of addresses for a device.",
-                (unsigned long long)host_settings.memory);
+                (unsigned long long)settings.bytes);
   }
   /* Faster first writes. A hint, which may fail. */
-  (void)madvise(created->contents, host_settings.memory, MADV_HUGEPAGE);
+  (void)madvise(created->contents, settings.bytes, MADV_HUGEPAGE);
+  device_count++;
+  *memory = (device_memory){(ob_address)(uintptr_t)created->base, created->contents};
   return OB_OK;
 }
 
@@ -111,19 +118,19 @@ static bool map_pages(const device* owner, uint64_t start, uint64_t size, int fi
 static ob_status take_pages(int32_t index, uint64_t bytes, int file, ob_address* address) {
   ob_status status = OB_OK;
   device* owner = &devices[index];
-  uint64_t size = bytes > host_settings.memory ? UINT64_MAX : whole_pages(bytes), start = 0;
+  uint64_t size = bytes > settings.bytes ? UINT64_MAX : whole_pages(bytes), start = 0;
 
   pthread_mutex_lock(&owner->lock);
   size_t i = 0;
   for (; i < owner->count && owner->allocations[i].start - start < size; i++) {
     start = owner->allocations[i].start + whole_pages(owner->allocations[i].bytes);
   }
-  if (host_settings.memory - start < size) {
+  if (settings.bytes - start < size) {
     status = fail(OB_OUT_OF_MEMORY,
                   "Device %d has no free range of %llu bytes: %llu of its %llu bytes are in use; "
-                  "OUTBOARD_HOST_MEMORY sets the size.",
+                  "%s sets the size.",
                   index, (unsigned long long)bytes, (unsigned long long)owner->allocated,
-                  (unsigned long long)host_settings.memory);
+                  (unsigned long long)settings.bytes, settings.name);
   } else if (!insert_allocation(owner, i, (allocation){start, bytes, file})) {
     status = fail(OB_OUT_OF_MEMORY, "The host has no memory for an allocation.");
   } else if (file != 0 && !map_pages(owner, start, size, file)) {
@@ -161,14 +168,14 @@ static ob_status create_file(uint64_t bytes, int* file) {
   return status;
 }
 
-ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
+static ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
   ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   if (wanted->bytes == 0) {
     return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   }
   uint32_t flags = OB_COVERS(wanted, flags) ? wanted->flags : 0;
-  bool shareable = (flags & OB_ALLOCATION_SHAREABLE) != 0 && wanted->bytes <= host_settings.memory;
+  bool shareable = (flags & OB_ALLOCATION_SHAREABLE) != 0 && wanted->bytes <= settings.bytes;
   int file = 0;
   if (shareable) status = create_file(wanted->bytes, &file);
   if (status == OB_OK) status = take_pages(wanted->device, wanted->bytes, file, address);
@@ -176,7 +183,7 @@ ob_status allocate(void* context, const ob_allocation* wanted, ob_address* addre
   return status;
 }
 
-ob_status deallocate(void* context, int32_t index, ob_address address) {
+static ob_status deallocate(void* context, int32_t index, ob_address address) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   device* owner = &devices[index];
@@ -201,8 +208,8 @@ ob_status deallocate(void* context, int32_t index, ob_address address) {
   return status;
 }
 
-ob_status memory_export(void* context, int32_t index, ob_address address,
-                        ob_memory_handle* handle) {
+static ob_status memory_export(void* context, int32_t index, ob_address address,
+                               ob_memory_handle* handle) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   device* owner = &devices[index];
@@ -226,14 +233,13 @@ ob_status memory_export(void* context, int32_t index, ob_address address,
   return OB_OK;
 }
 
-ob_status memory_import(void* context, int32_t index, const ob_memory_handle* handle,
-                        ob_address* address) {
+static ob_status memory_import(void* context, int32_t index, const ob_memory_handle* handle,
+                               ob_address* address) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   uint64_t bytes = handle->bytes;
   struct stat file_status;
-  if (bytes == 0 || bytes > host_settings.memory ||
-      fcntl(handle->descriptor, F_GET_SEALS) != SEALS ||
+  if (bytes == 0 || bytes > settings.bytes || fcntl(handle->descriptor, F_GET_SEALS) != SEALS ||
       fstat(handle->descriptor, &file_status) != 0 ||
       (uint64_t)file_status.st_size != whole_pages(bytes)) {
     return fail(OB_INVALID_ARGUMENT,
@@ -247,22 +253,23 @@ ob_status memory_import(void* context, int32_t index, const ob_memory_handle* ha
   return status;
 }
 
-ob_status memory_close(void* context, int32_t index, ob_address address) {
+static ob_status memory_close(void* context, int32_t index, ob_address address) {
   return deallocate(context, index, address);
 }
 
-ob_status memory_info(void* context, int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
+static ob_status memory_info(void* context, int32_t index, uint64_t* free_bytes,
+                             uint64_t* total_bytes) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   pthread_mutex_lock(&devices[index].lock);
-  *free_bytes = host_settings.memory - devices[index].allocated;
-  *total_bytes = host_settings.memory;
+  *free_bytes = settings.bytes - devices[index].allocated;
+  *total_bytes = settings.bytes;
   pthread_mutex_unlock(&devices[index].lock);
   return OB_OK;
 }
 
 /* Pinned memory. Threads copy from any memory; no hardware needs pages locked in place. */
-ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer) {
+static ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer) {
   uint64_t bytes = wanted->bytes;
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   if (bytes > PTRDIFF_MAX || posix_memalign(pointer, PINNED_ALIGNMENT, bytes) != 0) {
@@ -272,21 +279,23 @@ ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** 
   return OB_OK;
 }
 
-ob_status host_deallocate(void* context, void* pointer) {
+static ob_status host_deallocate(void* context, void* pointer) {
   free(pointer);
   return OB_OK;
 }
 
-ob_status host_register(void* context, void* pointer, uint64_t bytes) {
+static ob_status host_register(void* context, void* pointer, uint64_t bytes) {
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "0 bytes of memory cannot be registered.");
   return check_host_range(pointer, bytes);
 }
 
-ob_status host_unregister(void* context, void* pointer) { return check_host_range(pointer, 1); }
+static ob_status host_unregister(void* context, void* pointer) {
+  return check_host_range(pointer, 1);
+}
 
 static bool overlaps(const device* other, uint64_t address, uint64_t bytes) {
   uint64_t base = (uintptr_t)other->base;
-  return address < base + host_settings.memory && base < address + bytes;
+  return address < base + settings.bytes && base < address + bytes;
 }
 
 ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** contents) {
@@ -294,7 +303,7 @@ ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** conte
     return fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are no range of memory.",
                 (unsigned long long)bytes, (unsigned long long)address);
   }
-  for (int32_t i = 0; i < host_settings.devices; i++) {
+  for (int32_t i = 0; i < device_count; i++) {
     device* owner = &devices[i];
     if (!overlaps(owner, address, bytes)) continue;
     uint64_t offset = address - (uintptr_t)owner->base;
@@ -311,7 +320,7 @@ ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** conte
     *contents = owner->contents + offset;
     return OB_OK;
   }
-  if (!host_settings.shared) {
+  if (!settings.shared) {
     return fail(OB_INVALID_ARGUMENT, "0x%llx is not an address of device %d.",
                 (unsigned long long)address, index);
   }
@@ -326,11 +335,24 @@ ob_status check_host_range(const void* pointer, uint64_t bytes) {
     return fail(OB_INVALID_ARGUMENT, "%llu bytes at %p are no range of host memory.",
                 (unsigned long long)bytes, pointer);
   }
-  for (int32_t i = 0; i < host_settings.devices && !host_settings.shared; i++) {
+  for (int32_t i = 0; i < device_count && !settings.shared; i++) {
     if (overlaps(&devices[i], address, bytes)) {
       return fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.",
                   pointer, i);
     }
   }
   return OB_OK;
+}
+
+void set_memory_functions(ob_driver* table) {
+  table->allocate = allocate;
+  table->deallocate = deallocate;
+  table->memory_info = memory_info;
+  table->host_allocate = host_allocate;
+  table->host_deallocate = host_deallocate;
+  table->host_register = host_register;
+  table->host_unregister = host_unregister;
+  table->memory_export = memory_export;
+  table->memory_import = memory_import;
+  table->memory_close = memory_close;
 }
