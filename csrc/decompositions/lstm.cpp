@@ -41,7 +41,7 @@ namespace outboard {
 // inputs, and a launch per time step. Derivatives of all orders are PyTorch's for these operators.
 //
 // A workspace of bytes is oneDNN's. A workspace in the dtype of the values has the layout of
-// torch_outboard/kernels/layers/recurrent_steps.cl. The backward runs where its forward ran.
+// torch_outboard/kernels/layers/recurrent.cl. The backward runs where its forward ran.
 
 namespace {
 

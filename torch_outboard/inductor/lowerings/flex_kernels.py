@@ -206,10 +206,10 @@ def _pass_values(
     plan.constants(HEAD=query.size(3), ROWS=call.rows(plan))
 
 
-def _source(macros: str, delta: str = "") -> str:
-    """Source of the kernels for the given functions, and of the file that gradients need."""
+def _source(macros: str) -> str:
+    """Source of the kernels for the given functions."""
     parts = [kernel_source("attention_tiles"), macros, kernel_source("flex_attention")]
-    return "".join([*parts, delta, kernel_source("attention")])
+    return "".join([*parts, kernel_source("attention")])
 
 
 def _define_forward(operator: str, macros: str, buffers: Sequence[str]) -> None:
@@ -258,7 +258,7 @@ def _define_backward(operator: str, macros: str, buffers: Sequence[str]) -> None
 
     @kernel(
         operator,
-        source=_source(macros, kernel_source("attention_delta")),
+        source=_source(macros),
         dtypes=_DTYPES,
         accepts=dict.fromkeys(mask, _INDICES) | dict.fromkeys(buffers, _OTHERS) | reals,
         strided=("query", "key", "value", "out", *gradients, *buffers),

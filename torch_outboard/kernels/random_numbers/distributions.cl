@@ -12,6 +12,27 @@
 #define DRAW_OF_BITS DRAW
 #endif
 
+#ifndef DISTRIBUTION
+
+// The leaky rectifier with random slopes: `noise` is a slope for elements that are not positive,
+// else 1; the result is input * noise. Noise is rounded to its dtype, since the gradient multiplies
+// with it.
+#define USE(i, draw)                                   \
+  {                                                    \
+    const ob_index at = ob_offset_of(noise_layout, i); \
+    const V x = self_load(i);                          \
+    const V slope = OF_BITS(unit)(draw) * span + low;  \
+    noise_store(at, x <= 0 ? slope : 1);               \
+    out_store(i, x * noise_load(at));                  \
+  }
+
+__kernel void rrelu(OB_PARAMETERS) {
+  OB_BEGIN
+  FOR_ELEMENTS(count, USE)
+}
+
+#else
+
 #if DISTRIBUTION == 0  // uniform between first and second
 // The largest number below `second` in a type with SURPLUS fewer mantissa bits than float.
 static inline V next_below(const V second) {
@@ -76,4 +97,6 @@ __kernel void distribution(OB_PARAMETERS) {
   for (int k = 0; k < some; ++k) out_store((i0 + k), VALUE(values[k]));
 #endif
 }
+#endif
+
 #endif

@@ -141,7 +141,7 @@ def _by_items() -> list[Definition]:
     def tall(query: SymTensor) -> SymInt:
         return where(query.element_size() == 8, 4, 8)
 
-    backward = "attention_tiles attention_delta attention"
+    backward = "attention_tiles attention"
     return [
         _forward(FLOATS, _Kernels("attention_tiles attention", _item_block(tall))),
         _backward(FLOATS, _Kernels(backward, _item_block(lambda _: 4))),
@@ -157,7 +157,7 @@ def _by_matrix_units(dtype: torch.dtype) -> list[Definition]:
     files = "matrix_units attention_tiles"
     forward = _Kernels(f"{files} unit_attention", _unit_forward_block, head)
     backward = _Kernels(
-        f"{files} attention_delta unit_attention",
+        f"{files} unit_attention",
         _unit_backward_block,
         f"#define STRIDED_GRADIENT\n{head}",
         ("grad_out",),

@@ -94,7 +94,7 @@ def _launch_steps(
     plan.launch("step_in_time", groups=parts * chunks, when=~at_once, repeat=launched)
 
 
-@_define("outboard_layers::lstm_steps", "recurrent_values recurrent_steps")
+@_define("outboard_layers::lstm_steps", "recurrent")
 def _lstm_steps(
     plan: Plan, gates: SymTensor, weight: SymTensor, hx: SymTensor, cx: SymTensor, reverse: SymBool
 ) -> None:
@@ -113,7 +113,7 @@ def _lstm_steps(
     _launch_steps(plan, of, steps, reverse, backward=False)
 
 
-@_define("outboard_layers::lstm_steps_backward", "recurrent_values recurrent_steps")
+@_define("outboard_layers::lstm_steps_backward", "recurrent")
 def _lstm_steps_backward(
     plan: Plan,
     workspace: SymTensor,
@@ -155,7 +155,7 @@ def _launch_cell(plan: Plan, state: SymTensor, *, lstm: bool, backward: bool) ->
 def _cell(*, lstm: bool) -> Definition:
     name, initial, gates, saved = ("lstm", "cx", 4, 4) if lstm else ("gru", "hx", 3, 5)
 
-    @_define(f"_thnn_fused_{name}_cell", "recurrent_values recurrent_cells")
+    @_define(f"_thnn_fused_{name}_cell", "recurrent")
     def cell(
         plan: Plan,
         input_gates: SymTensor,
@@ -180,7 +180,7 @@ def _cell(*, lstm: bool) -> Definition:
     return cell
 
 
-@_define("_thnn_fused_lstm_cell_backward_impl", "recurrent_values recurrent_cells")
+@_define("_thnn_fused_lstm_cell_backward_impl", "recurrent")
 def _lstm_cell_backward(
     plan: Plan,
     cx: SymTensor,
@@ -205,7 +205,7 @@ def _lstm_cell_backward(
     plan.launch("sums_of_columns", 4 * hidden, when=has_bias)
 
 
-@_define("_thnn_fused_gru_cell_backward", "recurrent_values recurrent_cells")
+@_define("_thnn_fused_gru_cell_backward", "recurrent")
 def _gru_cell_backward(
     plan: Plan, grad_hy: SymTensor, workspace: SymTensor, has_bias: SymBool
 ) -> None:

@@ -37,7 +37,7 @@ class _Loss(NamedTuple):
     """An elementwise loss of arguments with the same shape."""
 
     name: str
-    number: int  # LOSS of elementwise_loss.cl
+    number: int  # LOSS of losses.cl
     backward_out: str
     shape: str = ""  # the argument that parametrizes the loss function: beta or delta
     weighted: bool = False
@@ -56,7 +56,7 @@ _LOSSES = (
 
 
 def _unreduced(loss: _Loss) -> Definition:
-    @template(loss.overloads, "elementwise_loss", dtypes=FLOATS)
+    @template(loss.overloads, "losses", dtypes=FLOATS)
     def unreduced(
         plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
     ) -> None:
@@ -69,7 +69,7 @@ def _unreduced(loss: _Loss) -> Definition:
 
 
 def _reduced(loss: _Loss) -> Definition:
-    @template(loss.overloads, "rows elementwise_loss loss_total", dtypes=FLOATS, vectors=True)
+    @template(loss.overloads, "rows losses", dtypes=FLOATS, vectors=True)
     def reduced(
         plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
     ) -> None:
@@ -88,7 +88,7 @@ def _reduced(loss: _Loss) -> Definition:
 
 
 def _elementwise_backward(loss: _Loss) -> Definition:
-    @template(f"{loss.name}_backward {loss.backward_out}", "elementwise_loss", dtypes=FLOATS)
+    @template(f"{loss.name}_backward {loss.backward_out}", "losses", dtypes=FLOATS)
     def backward(
         plan: Plan,
         self: SymTensor,
@@ -295,7 +295,7 @@ def _multi_margin_loss(forward: bool) -> Definition:
 
     @_define_margins(
         f"{name} {name}.{'out' if forward else 'grad_input'}",
-        "margin_losses loss_total" if forward else "margin_losses",
+        "losses",
         reports=RuntimeError(_NO_CLASS),
     )
     def loss(
@@ -324,7 +324,7 @@ def _multi_margin_loss(forward: bool) -> Definition:
 
 @_define_margins(
     "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
-    "margin_losses loss_total",
+    "losses",
     reports=RuntimeError(_NO_CLASS),
 )
 def _multilabel_margin_loss(
@@ -338,7 +338,7 @@ def _multilabel_margin_loss(
 
 
 @_define_margins(
-    "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input", "margin_losses"
+    "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input", "losses"
 )
 def _multilabel_margin_loss_backward(
     plan: Plan,

@@ -77,7 +77,7 @@ def _merge_sort(
 
 @template(
     "sort.stable sort.values_stable",
-    "order sort",
+    "sort",
     dtypes=ORDERED,
     strided=("self", "values", "indices"),
 )
@@ -95,7 +95,7 @@ def sort(plan: Plan, self: SymTensor, dim: SymInt, descending: SymBool) -> None:
     plan.launch("write_sorted", self.numel(), when=~direct)
 
 
-@template("mode mode.values", "order sort", dtypes=ORDERED, strided=("self",))
+@template("mode mode.values", "sort", dtypes=ORDERED, strided=("self",))
 def mode(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
     """The most frequent value along a dimension."""
     lines = lines_of(self, dim)
@@ -122,7 +122,7 @@ def _topk_blocks(plan: Plan, lines: Lines, k: SymInt) -> SymInt:
 
 @template(
     "topk topk.values",
-    "order select_first",
+    "sort",
     dtypes=REALS,
     strided=("self", "values", "indices"),
     family="selection",

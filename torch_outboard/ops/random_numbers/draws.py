@@ -342,7 +342,7 @@ def _randperm(plan: Plan, n: SymInt) -> None:
 
 @template(
     "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
-    "philox variates rrelu",
+    "philox variates distributions",
     dtypes=FLOATS,
     strided=("noise",),
 )
@@ -378,7 +378,7 @@ _POISSON, _BINOMIAL, _GAMMA = range(3)
 _BLOCKS = 64
 
 
-_rejection = partial(template, kernels="philox rejection rejection_values", compute=torch.float64)
+_rejection = partial(template, kernels="philox rejection", compute=torch.float64)
 
 
 def _reserve_draws(plan: Plan, tensor: SymTensor) -> None:

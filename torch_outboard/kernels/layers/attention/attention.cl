@@ -3,8 +3,7 @@
 // Gradients recompute probabilities by block from the scores and `logsumexp`: one kernel loops over
 // queries for each block of keys, one over keys for each block of queries, so no sum spans several
 // work-groups. With `whole_heads`, on a CPU with a head of keys for each core, the first kernel
-// does both and computes each score once. Needs attention_tiles.cl before it, and for gradients
-// attention_delta.cl.
+// does both and computes each score once. Needs attention_tiles.cl before it.
 //
 // FLEX: flex_attention.cl, before it, has other definitions of scores, and of the blocks that a
 // mask leaves.

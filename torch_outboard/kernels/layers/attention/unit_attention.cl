@@ -291,7 +291,7 @@ __kernel void attend(OB_PARAMETERS) {
 
 #else
 
-// Gradients. Needs attention_delta.cl before it.
+// Gradients.
 //
 // Probabilities and gradients of scores are accumulators that become left operands in registers. In
 // one kernel a warp has 16 keys and loops over queries, in the other 16 queries and loops over
