@@ -20,7 +20,7 @@ from torch.utils._sympy.singleton_int import SingletonInt
 
 import torch_outboard
 from torch_outboard import _C
-from torch_outboard.inductor.passes.random_numbers import pytorch_keeps_order
+from torch_outboard.inductor.passes import pytorch_keeps_order
 from torch_outboard.inductor.pytorch_patches import SETTINGS, be_a_gpu
 from torch_outboard.inductor.target import target_of
 
@@ -129,7 +129,7 @@ def test_parts_of_reductions_are_numbers_for_gpus(device: torch.device):
 
 
 def test_what_later_versions_have():
-    """Then `KeepOrder` of passes/random_numbers.py and `_StreamLine` of wrapper.py have no use."""
+    """Then `KeepOrder` of passes.py and `_StreamLine` of wrapper.py have no use."""
     assert pytorch_keeps_order() == (torch.__version__ >= (2, 13))
     assert hasattr(DeviceOpOverrides, "current_stream") == (torch.__version__ >= (2, 13))
     sizes = ShapeEnv()

@@ -86,7 +86,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="lstm-cell-gradient",
         kind="autograd",
-        file="torch_outboard/kernels/layers/recurrent_steps.cl",
+        file="torch_outboard/kernels/layers/recurrent.cl",
         old="of_cell[r] = GRAD_CY(type, load, row[r]);",
         new="of_cell[r] = GRAD_HY(type, load, row[r]);",
         effect=(
@@ -206,7 +206,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="captured-random-states",
         kind="random",
-        file="torch_outboard/inductor/passes/random_numbers.py",
+        file="torch_outboard/inductor/passes.py",
         old="buffer.copy_(reserve())",
         new="reserve()",
         effect="A function compiled with reduce-overhead draws the same numbers in each replay.",

@@ -98,12 +98,12 @@ def _check_devices() -> int:
 
 def _print_speeds() -> None:
     """Prints rough speeds of every device."""
-    from torch_outboard.commands import device_speeds
+    from torch_outboard.commands import device_checks
 
     rows: list[tuple[str, ...]] = [("device", "speed of", "")]
     for index in range(torch.get_device_module(state.name).device_count()):
         device = torch.device(state.name, index)
-        rows += [(str(device), *speed) for speed in device_speeds.speeds(device)]
+        rows += [(str(device), *speed) for speed in device_checks.speeds(device)]
     print()
     print_columns(rows, right=(2,))
 

@@ -15,10 +15,9 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.columns import columns
-from torch_outboard.commands.user_code import add_library_argument
 from torch_outboard.dispatch import dispatcher, fallback
 from torch_outboard.inspection.operator_list import Kernel, kernels, load_kernels
-from torch_outboard.loading.extensions import load_extensions
+from torch_outboard.loading.user_code import add_library_argument, load_extensions
 from torch_outboard.state import state
 
 # Layouts of the first argument, with the conversion of a dense tensor.

@@ -17,10 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from torch_outboard.columns import columns
-from torch_outboard.commands.user_code import add_library_argument
 from torch_outboard.inspection.drift import BREAKS, UNUSED, Drift, drift_against
 from torch_outboard.inspection.operator_list import Overload, overloads
-from torch_outboard.loading.extensions import load_extensions
+from torch_outboard.loading.user_code import add_library_argument, load_extensions
 
 # Columns of --csv only.
 _HIDDEN = ("schema", "here", "there")

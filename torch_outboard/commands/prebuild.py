@@ -21,10 +21,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import torch_outboard
 from torch_outboard import _C
-from torch_outboard.commands.user_code import run_program
 from torch_outboard.dispatch import fallback, placement
 from torch_outboard.dispatch.dispatcher import overload_of
 from torch_outboard.inspection.sample_arguments import attempts
+from torch_outboard.loading.user_code import run_program
 from torch_outboard.ops import program_cache, tables
 from torch_outboard.settings import CACHE_FOLDER_VARIABLE
 

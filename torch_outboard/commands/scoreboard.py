@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from torch_outboard.commands.user_code import add_library_argument
+from torch_outboard.loading.user_code import add_library_argument
 from torch_outboard.scoreboard import coverage, sources
 from torch_outboard.scoreboard.answers import known_about
 from torch_outboard.scoreboard.exclusions import read_file

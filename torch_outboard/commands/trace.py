@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from torch_outboard.commands.user_code import run_program
 from torch_outboard.dispatch import fallback
 from torch_outboard.inspection.program_summary import ProgramSummary
 from torch_outboard.inspection.tracing import trace
+from torch_outboard.loading.user_code import run_program
 from torch_outboard.state import state
 
 

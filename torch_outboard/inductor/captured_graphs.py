@@ -24,7 +24,7 @@ from torch._inductor.output_code import CompiledFxGraph
 from torch_outboard import _C
 from torch_outboard.device.graphs import Graph, graph_pool_handle
 from torch_outboard.inductor.device_interface import DeviceGuard
-from torch_outboard.inductor.passes.random_numbers import States, noting
+from torch_outboard.inductor.passes import States, noting
 from torch_outboard.state import state
 
 _MOST_SIZES = 16  # sets of sizes with captures

@@ -304,7 +304,7 @@ class OpenCLOverrides(OpOverrides):
 
     @staticmethod
     def randint64(seed: Any, index: Any, offset: Any, high: Any) -> str:
-        """A Philox word, which random_numbers.py writes as this operation."""
+        """A Philox word, which passes.py writes as this operation."""
         known = V.kernel.int32_of.get(str(index))
         if known is not None and is_vector(known) and not any_vector((seed, offset)):
             return f"ob_philox_row_long{LANES}({seed}, {known}, {offset})"

@@ -1,4 +1,4 @@
-"""Random numbers in compiled graphs, equal to those of eager kernels for the same seed.
+"""Passes over graphs, which make their random numbers equal those of eager kernels.
 
 A running graph reserves states of the generator in the order of its operators, as eager mode does.
 A captured graph reads the states from tensors that are refilled before each replay. Numbers are
@@ -14,11 +14,13 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import sympy
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch._inductor.fx_passes import post_grad
 from torch._inductor.ir import FlexibleLayout, Pointwise
 from torch._inductor.lowering import make_fallback, register_lowering
@@ -28,7 +30,6 @@ from torch.utils._ordered_set import OrderedSet
 from torch_outboard import _C
 from torch_outboard.inductor import device_operators
 from torch_outboard.inductor.device_interface import OutboardInterface
-from torch_outboard.inductor.passes import hash_of_sources
 from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
 
@@ -36,6 +37,37 @@ aten = torch.ops.aten
 _LIBRARY = torch.library.Library("outboard_compiled", "DEF")
 _WORDS = 1 << 32
 _UNIT = 2.0**-24
+# Folders with functions that write parts of compiled graphs.
+_SOURCES = ("inductor", "ops/functions", "ops/sources")
+
+
+# ---- Sequences of passes, and their cache keys
+
+
+class InOrder(CustomGraphPass):
+    """Runs passes in order."""
+
+    def __init__(self, *passes: CustomGraphPass) -> None:
+        self.passes = passes
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        for each in self.passes:
+            each(graph)
+
+    def uuid(self) -> Any:
+        """The key of PyTorch's caches: the keys of the passes, which have the backend's sources."""
+        return tuple(each.uuid() for each in self.passes)
+
+
+@cache
+def hash_of_sources() -> Any:
+    """Hash of all Python files that write compiled graphs; PyTorch's function caches only one."""
+    root = Path(__file__).parents[1]
+    files = (path for folder in _SOURCES for path in (root / folder).rglob("*.py"))
+    return get_hash_for_files(tuple(sorted(map(str, files))))
+
+
+# ---- Random numbers
 
 
 def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:

@@ -118,7 +118,7 @@ SETTINGS: dict[str, Any] = {
     # Both assume Triton's blocks.
     "triton.mix_order_reduction": False,
     "triton.coalesce_tiling_analysis": False,
-    # Operators that random_numbers.py does not rewrite draw as in eager mode.
+    # Operators that passes.py does not rewrite draw as in eager mode.
     "fallback_random": True,
 }
 
@@ -164,8 +164,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.lowerings import expressions, operators
     from torch_outboard.inductor.lowerings.attention import InlineAttention
-    from torch_outboard.inductor.passes import InOrder
-    from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
+    from torch_outboard.inductor.passes import InOrder, UseOwnNumbers, Words
     from torch_outboard.inductor.target import placement_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
 
@@ -244,7 +243,7 @@ def _keep_order_of_draws(patches: dict[str, Any]) -> None:
     """Sets the pass KeepOrder before PyTorch 2.13, which has such a pass."""
     from torch._inductor import config
 
-    from torch_outboard.inductor.passes.random_numbers import KeepOrder, pytorch_keeps_order
+    from torch_outboard.inductor.passes import KeepOrder, pytorch_keeps_order
 
     if not pytorch_keeps_order() and config.post_grad_custom_post_pass is None:
         patches.setdefault("post_grad_custom_post_pass", KeepOrder())
@@ -257,7 +256,7 @@ def _for_host(
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
-    from torch_outboard.inductor.passes.random_numbers import HostValues, UseOwnNumbers
+    from torch_outboard.inductor.passes import HostValues, UseOwnNumbers
 
     for name, value in host_code.SETTINGS.items():
         if getattr(config, name) != value:

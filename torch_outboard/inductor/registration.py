@@ -76,9 +76,8 @@ def _register_backend(_: ModuleType) -> None:
     try:
         from torch._inductor.codegen import common
 
-        from torch_outboard.inductor import pytorch_patches
+        from torch_outboard.inductor import passes, pytorch_patches
         from torch_outboard.inductor.lowerings import flex_kernels, interpolation
-        from torch_outboard.inductor.passes import random_numbers
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
     except (ImportError, AttributeError) as problem:
@@ -93,7 +92,7 @@ def _register_backend(_: ModuleType) -> None:
     avoid_folder_of_others()
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
-    random_numbers.define()
+    passes.define()
     flex_kernels.define()
     interpolation.define()
     pytorch_patches.install()

@@ -178,7 +178,7 @@ def serve(settings: dict[str, Any]) -> None:
 
     import torch
 
-    from torch_outboard.loading.extensions import load_extensions
+    from torch_outboard.loading.user_code import load_extensions
     from torch_outboard.scoreboard.suites import database
 
     torch.set_num_threads(1)

@@ -80,7 +80,7 @@ def serve(folder: str, file: str, *libraries: str) -> None:
     os.dup2(2, 1)
 
     from torch_outboard import fallback
-    from torch_outboard.loading.extensions import load_extensions
+    from torch_outboard.loading.user_code import load_extensions
     from torch_outboard.scoreboard.pytorch_tests.loading import collect, load, run
 
     try:
