@@ -360,19 +360,19 @@ VERSION = (
 )
 DEVICE = "RuntimeError: driver 'host' cannot be used: it says that device 0 "
 COPIES = (
-    "AcceleratorError: driver 'host' answered error to `allocate`: it answered OK to copies to the "
-    "device, on it and back to the host, and other bytes came back than were sent"
+    "AcceleratorError: driver 'host' returned error from `allocate`: it returned OK from copies to "
+    "the device, on it and back to the host, and other bytes came back than were sent"
 )
-NOTHING = "answered OK and gave nothing"
+NOTHING = "returned OK and stored nothing"
 UNTOUCHABLE = "mapped memory that the host cannot touch"
 
 
 def answer(function: str, words: str) -> str:
-    return f"AcceleratorError: driver 'host' answered error to `{function}`: it {words}"
+    return f"AcceleratorError: driver 'host' returned error from `{function}`: it {words}"
 
 
 def lost(words: str) -> str:
-    return f"AcceleratorError: driver 'host' answered device lost to `queue_create`: {words}"
+    return f"AcceleratorError: driver 'host' returned device lost from `queue_create`: {words}"
 
 
 # Properties, and what is said of them.
@@ -383,10 +383,10 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"total_memory": 2**64 - 1}, "has 18446744073709551615 bytes of memory, more than any device"),
     ({"total_memory": 1 << 30, "max_allocation": 1 << 31},
      "gives up to 2147483648 bytes in one allocation"),
-    ({"alignment": 48}, "aligns memory to 48 bytes, which is no power of two"),
+    ({"alignment": 48}, "aligns memory to 48 bytes, which is not a power of two"),
     ({"compute_units": 2**32 - 1}, "has 4294967295 compute units, more than any device"),
     ({"max_work_group_size": 8, "subgroup_size": 16},
-     "has sub-groups of 16 work items in work groups of up to 8"),
+     "has sub-groups of 16 work-items in work-groups of up to 8"),
     ({"least_priority": -1, "greatest_priority": 3},
      "has queues of priorities from 3 (most urgent) to -1 (least urgent)"),
 ]  # fmt: skip
@@ -421,7 +421,7 @@ WRONG_TABLES: list[tuple[Use, str]] = [
     (devices(0), "RuntimeError: device host:0 was asked for, but driver 'host' found no device"),
     # failures
     (faulty("fail=initialize:1", twice),
-     "returned (True, \"device 'host' is not available: `initialize` answered error"),
+     "returned (True, \"device 'host' is not available: `initialize` returned error"),
     (faulty("fail=device_count:1", twice), "returned (False, [2.0, 2.0, 2.0])"),  # asked again
     # messages
     (message(b"kein Ger\xe4t"), lost("kein Ger?t")),
@@ -432,7 +432,7 @@ WRONG_ANSWERS: list[tuple[Use, str]] = [
     (lies("queue_create"), answer("queue_create", NOTHING)),
     (lies("event_create", use=then(lambda: torch.Event("host").record())),
      answer("event_create", NOTHING)),
-    (lies("allocate"), answer("allocate", "answered OK to `allocate` and gave no address")),
+    (lies("allocate"), answer("allocate", "returned OK from `allocate` and gave no address")),
     (lies("host_allocate", use=then(lambda: torch.ones(3).pin_memory())),
      answer("host_allocate", NOTHING)),
     (lies("copy_host_to_device"), COPIES),
@@ -446,18 +446,18 @@ WRONG_ANSWERS: list[tuple[Use, str]] = [
     (replaced(then(torch.accelerator.get_memory_info), memory_info=answering(5, 3)),
      answer("memory_info", "says that 5 of 3 bytes are free")),
     (replaced(timed_events, event_elapsed=answering(float("nan"))),
-     answer("event_elapsed", "answered OK and a time of nan ms")),
+     answer("event_elapsed", "returned OK and a time of nan ms")),
     (replaced(then(_C.testing.event_time), event_time=answering(12345)),
-     answer("event_time", "answered OK and a time of 12345 ns, and it is ")),
+     answer("event_time", "returned OK and a time of 12345 ns, and it is ")),
     (maps(address_reserve=does_nothing), answer("address_reserve", NOTHING)),
     (maps(memory_map=does_nothing), answer("memory_map", UNTOUCHABLE)),
     (separate(replaced(then(sent), memory_export=no_descriptor)),
-     answer("memory_export", "answered OK and gave no open descriptor")),
+     answer("memory_export", "returned OK and gave no open descriptor")),
     (separate(lies("memory_import", use=then(received))), answer("memory_import", NOTHING)),
     (separate(replaced(then(received), allocate=remember, memory_import=same_import)),
      answer("memory_import", "gave memory that is in use already")),
     (lies("communicator_create", use=then(communicated)),
-     "returned ([1.0, 1.0, 1.0], 'it answered OK and gave nothing; "),
+     "returned ([1.0, 1.0, 1.0], 'it returned OK and stored nothing; "),
     (lies("device_reset", use=then(reset)), "returned [2.0, 2.0, 2.0]"),
     # memory
     (separate(properties(host_access=contract.HostAccess.COHERENT)),

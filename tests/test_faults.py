@@ -277,7 +277,7 @@ def test_use_after_the_end():
     ("fault", "told"),
     [
         ('fail("finalize")', "at exit, `finalize` failed"),
-        ("lose(0)", "at exit: driver 'host' answered device lost"),
+        ("lose(0)", "at exit: driver 'host' returned device lost"),
     ],
 )
 def test_failures_at_exit_are_told_in_a_line(fault, told):

@@ -64,4 +64,4 @@ def test_validation_names_what_a_trusted_driver_loses() -> None:
     assert believed.stdout.strip() != "[0.0, 1.0, 2.0]"
     refused = try_python(code, OUTBOARD_VALIDATE="1", **settings)
     assert refused.returncode == 1
-    assert "answered OK to copies to the device" in refused.stderr
+    assert "returned OK from copies to the device" in refused.stderr

@@ -64,19 +64,21 @@ def problem_with(setting: Setting, text: str) -> str | None:
     if kind == "flag":
         return None if text in ("0", "1") else "is neither 0 nor 1"
     if kind == "choice":
-        return None if text in setting.choices else f"is none of {', '.join(setting.choices)}"
+        return None if text in setting.choices else f"is not one of {', '.join(setting.choices)}"
     if kind == "list":
         words = _words(text)
         if not words:
             return "names nothing"
         wrong = [word for word in words if setting.choices and word not in setting.choices]
-        return f"names {wrong[0]}, which is none of {', '.join(setting.choices)}" if wrong else None
+        return (
+            f"names {wrong[0]}, which is not one of {', '.join(setting.choices)}" if wrong else None
+        )
     if kind in ("whole", "number"):
         whole = kind == "whole"
         possible = text.isascii() and text.isdigit() if whole else bool(_NUMBER.fullmatch(text))
         number = (int(text) if whole else float(text)) if possible else -1
         if not setting.low <= number <= setting.high:
-            return f"is no {'whole ' if whole else ''}number from {range_of(setting)}"
+            return f"is not a {'whole ' if whole else ''}number from {range_of(setting)}"
     return None
 
 
@@ -160,8 +162,9 @@ def words_about(names: Iterable[str], module: str | None = None) -> str:
     for name in names:
         close = difflib.get_close_matches(name.removeprefix(PREFIX), sorted(known), n=1)
         parts.append(f"{name} (did you mean {known[close[0]]}?)" if close else name)
-    are = "is no setting" if len(parts) == 1 else "are no settings"
-    return f"{', '.join(parts)} {are} of torch_outboard or its drivers and ignored"
+    if len(parts) == 1:
+        return f"{parts[0]} is not a setting of torch_outboard or its drivers, and is ignored"
+    return f"{', '.join(parts)} are not settings of torch_outboard or its drivers, and are ignored"
 
 
 def warn_of_unknown(driver: str, module: str | None = None) -> None:

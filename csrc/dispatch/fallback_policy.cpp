@@ -103,14 +103,14 @@ void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
   if (listing == Listing::kDenied || policy == Policy::kError) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, entry.name, type, " was asked for on ", device_of(device),
-        ", which has no kernel of its own for it; it could run as ", description(placement),
+        ", which has no device kernel for this call; it could run as ", description(placement),
         ", but ",
         listing == Listing::kDenied
             ? std::string("the operator is denied")
             : c10::str("the policy for '", placement == Placement::kHost ? "host" : "copied",
                        "' is 'error'"),
         "; allow it with torch_outboard.fallback.allow(\"", entry.name,
-        "\") or bring a kernel with torch_outboard.kernel");
+        "\") or register a kernel with torch_outboard.kernel");
   }
   std::atomic<bool>& warned = entry.warned[static_cast<int>(placement)];
   if (warned.load(std::memory_order_relaxed)) return;
@@ -120,8 +120,9 @@ void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
   warned.store(true);
   if (is_first_warning(entry.name, placement)) {
     TORCH_WARN(entry.name, type, " runs as ", description(placement), " on ", device_of(device),
-               ", which has no kernel of its own for it; this is said once per operator, and "
-               "torch_outboard.fallback sets what may run so");
+               ", which has no device kernel for this call; register one with "
+               "torch_outboard.kernel, or allow this with torch_outboard.fallback. This warning "
+               "comes once per operator");
   }
 }
 

@@ -111,7 +111,7 @@ void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
   const std::string compiler = c10::str(properties.name, '\n', properties.driver_version);
   if (!Locked<WarnedCompilers>()->all.insert(compiler).second) return;
   TORCH_WARN(words_about_compiler(device, failure), ", so all operators run on the host; ", kRemedy,
-             ", or set OUTBOARD_PLACEMENT=host to keep this quiet");
+             ", or set OUTBOARD_PLACEMENT=host to silence this warning");
 }
 
 bool driver_has_library_calls() {

@@ -107,7 +107,7 @@ void spend_override_warning() {
 c10::OperatorName parse_name(const std::string& name) {
   const size_t separator = name.find("::");
   TORCH_CHECK_VALUE(separator != std::string::npos && separator != 0 && separator + 2 < name.size(),
-                    "'", name, "' is no operator name; write it as 'aten::add.Tensor'");
+                    "'", name, "' is not an operator name; write it as 'aten::add.Tensor'");
   return operator_name(name);
 }
 

@@ -110,7 +110,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
   } else if (device_count() == 0) {
     *reason = "there is no device";
   } else if (driver().communicate == nullptr) {
-    *reason = c10::str("the driver '", driver().name, "' has no communication of its own");
+    *reason = c10::str("driver '", driver().name, "' has no `communicate`");
   }
   if (cpu_backend.getRank() == 0) {
     std::vector<uint8_t> message;
@@ -128,7 +128,7 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
   } else if (reason->empty()) {
     const std::vector<uint8_t> message = store.get(kKey);
     if (message.size() < sizeof(id.data)) {
-      *reason = "rank 0 has none";
+      *reason = "the driver of rank 0 cannot communicate";
     } else if (std::string(message.begin() + sizeof(id.data), message.end()) != driver().name) {
       *reason = "rank 0 has another driver";
     } else {
@@ -155,11 +155,11 @@ std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c
   options.reduceOp = c10d::ReduceOp::MIN;
   cpu_backend.allreduce(all, options)->wait();
   if (all[0].item<int>() == 0) {
-    if (reason->empty()) *reason = "another rank has none";
+    if (reason->empty()) *reason = "the driver of another rank cannot communicate";
     made.reset();
   }
   TORCH_CHECK(made != nullptr || wanted != Choice::kDriver, kSetting,
-              "=driver was asked for, and the driver does not communicate: ", *reason);
+              "=driver is set, and not possible: ", *reason, "; set it to auto");
   return made;
 }
 

@@ -59,18 +59,18 @@ using Tensors = ProcessGroup::Tensors;
 c10::Device device_of_all(const Tensors& tensors) {
   std::optional<c10::Device> device;
   for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK_VALUE(tensor.defined(), "a tensor that does not exist was given");
+    TORCH_CHECK_VALUE(tensor.defined(), "a collective was given an undefined tensor");
     TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tensors of layout ", tensor.layout(),
-                      " are not communicated; convert by to_dense()");
+                      " cannot be sent; convert them with to_dense()");
     TORCH_CHECK_VALUE(tensor.is_privateuseone(), "a tensor on ", tensor.device(),
                       " was given to the backend of another device; init_process_group(\"cpu:gloo,",
                       c10::get_privateuse1_backend(), ":outboard\") serves both");
-    TORCH_CHECK_VALUE(!device.has_value() || *device == tensor.device(), "tensors on ", *device,
-                      " and on ", tensor.device(),
-                      " were given, and those of one call lie on one device");
+    TORCH_CHECK_VALUE(!device.has_value() || *device == tensor.device(),
+                      "a collective takes tensors of one device, and got ", *device, " and ",
+                      tensor.device());
     device = tensor.device();
   }
-  TORCH_CHECK_VALUE(device.has_value(), "no tensor was given");
+  TORCH_CHECK_VALUE(device.has_value(), "a collective was given no tensor");
   return *device;
 }
 
@@ -87,7 +87,8 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> cpu_backend, c10d::
 }
 
 void ProcessGroup::check_one(const Tensors& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "one tensor is expected, and got ", tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == 1, "this collective takes one tensor, and got ",
+                    tensors.size());
 }
 
 // PyTorch before 2.15 takes Gloo for the default backend of a group without a named backend,

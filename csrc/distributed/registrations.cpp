@@ -33,7 +33,7 @@ void check_backend(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
     const std::string backend = group->getBackend(c10::DeviceType::PrivateUse1)->getBackendName();
     TORCH_CHECK(backend != "gloo", op.schema().name(), " was asked for a tensor on ",
                 on_device->toTensor().device(),
-                ", and Gloo sends and receives memory of the host only; send tensor.cpu(), or "
+                ", and Gloo sends and receives host memory only; send tensor.cpu(), or "
                 "receive into a CPU tensor and copy it");
   }
   op.redispatchBoxed(

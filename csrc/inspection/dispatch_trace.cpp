@@ -157,7 +157,7 @@ void note_placement(const Operator& entry, Placement placement) noexcept {
 void start_dispatch_trace() {
   const Locked<Trace> all;
   TORCH_CHECK(g_running.load() == 0,
-              "a trace of dispatch was asked for while another one runs; end that one first");
+              "a trace was started while another one runs; end that one first");
   all->calls.clear();
   all->dropped = 0;
   all->threads = 0;

@@ -335,15 +335,14 @@ class ActivitySession final : public libkineto::IActivityProfilerSession {
     const std::vector<libkineto::DeviceInfo> devices = device_infos(lanes_);
     for (size_t i = 1; i < devices.size(); ++i) logger.handleDeviceInfo(devices[i], start);
     if (writer.without_times() > 0) {
-      errors_.push_back(c10::str("the driver could not tell the times of ", writer.without_times(),
-                                 " calls that gave work to a device"));
+      errors_.push_back(c10::str("the driver did not measure the times of ", writer.without_times(),
+                                 " calls that enqueued work"));
     }
     if (lanes_.empty() && writer.without_times() == 0 && host_kernels_may_have_run()) {
       TORCH_WARN_ONCE(
           "the profile has no times of device '", c10::get_privateuse1_backend(),
-          "': its operators ran by CPU kernels on memory that it shares with the host, and gave it "
-          "no work. Their time is CPU time; torch_outboard.placement says how to have device "
-          "kernels");
+          "': all its operators ran as CPU kernels on memory that it shares with the host. Their "
+          "time is CPU time; OUTBOARD_PLACEMENT=device selects device kernels");
     }
   }
 

@@ -41,7 +41,7 @@ namespace {
 
 // The Python function of set_device_kernel_loader.
 struct Loader : py::object {
-  static constexpr const char* kFailure = "the operator tables could not be read: ";
+  static constexpr const char* kFailure = "the operator tables could not be loaded: ";
 };
 
 // Whether a list, whose values have one type, has values of `Type`.
@@ -81,7 +81,7 @@ Definition::Value to_value(const std::string& key, const py::handle& value) {
   }
   throw py::value_error(
       "an operator definition gives '" + key +
-      "' a value that is no flag, number, string, list or dictionary of strings or "
+      "' a value that is not a flag, number, string, list or dictionary of strings or "
       "of numbers, or function");
 }
 
@@ -124,7 +124,8 @@ void launch_kernel(c10::DeviceIndex device, const std::string& source, const std
     } else if (kind == "local") {
       launch_arguments.local(value.cast<size_t>());
     } else {
-      throw py::value_error("'" + kind + "' is no kind of argument; use address, value or local");
+      throw py::value_error("'" + kind +
+                            "' is not a kind of argument; use address, value or local");
     }
   }
   py::gil_scoped_release no_gil;

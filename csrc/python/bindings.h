@@ -38,7 +38,7 @@ Enum parse_name(const std::string& given, const char* const (&names)[N], const c
   }
   std::string known;
   for (const char* name : names) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
-  throw pybind11::value_error("'" + given + "' is no " + what + "; use one of " + known);
+  throw pybind11::value_error("'" + given + "' is not a " + what + "; use one of " + known);
 }
 
 // As in Python; None for an undefined dtype.

@@ -156,7 +156,7 @@ std::vector<c10::IValue> to_results(const py::object& result,
   } else if (!returns.empty()) {
     const auto results = result.cast<py::sequence>();
     TORCH_CHECK_VALUE(results.size() == returns.size(), "the function of an operator returned ",
-                      results.size(), " values, and the operator has ", returns.size());
+                      results.size(), " values, and the operator returns ", returns.size());
     for (size_t i = 0; i < returns.size(); ++i) {
       values.push_back(torch::jit::toIValue(results[i], returns[i].type()));
     }

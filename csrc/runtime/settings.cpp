@@ -30,7 +30,7 @@ double number_setting(const NumberSetting& setting) {
   const bool possible = error == std::errc() && stop == end && value >= 0 &&
                         value <= setting.highest && !std::signbit(value) &&
                         (!setting.whole || std::strspn(text, "0123456789") == std::strlen(text));
-  TORCH_CHECK_VALUE(possible, setting.variable, "='", text, "' is no ",
+  TORCH_CHECK_VALUE(possible, setting.variable, "='", text, "' is not a ",
                     setting.whole ? "whole number" : "number", " from 0 to ", setting.highest, " (",
                     setting.unit, ")");
   return value;
@@ -51,7 +51,7 @@ const char* choice_setting(const char* variable, std::initializer_list<const cha
     if (text == choice) return choice;
     names += (names.empty() ? "" : ", ") + std::string(choice);
   }
-  TORCH_CHECK_VALUE(false, variable, "='", text, "' is none of ", names);
+  TORCH_CHECK_VALUE(false, variable, "='", text, "' is not one of ", names);
 }
 
 void check_settings() {

@@ -27,7 +27,7 @@ at::PerChannelAffineQuantizer& per_channel(const at::Tensor& tensor) {
       dynamic_cast<at::PerChannelAffineQuantizer*>(at::get_qtensorimpl(tensor)->quantizer().get());
   TORCH_CHECK(found != nullptr,
               "scales, zero points and axis per channel were asked of a tensor of ",
-              tensor.device(), " that is not quantized per channel; ask for q_scale()");
+              tensor.device(), " that is not quantized per channel; call q_scale()");
   return *found;
 }
 

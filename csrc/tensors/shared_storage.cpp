@@ -135,7 +135,7 @@ ExportedMemory export_storage(const c10::Storage& storage) {
   check_device_storage(storage);
   TORCH_CHECK_NOT_IMPLEMENTED(shares_with_processes(), "driver '", driver().name,
                               "' cannot share memory with other processes; send tensor.cpu()");
-  TORCH_CHECK_VALUE(storage.nbytes() > 0, "an empty storage has no memory to be shared");
+  TORCH_CHECK_VALUE(storage.nbytes() > 0, "an empty storage has no memory to share");
   synchronize_device(storage.device().index());
   const DriverMemory& memory = make_shareable(storage);
   ob_memory_handle handle = {};

@@ -85,8 +85,8 @@ def test_a_folder_of_others_is_not_touched(cache, folder):
 
 
 def test_nothing_to_show(cache, tmp_path):
-    assert "nothing is kept: OUTBOARD_CACHE_DIR is empty" in cache("")
-    assert "(not there yet)" in cache(tmp_path / "none")
+    assert "kernels are not cached on disk: OUTBOARD_CACHE_DIR is empty" in cache("")
+    assert "(does not exist yet)" in cache(tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

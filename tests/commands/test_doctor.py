@@ -77,4 +77,4 @@ def test_a_call_that_fails_is_named():
     result = try_python(code, "copy_host_to_device", **HOST)
     assert result.returncode == 1
     assert "host:0 cannot copy to the device and back: AcceleratorError" in result.stdout
-    assert "driver 'host' answered error to `" in result.stdout
+    assert "driver 'host' returned error from `" in result.stdout

@@ -74,7 +74,7 @@ def test_nothing_is_written_where_it_refuses(
     (tmp_path / "taken").mkdir()
     monkeypatch.chdir(tmp_path)
     for arguments, words in (
-        (["taken"], "taken exists already: name another place by --folder."),
+        (["taken"], "taken exists already: choose another folder with --folder."),
         (["Chip1"], "take chip."),
         (["chip", "--python", "--queues", "threads"], "--python needs --queues native"),
         (["chip", "--python", "--compiler", "none"], "--compiler none leaves out"),

@@ -42,13 +42,19 @@ def test_explain(capsys, device):
 
 def test_what_makes_no_sense_is_a_sentence(capsys):
     for arguments, words in (
-        (("operators", "--where", "needs"), "'needs' is no condition; write COLUMN=PATTERN with"),
-        (("operators", "--where", "needs=("), "'(' is no regular expression"),
-        (("operators", "("), "'(' is no regular expression"),
+        (
+            ("operators", "--where", "needs"),
+            "'needs' is not a condition; write COLUMN=PATTERN with",
+        ),
+        (("operators", "--where", "needs=("), "'(' is not a regular expression"),
+        (("operators", "("), "'(' is not a regular expression"),
         (("operators", "--library", "nothing.so"), "nothing.so cannot be loaded: OSError"),
         (("explain", "relu", "--library", "nothing"), "nothing cannot be loaded: ModuleNotFound"),
         (("explain", "no_such"), "there is no overload 'aten::no_such'; `operators` lists them"),
-        (("explain", "relu", "--dtype", "float7"), "'float7' is no dtype; write it as in float32"),
+        (
+            ("explain", "relu", "--dtype", "float7"),
+            "'float7' is not a dtype; write it as in float32",
+        ),
         (("explain", "relu", "--device", "99"), "device 99 was asked for"),
     ):
         assert main([*arguments]) == 1

@@ -193,7 +193,7 @@ def test_sent_storage_stays_where_it_moved_to(device):
     assert view.tolist() == [2.0, 3.0, 4.0]
     with pytest.raises(ValueError, match="empty storage"):
         _C.export_storage(torch.empty(0, device=device).untyped_storage())
-    with pytest.raises(ValueError, match="is no shared memory of 64 bytes"):
+    with pytest.raises(ValueError, match="is not shared memory of 64 bytes"):
         _C.import_storage(device.index, 0, 64, b"")
 
 

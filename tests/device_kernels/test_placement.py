@@ -92,7 +92,7 @@ def test_the_environment_sets_the_start(setting, memory, expected, on_host):
 
 def test_a_wrong_setting_is_an_error(monkeypatch):
     monkeypatch.setenv("OUTBOARD_PLACEMENT", "sideways")
-    with pytest.raises(ValueError, match=r"OUTBOARD_PLACEMENT.* is none of auto, device, host"):
+    with pytest.raises(ValueError, match=r"OUTBOARD_PLACEMENT.* is not one of auto, device, host"):
         placement.configure_from_environment()
 
 

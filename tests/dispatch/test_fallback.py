@@ -100,7 +100,9 @@ def test_copies_and_views_have_no_policy(device, placement):
 
 
 def test_policies_are_as_before_after_what_fails():
-    unknown = pytest.raises(ValueError, match="is no policy; use one of 'allow', 'warn', 'error'")
+    unknown = pytest.raises(
+        ValueError, match="is not a policy; use one of 'allow', 'warn', 'error'"
+    )
     for arguments in ({"host": "never"}, {"copied": ""}):
         with unknown:
             fallback.set_policy(**arguments)

@@ -30,7 +30,7 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
         elif device.type == "host":
             assert way == "driver"
         else:
-            assert "no communication of its own" in why_not_by_driver()
+            assert "has no `communicate`" in why_not_by_driver()
         assert torch.accelerator.current_stream() == stream
         # In the order of the group's work, also where pieces meet whole ones.
         x = torch.full((2_100_001,), 1.0, device=device)

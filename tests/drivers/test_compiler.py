@@ -122,7 +122,7 @@ def test_no_compiler_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("gcc (Debian 12.2.0) 12.2.0", ("which is no clang", "gcc (Debian 12.2.0)")),
+        ("gcc (Debian 12.2.0) 12.2.0", ("which is not a clang", "gcc (Debian 12.2.0)")),
         ("clang version 9.0.1", ("is of version 9", "clang 14 or newer")),
     ],
 )
@@ -169,7 +169,7 @@ def test_output_without_end(open_with: Open) -> None:
     ("steps", "words"),
     [
         ({"compile": "kill -SEGV $$"}, "was ended by signal 11 (Segmentation fault)"),
-        ({"link": "true"}, "is no ELF file"),
+        ({"link": "true"}, "is not an ELF file"),
         (
             {"link": "printf '\\177ELF' > $output; head -c 3000 /dev/zero >> $output"},
             "cannot be loaded",

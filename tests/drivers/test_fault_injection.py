@@ -266,7 +266,7 @@ def test_bad_settings(faulty: DriverUnderTest) -> None:
         ("lose", (-1,), {}),
         ("lose", (0, 0), {}),
     ):
-        with pytest.raises(ValueError, match="is no setting of fault injection"):
+        with pytest.raises(ValueError, match="is not a setting of fault injection"):
             getattr(controls, name)(*arguments, **settings)
     faulty.deallocate(0, faulty.allocate(0, 64))
 

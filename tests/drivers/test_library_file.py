@@ -78,6 +78,6 @@ def test_what_is_no_library_for_this_process(problem_of, tmp_path: Path) -> None
 
 def test_what_is_no_file(problem_of, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.so")
-    assert problem_of(tmp_path / "fifo.so") == "is no regular file"
+    assert problem_of(tmp_path / "fifo.so") == "is not a regular file"
     assert problem_of(tmp_path) == "is a folder and no shared library"
     assert problem_of(tmp_path / "fifo.so" / "x.so") == "does not exist"

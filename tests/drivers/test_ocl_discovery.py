@@ -101,7 +101,7 @@ def test_what_intels_run_time_lacks_is_named(tmp_path: Path) -> None:
         command = ["c++", "-shared", "-x", "c++", os.devnull, "-x", "none", *more]
         subprocess.run([*command, "-o", str(file)], check=True)
     copy = Path(shutil.copy(ocl.library_path(), tmp_path))
-    assert "it is no OpenCL library" in describe(copy, OUTBOARD_OCL_LIBRARY=str(library))
+    assert "it is not an OpenCL library" in describe(copy, OUTBOARD_OCL_LIBRARY=str(library))
     needed.unlink()
     report = describe(copy, OUTBOARD_OCL_LIBRARY=str(library))
     assert "libneeded.so" in report
@@ -179,7 +179,7 @@ def test_libraries_that_are_none(tmp_path: Path) -> None:
     for library, words in (
         ("/nonexistent/libOpenCL.so", ""),
         ("libm.so.6", ""),
-        (pipe, "it is no regular file"),
+        (pipe, "it is not a regular file"),
     ):
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         with fails_with(Status.INVALID_ARGUMENT, f"OUTBOARD_OCL_LIBRARY={library}.*{words}"):

@@ -80,7 +80,7 @@ def test_constants(driver: DriverUnderTest, queue: int) -> None:
         ("write_to", 1 << 55, "wrote to address 0x80000000000000"),
         ("read_from", 0, "read from address 0x0"),
         ("jump_to", 4096, "jumped to address 0x1000"),
-        ("no_instruction", None, "no instruction of the processor"),
+        ("no_instruction", None, "an unknown instruction"),
     ],
 )
 def test_a_guest_that_goes_wrong(

@@ -57,7 +57,9 @@ def test_cache_folders(named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert used() == str(folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
-    with pytest.warns(UserWarning, match=f"compiled graphs are not kept.* {folder} can be written"):
+    with pytest.warns(
+        UserWarning, match=f"compiled graphs are not cached.* {folder} can be written"
+    ):
         private = used()
     assert private != str(folder)
     assert Path(private).parent == tmp_path

@@ -75,7 +75,7 @@ def test_a_list_is_this_version(tmp_path, capsys):
 def test_what_is_no_source_of_schemas_is_a_sentence(capsys):
     for source, words in (
         ("2.9", "schemas of PyTorch 2.9 were asked for from 2."),
-        ("no_such_file", "'no_such_file' is no version and cannot be read"),
+        ("no_such_file", "'no_such_file' is neither a version nor a readable file"),
         (str(ROOT / "setup.py"), "holds no schemas; `operators '' --csv` writes them"),
     ):
         assert main(["operators", "--against", source]) == 1

@@ -33,7 +33,7 @@ def run(code: str, **environment: str | None) -> list[str]:
 
 
 LOST = (
-    "AcceleratorError: driver 'host' answered device lost to `{}`: "
+    "AcceleratorError: driver 'host' returned device lost from `{}`: "
     "Fault injection has lost device 0.; "
     "the device is lost until torch.host.reset_device() is called, once its tensors are gone"
 )
@@ -68,7 +68,7 @@ def test_lost_device_refuses_work_and_comes_back(access: str) -> None:
     assert lines[3] == LOST.format("allocate")
     assert lines[4] == "[2.0, 2.0, 2.0]"
     assert lines[5].startswith("RuntimeError: host:0 cannot be reset while tensors hold ")
-    assert lines[5].endswith("of its memory; let go of them and call again")
+    assert lines[5].endswith("of its memory; delete them and call again")
     assert lines[6] == "[3.0, 3.0, 3.0, 3.0, 3.0] 0"
 
 
@@ -125,7 +125,9 @@ def test_everything_goes_back_before_a_reset() -> None:
     )
     assert lines[:2] == ["0 0 0", "[2.0, 2.0, 2.0, 2.0] True"]
     assert lines[2:4] == ["[1.0, 1.0, 1.0]", "[1.0, 1.0, 1.0] 3"]
-    assert lines[4].startswith("AcceleratorError: driver 'host' answered device lost to `device_re")
+    assert lines[4].startswith(
+        "AcceleratorError: driver 'host' returned device lost from `device_re"
+    )
     assert lines[5] == "[1.0, 1.0, 1.0]"
 
 
@@ -153,7 +155,7 @@ def test_captured_graphs_are_let_go_first() -> None:
         pytest.skip("this version of PyTorch has no graphs of accelerators")
     assert lines[0] == LOST.format("fill")
     assert lines[1] == (
-        "RuntimeError: host:0 cannot be reset while 1 captured graphs use it; let go of them and "
+        "RuntimeError: host:0 cannot be reset while 1 captured graphs use it; delete them and "
         "call again"
     )
     assert lines[2] == LOST.format("queue_synchronize")

@@ -146,5 +146,5 @@ def test_deferred_failure_is_raised_once(device):
     lines = run_python(DEFERRED, OUTBOARD_FAULTS="count").splitlines()
     assert len(lines) == 8
     for line, function in zip(lines, ["deallocate"] * 4 + ["event_destroy"] * 4, strict=True):
-        assert line.startswith(f"AcceleratorError driver '{device.type}' answered device lost")
-        assert f"to `{function}` some time before this synchronization" in line
+        assert line.startswith(f"AcceleratorError driver '{device.type}' returned device lost")
+        assert f"from `{function}` some time before this synchronization" in line

@@ -50,7 +50,7 @@ for name in waits:
     assert lines[::2] == ["event", "copy", "stream", "device", "operator"]
     for line in lines[1::2]:
         assert "device 'host' has been in `" in line
-        assert "seconds: work that its driver was given has not ended" in line
+        assert "seconds: enqueued work has not ended" in line
 
 
 # A driver that loses events: none of them ever happens.

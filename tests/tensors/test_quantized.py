@@ -72,7 +72,7 @@ def test_what_a_quantizer_says(device):
     assert torch.equal(ours.q_per_channel_zero_points().cpu(), torch.tensor([0, 1, 2]))
     packed = torch.quantize_per_tensor(torch.arange(8.0), 1.0, 0, torch.quint4x2)
     compare(packed.to(device).cpu(), packed, torch.device("cpu"))
-    with pytest.raises(RuntimeError, match="not quantized per channel; ask for q_scale"):
+    with pytest.raises(RuntimeError, match="not quantized per channel; call q_scale"):
         per_tensor(device).q_per_channel_axis()
 
 

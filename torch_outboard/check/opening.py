@@ -47,7 +47,7 @@ def table_of(wanted: str) -> contract.Driver:
     if isinstance(found, int):
         return contract.Driver.from_address(found)
     if not isinstance(found, Path) or not found.is_file():
-        raise ValueError(f"{found} is no regular file")
+        raise ValueError(f"{found} is not a regular file")
     try:
         return contract.load(str(found))
     except (OSError, AttributeError, ValueError) as error:

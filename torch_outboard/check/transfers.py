@@ -34,7 +34,8 @@ def pattern(size: int) -> bytes:
     "copy_host_to_device",
     "copy_device_to_host",
     says=ALL_BYTES,
-    advice="Compare what arrives byte by byte; look for sizes rounded to words or pages.",
+    advice="If transfers.fills fails, too, begin there. Compare what arrives byte by byte; look "
+    "for sizes rounded to words or pages.",
 )
 def to_device_and_back(driver: Session) -> None:
     """Copies to a device and back keep all bytes and touch no others."""
@@ -54,7 +55,7 @@ def to_device_and_back(driver: Session) -> None:
     "copy_host_to_device",
     "copy_device_to_host",
     says=COPIES,
-    advice="Copy the unaligned head and tail by bytes.",
+    advice="If transfers.fills fails, too, begin there. Copy the unaligned head and tail by bytes.",
 )
 def every_offset(driver: Session) -> None:
     """Copies begin at each offset from 0 to 64, on the host and on the device."""
@@ -82,7 +83,8 @@ def every_offset(driver: Session) -> None:
 @check(
     "copy_device_to_device",
     says="Both on the queue's device; the ranges do not overlap.",
-    advice="Compare what arrives byte by byte; look for sizes rounded to words or pages.",
+    advice="If transfers.fills fails, too, begin there. Compare what arrives byte by byte; look "
+    "for sizes rounded to words or pages.",
 )
 def within_a_device(driver: Session) -> None:
     """Copies within a device keep all bytes and touch no others."""

@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
         return 1
     folder = program_cache.folder()
     if not folder:
-        print(f"nothing is kept: {CACHE_FOLDER_VARIABLE} is empty")
+        print(f"kernels are not cached on disk: {CACHE_FOLDER_VARIABLE} is empty")
         return _pocl(folder, clear=False)
-    print(f"folder    {folder}{'' if os.path.isdir(folder) else ' (not there yet)'}")
+    print(f"folder    {folder}{'' if os.path.isdir(folder) else ' (does not exist yet)'}")
     if problem := _C.private_folder_problem(folder, shared):
         print(program_cache.remedy(problem), file=sys.stderr)
         return 1

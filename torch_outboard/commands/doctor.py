@@ -130,7 +130,7 @@ def _print_libraries() -> None:
 
     if found := integrations.report():
         print(f"\n{found}\n")
-        print("torch_outboard.integrations.enable() tells them of the device.\n")
+        print("torch_outboard.integrations.enable() adds the device to them.\n")
 
 
 def _description(module_name: str | None) -> list[str]:

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the explanation; 1 if the operator does not exist or the tensor is impossible."""
     dtype = getattr(torch, options.dtype.removeprefix("torch."), None)
     if not isinstance(dtype, torch.dtype):
-        print(f"'{options.dtype}' is no dtype; write it as in float32", file=sys.stderr)
+        print(f"'{options.dtype}' is not a dtype; write it as in float32", file=sys.stderr)
         return 1
     try:
         load_extensions(options.library)

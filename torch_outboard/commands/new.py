@@ -111,11 +111,11 @@ def run(options: argparse.Namespace) -> int:
         return 1
     written = files(wanted)
     write(written, folder)
-    print(f"{len(written)} files are in {folder}. Next:")
+    print(f"wrote {len(written)} files to {folder}. Next:")
     print(f"    pip install {folder if folder.is_absolute() else f'./{folder}'}")
     device = f'import torch; print(torch.ones(2, device="{wanted.name}"))'
     print(f"    OUTBOARD_DRIVER={wanted.name} python -c '{device}'")
-    print(f"{folder / 'README.md'} goes on from there.")
+    print(f"{folder / 'README.md'} has the next steps.")
     return 0
 
 
@@ -128,14 +128,13 @@ def problem_with(wanted: Options, folder: Path) -> str | None:
         return "--python writes programs and launches, which --compiler none leaves out."
     if wanted.python and wanted.queues == "threads":
         return (
-            "--python needs --queues native: launches run in the calling thread, because a queue's "
-            "thread that waited for Python's lock would stop whoever holds it and waits for the "
-            "queue."
+            "--python needs --queues native: a launch in Python on a queue's thread would deadlock "
+            "with a thread that holds the interpreter lock and waits for the queue."
         )
     if problem := problem_with_name(wanted.name):
         return problem
     if folder.exists():
-        return f"{folder} exists already: name another place by --folder."
+        return f"{folder} exists already: choose another folder with --folder."
     return None
 
 

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             found = overloads(pattern, options.device)
     except re.error as error:
-        print(f"'{error.pattern!s}' is no regular expression: {error}", file=sys.stderr)
+        print(f"'{error.pattern!s}' is not a regular expression: {error}", file=sys.stderr)
         return 1
     except (ValueError, RuntimeError) as error:
         print(str(error).partition("\nException raised from")[0], file=sys.stderr)
@@ -102,7 +102,7 @@ def _condition(text: str, names: Sequence[str]) -> Callable[[dict[str, str]], ob
     column, separator, pattern = text.partition("=")
     if not separator or column not in names:
         raise ValueError(
-            f"'{text}' is no condition; write COLUMN=PATTERN with one of {', '.join(names)}"
+            f"'{text}' is not a condition; write COLUMN=PATTERN with one of {', '.join(names)}"
         )
     matches = re.compile(pattern).fullmatch
     return lambda line: matches(line[column])

@@ -84,10 +84,12 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     device = torch.device(torch_outboard.device_name(), options.device)
     if not _C.runs_code(device.index):
-        console.print(f"{device} runs no code, so there is nothing to compile")
+        console.print(f"{device} runs no kernels, so there is nothing to compile")
         return 1
     if not program_cache.folder():
-        console.print(f"nothing would be kept: {CACHE_FOLDER_VARIABLE} is empty")
+        console.print(
+            f"kernels would not be cached: {CACHE_FOLDER_VARIABLE} is empty; set it to a folder"
+        )
         return 1
     if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):
         console.print(program_cache.remedy(problem), markup=False)
@@ -114,13 +116,13 @@ def run(options: argparse.Namespace) -> int:
     _C.flush_disk_cache()
     built, loaded, _ = (now - then for now, then in zip(_C.program_counts(), before, strict=True))
     console.print(
-        f"{built} programs compiled, {loaded} were there, in {program_cache.folder()}",
+        f"{built} programs compiled, {loaded} already cached, in {program_cache.folder()}",
         soft_wrap=True,
     )
     if options.record is not None and not built + loaded:
         console.print(
             f"the program launched no device kernel (placement of {device}: "
-            f"{placement.get_placement(device)}); with --placement device it takes all there are"
+            f"{placement.get_placement(device)}); --placement device selects device kernels"
         )
     return code
 
@@ -139,7 +141,7 @@ def dtypes_of(names: list[str]) -> list[torch.dtype]:
     found = [getattr(torch, name.removeprefix("torch."), None) for name in names or ["float32"]]
     for name, dtype in zip(names, found, strict=False):
         if not isinstance(dtype, torch.dtype):
-            raise ValueError(f"'{name}' is no dtype; write it as in torch.float32")
+            raise ValueError(f"'{name}' is not a dtype; write it as in torch.float32")
     return [dtype for dtype in found if isinstance(dtype, torch.dtype)]
 
 
@@ -188,7 +190,7 @@ def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[compiled]} compiled, {task.fields[loaded]} were there"),
+        TextColumn("{task.fields[compiled]} compiled, {task.fields[loaded]} already cached"),
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(jobs), compiled=0, loaded=0)

@@ -234,7 +234,7 @@ class _Replay(torch.autograd.Function):
         captured = ctx.captured
         if ctx.call != captured.calls:
             raise RuntimeError(
-                "what a backward pass of a graphed callable needs was overwritten by a later call; "
+                "a later call of the graphed callable overwrote tensors of this backward pass; "
                 "run backward before the next call, or capture one callable for each"
             )
         for mine, theirs in zip(captured.output_gradients, gradients, strict=True):
@@ -264,7 +264,7 @@ def _check_devices(tensors: Iterable[torch.Tensor]) -> None:
         if tensor.device != here:
             raise ValueError(
                 f"a graph replays the work of one device, and a tensor on '{tensor.device}' is "
-                f"none of the current device '{here}'; move arguments, parameters, buffers and "
+                f"not on the current device '{here}'; move arguments, parameters, buffers and "
                 "results there"
             )
 
@@ -316,14 +316,17 @@ def make_graphed_callables(
     """
     if torch.is_autocast_enabled(state.name) and torch.is_autocast_cache_enabled():
         raise RuntimeError(
-            "weights that autocast keeps would be freed under the graph; "
+            "autocast would free cached weights that the graph reads; "
             "use torch.autocast(..., cache_enabled=False)"
         )
     single = not isinstance(callables, tuple)
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args
     if len(functions) != len(samples):
-        raise ValueError(f"{len(functions)} callables, and arguments for {len(samples)}")
+        raise ValueError(
+            f"{len(functions)} callables, and arguments for {len(samples)}; give one tuple of "
+            "arguments for each"
+        )
     parts = []
     for function, arguments in zip(functions, samples, strict=True):
         flat, structure = pytree.tree_flatten(tuple(arguments))

@@ -290,7 +290,7 @@ def _record_memory_history(
     """
     if isinstance(enabled, bool):
         raise TypeError(
-            "the form of `_record_memory_history` with a bool is CUDA's older one: say 'all', "
+            "`_record_memory_history` takes no bool, which is CUDA's older form; pass 'all', "
             "'state' or None"
         )
     if enabled is None:
@@ -334,7 +334,8 @@ def _snapshot(device: object = None, augment_with_fx_traces: bool = False) -> di
         augment = getattr(cuda_memory, "_augment_memory_snapshot_stack_traces", None)
         if augment is None:
             raise NotImplementedError(
-                f"PyTorch {torch.__version__} has no traces of FX for a snapshot; take it without"
+                f"PyTorch {torch.__version__} has no FX traces for snapshots; leave "
+                "augment_with_fx_traces out"
             )
         snapshot = augment(snapshot)
     return snapshot

@@ -64,7 +64,9 @@ class Registration:
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         if self.function is None:
-            raise TypeError(f"the kernel of {self.name} is no Python function; call the operator")
+            raise TypeError(
+                f"the kernel of {self.name} is not a Python function; call the operator"
+            )
         return self.function(*args, **kwargs)
 
     def remove(self) -> None:

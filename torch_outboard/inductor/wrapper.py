@@ -26,7 +26,7 @@ def keep_python(patches: dict[str, Any]) -> None:
         patches["cpp_wrapper"] = False
         warnings.warn(
             f"cpp_wrapper has no effect on graphs of '{state.name}' that are kernels: Inductor "
-            "writes C++ around kernels for devices of its own alone; set OUTBOARD_PLACEMENT=host "
+            "writes C++ around kernels for its own devices alone; set OUTBOARD_PLACEMENT=host "
             "for code for the CPU where the host shares the memory",
             stacklevel=2,
         )

@@ -162,7 +162,7 @@ def schemas_of(source: str) -> dict[str, str]:
             if found := {line["operator"]: line["schema"] for line in csv.DictReader(lines)}:
                 return found
     except OSError as error:
-        raise ValueError(f"'{source}' is no version and cannot be read: {error}") from None
+        raise ValueError(f"'{source}' is neither a version nor a readable file: {error}") from None
     except (KeyError, csv.Error, UnicodeDecodeError):
         pass
     raise ValueError(f"'{source}' holds no schemas; `operators '' --csv` writes them")

@@ -241,7 +241,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
         TypeError: if `function` is not written in Python.
     """
     if not isinstance(function, FunctionType):
-        raise TypeError(f"{function!r} is no function; an operator definition is made of one")
+        raise TypeError(f"{function!r} is not a Python function; an operator definition is one")
     code = function.__code__  # ten times as fast as inspect.signature
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 

@@ -48,12 +48,14 @@ class Symbol:
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
-            "a symbol has no truth value, since it is known at a call alone; use where(condition, "
-            "a, b) in place of if, and &, |, ~ in place of and, or, not"
+            "a symbol has no truth value, because only a call knows it; use where(condition, a, b) "
+            "for `if`, and &, |, ~ for `and`, `or`, `not`"
         )
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError(f"{type(self).__name__} cannot be iterated over; its length is known late")
+        raise TypeError(
+            f"{type(self).__name__} cannot be iterated over; only a call knows its length"
+        )
 
     def __repr__(self) -> str:
         return _name(self)
@@ -176,7 +178,7 @@ class SymList(Symbol, Generic[Element]):
         if not isinstance(index, slice):
             return self._element(_node_of("element", self, _as_kind(SymInt, index)))
         if index.step is not None:
-            raise TypeError("a part of a symbolic list has no step")
+            raise TypeError("a slice of a symbolic list takes no step")
         first = 0 if index.start is None else index.start
         if index.stop is None:
             return self._list("tail", self, _as_kind(SymInt, first))
@@ -326,7 +328,7 @@ def symbol(value: Value) -> Symbol:
         kinds = {type(element) for element in elements}
         of = SymFloat if SymFloat in kinds else SymBool if kinds == {SymBool} else SymInt
         return SymList(_node_of("list", *elements), of)
-    raise TypeError(f"{value!r} is no symbol, number, flag, string or list of those")
+    raise TypeError(f"{value!r} is not a symbol, number, flag, string or list of those")
 
 
 def as_tensor(value: Symbol) -> SymTensor:

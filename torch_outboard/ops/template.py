@@ -219,7 +219,7 @@ class Plan:
     def limit_lanes(self, most: Int) -> None:
         """Limits the work-items of a work-group; call it before results and launches."""
         if self._tensors - set(self._row.operands) or self._row.kernels:
-            raise ValueError("work-groups are limited before results are made; state it first")
+            raise ValueError("limit_lanes comes before results and launches; call it first")
         self._lanes = maximum(minimum(most, self._lanes), 1)
         self._row.lanes = self._graph.add(self._lanes)
 
@@ -228,7 +228,7 @@ class Plan:
     def require(self, *conditions: Bool) -> None:
         """Declines calls for which one of the conditions does not hold."""
         if self._row.results or self._row.temporaries:
-            raise ValueError("conditions are asked for before results are made; state them first")
+            raise ValueError("plan.require comes before results; call it first")
         for condition in conditions:
             node = self._flag(condition)
             if node >= 0:
@@ -242,7 +242,7 @@ class Plan:
         `optional`: whether it may be missing; default: whether it is an argument that may be None.
         """
         if not isinstance(tensor, SymTensor):
-            raise TypeError(f"the operand '{name}' is no tensor")
+            raise TypeError(f"the operand '{name}' is not a tensor")
         if optional is None:
             optional = tensor.optional
         self._add_tensor(name)
@@ -307,7 +307,7 @@ class Plan:
         """Passes arguments that are numbers as parameters of type `V`."""
         for argument in arguments:
             if not isinstance(argument, Symbol) or argument.node.operation != "name":
-                raise TypeError(f"{argument!r} is no argument; plan.parameters passes values")
+                raise TypeError(f"{argument!r} is not an argument; plan.parameters passes values")
             self._row.scalars.append(str(argument.node.constant))
 
     def parameters(self, /, **values: Float | SymBool | Ints) -> None:
@@ -325,7 +325,9 @@ class Plan:
             elif isinstance(known, (SymInt, SymBool)):
                 kind = "numbers"
             else:
-                raise TypeError(f"the parameter '{name}' is no number and no list of integers")
+                raise TypeError(
+                    f"the parameter '{name}' is neither a number nor a list of integers"
+                )
             self._set(kind, name, known)
 
     def constants(self, /, **values: Int | SymBool) -> None:
@@ -335,7 +337,7 @@ class Plan:
         """
         for name, value in values.items():
             if not isinstance(symbol(value), (SymInt, SymBool)):
-                raise TypeError(f"the constant '{name}' is no integer and no flag")
+                raise TypeError(f"the constant '{name}' is neither an integer nor a flag")
             self._set("constants", name, symbol(value))
 
     def random(self, draws: Int) -> None:
@@ -380,10 +382,12 @@ class Plan:
         """
         launched = len(self._row.kernels)
         if self._row.reads and self._row.read_after != launched:
-            raise ValueError("values are read once, after the same launches")
+            raise ValueError(
+                "plan.read was called after different launches; read all values together"
+            )
         name = self._tensor_name(temporary)
         if name not in self._row.temporaries:
-            raise ValueError(f"'{name}' is no temporary")
+            raise ValueError(f"'{name}' is not a temporary")
         self._row.read_after = launched
         self._row.reads[f"{name}[0]"] = name
         return SymInt(fact(f"{name}[0]"))
@@ -409,7 +413,7 @@ class Plan:
         elif initial is not None:
             known = symbol(initial)
             if not isinstance(known, (SymInt, SymFloat, SymBool)):
-                raise TypeError(f"'{name}' is filled with {known!r}, which is no number")
+                raise TypeError(f"'{name}' is filled with {known!r}, which is not a number")
             self._row.initial[name] = self._graph.add(known)
         if dtype is not None:
             self._row.made_dtypes[name] = self._graph.add(_symbol_of_dtype(dtype))
@@ -417,28 +421,28 @@ class Plan:
     def _integer(self, value: Int) -> int:
         known = symbol(value)
         if not isinstance(known, (SymInt, SymBool)):
-            raise TypeError(f"{value!r} is no integer")
+            raise TypeError(f"{value!r} is not an integer")
         return self._graph.add(known)
 
     def _list(self, value: Ints) -> int:
         known = symbol(value)
         if not isinstance(known, SymList) or known._element is SymFloat:
-            raise TypeError(f"{value!r} is no list of integers")
+            raise TypeError(f"{value!r} is not a list of integers")
         return self._graph.add(known)
 
     def _flag(self, value: Bool) -> int:
         """The node of a condition; -1 if it always holds."""
         if not isinstance(value, (bool, SymBool)):
-            raise TypeError(f"a condition is a flag, and no {type(value).__name__}")
+            raise TypeError(f"a condition is a flag, not {type(value).__name__}")
         return -1 if _is_true(value) else self._graph.add(value)
 
     def _tensor_name(self, tensor: SymTensor) -> str:
         if not isinstance(tensor, SymTensor):
-            raise TypeError(f"{tensor!r} is no tensor")
+            raise TypeError(f"{tensor!r} is not a tensor")
         if tensor.node in self._operand_names:
             return self._operand_names[tensor.node]
         if tensor.node.operation != "name":
-            raise ValueError("a tensor is named here: an operand, a result or a temporary")
+            raise ValueError("name an operand, a result or a temporary here, not a computed tensor")
         return str(tensor.node.constant).rpartition(".")[2]
 
 

@@ -212,7 +212,7 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
   TORCH_CHECK_NOT_IMPLEMENTED(
       !dense || plan.has_cpu_kernel || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
       entry.name, " was asked for on ", device_of(device),
-      ", and neither the device nor the CPU has a kernel for it; bring one with "
+      ", and neither the device nor the CPU has a kernel for it; register one with "
       "torch_outboard.kernel");
   for (const auto& [layout, key] : {std::pair("nested", c10::DispatchKey::NestedTensorCPU),
                                     std::pair("quantized", c10::DispatchKey::QuantizedCPU)}) {
@@ -220,7 +220,7 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
     TORCH_CHECK_NOT_IMPLEMENTED(
         !keys.has(functionality) || op.hasComputedKernelForDispatchKey(key), entry.name,
         " was asked for with ", layout, " tensors on ", device_of(device),
-        ", and PyTorch has no kernel for those, on the CPU neither; make them dense first");
+        ", and neither the device nor the CPU has a kernel for those; make them dense first");
   }
   const size_t base = stack->size() - op.schema().arguments().size();
   if (plan.indexes) check_indexing(*stack, plan, base);

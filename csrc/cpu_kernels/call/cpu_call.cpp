@@ -287,7 +287,7 @@ at::Tensor CpuCall::result(at::Tensor host) {
   TORCH_CHECK_NOT_IMPLEMENTED(host.layout() != at::kMkldnn, "the result is a tensor of layout ",
                               host.layout(),
                               ", and only dense, sparse, nested and quantized tensors exist on ",
-                              device_of(device_), "; do this on the CPU");
+                              device_of(device_), "; call it with CPU tensors");
   if (C10_UNLIKELY(host.layout() != at::kStrided)) return sparse_result(host);
   if (C10_UNLIKELY(host.is_nested() || host.is_quantized())) return other_result(host);
   const c10::StorageImpl* impl = host.storage().unsafeGetStorageImpl();

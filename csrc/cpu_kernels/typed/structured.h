@@ -412,7 +412,6 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
 }  // namespace outboard::cpu_kernels
 
 // Registrations: the CPU's class without "structured_", then the names of the overloads.
-// docs/dispatch.md shows an expansion.
 #define OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, name) \
   OUTBOARD_CPU_ROW(name, ::outboard::cpu_kernels::kernels::functional<name>)
 #define OUTBOARD_STRUCTURED_OUT_OF_PLACE(kernels, functional_name, out_name) \

@@ -205,7 +205,7 @@ void Decomposition::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> co
 void Decomposition::raise_half_done() const {
   TORCH_CHECK(false, "the decomposition of ", overload_.name(),
               " declined a call after it had written to an argument, which has a wrong value now; "
-              "its body has to ask before it writes. Use the placement 'host' for this operator");
+              "its body must decline before it writes. Until then use the placement 'host' for it");
 }
 
 // False if the call is declined. `wrote`: the memory of a value, if `watched`.

@@ -21,7 +21,7 @@ const Definition::Value& Definition::find(const std::string& key) const {
   last_asked_ = key;
   const auto found = fields.find(key);
   TORCH_CHECK_VALUE(found != fields.end(), "definitions of the kind '", kind,
-                    "' do not have it in Python");
+                    "' in Python lack it");
   return found->second;
 }
 
@@ -35,8 +35,8 @@ void Definition::check_empty(const Value& value) const {
         }
       },
       value);
-  TORCH_CHECK_VALUE(empty, "the value is of a type that definitions of the kind '", kind,
-                    "' do not have");
+  TORCH_CHECK_VALUE(empty, "the value has a type that definitions of the kind '", kind,
+                    "' do not take");
 }
 
 namespace {

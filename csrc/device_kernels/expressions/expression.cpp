@@ -41,7 +41,8 @@ constexpr int64_t kLongestList = 1 << 16;
 
 size_t length_of_list(int64_t length) {
   TORCH_CHECK_VALUE(length >= 0 && length <= kLongestList,
-                    "an operator definition asks for a list of ", length, " numbers");
+                    "an operator definition makes a list of ", length, " numbers; lists have 0 to ",
+                    kLongestList);
   return static_cast<size_t>(length);
 }
 
@@ -49,7 +50,7 @@ size_t length_of_list(int64_t length) {
 size_t index_in(int64_t index, size_t size) {
   const int64_t from_start = index < 0 ? index + static_cast<int64_t>(size) : index;
   TORCH_CHECK_VALUE(from_start >= 0 && from_start < static_cast<int64_t>(size),
-                    "an operator definition asks for element ", index, " of a list of ", size);
+                    "an operator definition takes element ", index, " of a list of ", size);
   return static_cast<size_t>(from_start);
 }
 
@@ -121,14 +122,15 @@ Value extreme(Operands x,
 }
 
 const List& not_empty(const List& list) {
-  TORCH_CHECK_VALUE(!list.empty(), "an operator definition wants the extreme of an empty list");
+  TORCH_CHECK_VALUE(!list.empty(),
+                    "an operator definition takes the minimum or maximum of an empty list");
   return list;
 }
 
 int64_t log2_ceil(const ExpressionNumber& number) {
   int64_t power = 0;
   while (power < 62 && number > ExpressionNumber(int64_t{1} << power)) ++power;
-  TORCH_CHECK_VALUE(power < 62, "an operator definition has a large logarithm");
+  TORCH_CHECK_VALUE(power < 62, "an operator definition takes log2_ceil of a number above 2^61");
   return power;
 }
 
@@ -199,8 +201,8 @@ Value expand(Operands x) {
   const bool single = x[0].kind == Kind::kNumber;
   const size_t count = length_of_list(x.integer(1));
   if (!single && x.list().size() == count) return x[0];
-  TORCH_CHECK_VALUE(single || x.list().size() == 1, "an operator definition needs a list of ",
-                    count);
+  TORCH_CHECK_VALUE(single || x.list().size() == 1,
+                    "an operator definition needs one number or a list of ", count);
   return x.evaluation.stored(List(count, single ? x.number(0) : x.list()[0]));
 }
 
@@ -213,7 +215,7 @@ Value padded(Operands x) {
   }
   TORCH_CHECK_VALUE(
       std::all_of(made.begin(), made.end(), [](const ExpressionNumber& size) { return size >= 0; }),
-      "an operator definition has a negative size");
+      "an operator definition pads a size below 0");
   return x.evaluation.stored(std::move(made));
 }
 

@@ -73,7 +73,7 @@ bool is_list(const Overload& overload, const std::string& argument) {
 // The index of an operand by its name in expressions.
 size_t operand_named(const std::vector<std::string>& names, const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);
-  TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the operands");
+  TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is not an operand");
   return static_cast<size_t>(found - names.begin());
 }
 
@@ -205,7 +205,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   const PointwiseExpression& expression = launcher_.expression();
   const auto& scalars = definition.strings("scalars");
   TORCH_CHECK_VALUE(definition.strings("scalar_names").size() == scalars.size(),
-                    "there are not as many scalars as names of them");
+                    "`scalars` and `scalar_names` differ in length");
   definition.check_names("promoting", expression.scalars);
   definition.check_names("absent", expression.scalars);
   definition.check_names("masks", definition.strings("names"));
@@ -215,8 +215,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
     updated_.push_back(operand_named(names, name));
   }
   const auto& arguments = definition.strings("operands");  // last: errors name this field
-  TORCH_CHECK_VALUE(names.size() == arguments.size(),
-                    "there are not as many operands as names of them");
+  TORCH_CHECK_VALUE(names.size() == arguments.size(), "`operands` and `names` differ in length");
   for (const std::string& name : arguments) operands_.push_back(overload_.index(name));
   for (const auto& listed : {arguments, scalars}) {
     for (const std::string& name : listed) {
@@ -228,7 +227,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   }
   if (const std::string& flag = definition.string("flag"); !flag.empty())
     flag_ = overload_.index(flag);
-  TORCH_CHECK_VALUE(flag_ >= 0 || expression.condition.empty(), "it has a condition and no flag");
+  TORCH_CHECK_VALUE(flag_ >= 0 || expression.condition.empty(), "a condition needs a `flag`");
   TORCH_CHECK_VALUE(!lists_.empty() || (updated_.empty() && derived_.empty() && flag_ < 0),
                     "operators without lists have no `updated`, `derived` and `flag`");
   const size_t expressions = definition.strings("expressions").size();

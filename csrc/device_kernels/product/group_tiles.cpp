@@ -354,7 +354,7 @@ bool uses_matrix_units(c10::DeviceIndex device, ScalarType dtype) {
       reason = error.what();
     }
     TORCH_WARN("Products of ", dtype, " on ", device_properties(device).name,
-               " go without its matrix units, which is slower: ", reason);
+               " do not use its matrix units, which is slower: ", reason);
     return false;
   });
 }

@@ -171,7 +171,7 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
   }
   if (const std::string& name = definition.string("exceeds"); !name.empty()) {
     const auto found = std::find(names.begin(), names.end(), name);
-    TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the scalars");
+    TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is not a scalar");
     exceeds_ = static_cast<int>(found - names.begin());
   }
   description_.emplace_back("state", state);
@@ -319,8 +319,8 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   }
   if (count == 0 && !empty_.has_value()) return false;  // the CPU kernel raises or knows the result
   if (exceeds_ >= 0 && !(static_cast<double>(count) > call.scalars[exceeds_].to<double>())) {
-    TORCH_WARN(overload_.name(), ": the number of elements that are reduced (", count,
-               ") is not above the correction, so there are no degrees of freedom left");
+    TORCH_WARN(overload_.name(), ": the correction is not below the number of reduced elements (",
+               count, "), so the result is not finite; pass a smaller correction");
   }
   std::vector<at::Tensor> results;
   for (size_t k = 0; k < call.results.size(); ++k) {

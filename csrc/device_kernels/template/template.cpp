@@ -107,7 +107,7 @@ void TemplateKernel::read_operands(const Definition& definition) {
 void TemplateKernel::read_made_tensors(const Definition& definition) {
   const auto& results = definition.strings("results");
   TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "it has ", results.size(),
-                    " results, the overload ", overload_.result_count());
+                    " results, and the overload has ", overload_.result_count());
   for (const char* field : {"results", "temporaries"}) {
     for (const std::string& name : definition.strings(field)) {
       Tensor tensor;

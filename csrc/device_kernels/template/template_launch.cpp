@@ -213,7 +213,7 @@ bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
     return true;
   });
   TORCH_CHECK_VALUE(!negative.has_value(), location_, ": the definition of ", overload_.name(),
-                    " asks for a negative number of work items or launches of the kernel '",
+                    " asks for a negative number of work-items or launches of the kernel '",
                     launches_[negative.value_or(0)].kernel, "'; write 0 where it is left out");
   return known;
 }

@@ -40,7 +40,7 @@ ProcessGroup::WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs,
                     "all_gather takes a list with a tensor for each of the ", size_, " ranks");
   for (const at::Tensor& output : outputs[0]) {
     TORCH_CHECK_VALUE(output.scalar_type() == inputs[0].scalar_type(),
-                      "tensors of all_gather have one dtype, and got ", output.scalar_type(),
+                      "all_gather takes tensors of one dtype, and got ", output.scalar_type(),
                       " and ", inputs[0].scalar_type());
   }
   std::vector<Tensors> by_rank;
@@ -56,7 +56,9 @@ ProcessGroup::WorkPointer ProcessGroup::_allgather_base(at::Tensor& output, at::
 
 ProcessGroup::WorkPointer ProcessGroup::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "as many inputs as outputs are expected");
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                    "all_gather takes as many inputs as outputs, and got ", inputs.size(), " and ",
+                    outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * size_,
                       "output tensor size must be equal to world_size times input tensor size");
@@ -85,7 +87,7 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
                     "all_gather takes a list for each of the ", size_, " ranks");
   for (const Tensors& list : outputs) {
-    TORCH_CHECK_VALUE(list.size() == inputs.size(), "each list has as many tensors as the inputs");
+    TORCH_CHECK_VALUE(list.size() == inputs.size(), "all_gather takes lists as long as its inputs");
   }
   const size_t count = inputs.size();
   return run({.type = count == 1 ? c10d::OpType::ALLGATHER : c10d::OpType::ALLGATHER_COALESCED,
@@ -172,7 +174,7 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Te
                                                       std::vector<int64_t>& input_sizes,
                                                       const c10d::AllToAllOptions& options) {
   TORCH_CHECK_TYPE(output.scalar_type() == input.scalar_type(),
-                   "tensors of all_to_all have one dtype, and got ", output.scalar_type(), " and ",
+                   "all_to_all takes tensors of one dtype, and got ", output.scalar_type(), " and ",
                    input.scalar_type());
   c10d::checkSplitSizes(input_sizes, input, size_);
   c10d::checkSplitSizes(output_sizes, output, size_);

@@ -126,15 +126,15 @@ Reduction::Reduction(at::ScalarType dtype, const ReduceOp& op, int64_t ranks)
       "complex numbers are reduced to sums and averages only; reduce their real and "
       "imaginary parts by torch.view_as_real");
   TORCH_CHECK_TYPE(!is_bitwise(kind) || at::isIntegralType(dtype, /*includeBool=*/true),
-                   "bitwise reductions are for integers and bool, and got ", dtype);
+                   "bitwise reductions take integers and bool, and got ", dtype);
   if (kind == ReduceOp::AVG) {
-    TORCH_CHECK_TYPE(dtype != at::kBool, "there is no average of bool; convert to a number");
+    TORCH_CHECK_TYPE(dtype != at::kBool, "bool has no average; convert it to a number first");
     divisor_ = ranks;
     kind = ReduceOp::SUM;
   }
   if (kind == ReduceOp::PREMUL_SUM) {
     const auto* factor = dynamic_cast<const Factor*>(op.supplement_.get());
-    TORCH_CHECK_VALUE(factor != nullptr, "PREMUL_SUM has no factor");
+    TORCH_CHECK_VALUE(factor != nullptr, "PREMUL_SUM was given without a factor");
     factor_ = factor->tensor_factor.defined()
                   ? factor->tensor_factor.cpu()
                   : at::scalar_tensor(factor->double_factor, at::kDouble);
@@ -230,7 +230,7 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter(Tensors& outputs,
     TORCH_CHECK_VALUE(input.sizes() == inputs[0][rank_].sizes() &&
                           input.scalar_type() == outputs[0].scalar_type() &&
                           input.numel() == outputs[0].numel(),
-                      "tensors of reduce_scatter have the shape and dtype of its output");
+                      "reduce_scatter takes inputs with the shape and dtype of its output");
   }
   const Reduction checked(outputs[0].scalar_type(), options.reduceOp, size_);
   return run({.type = c10d::OpType::REDUCE_SCATTER,
@@ -255,7 +255,9 @@ ProcessGroup::WorkPointer ProcessGroup::_reduce_scatter_base(
 
 ProcessGroup::WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "as many inputs as outputs are expected");
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                    "reduce_scatter takes as many inputs as outputs, and got ", inputs.size(),
+                    " and ", outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TORCH_CHECK_VALUE(
         inputs[i].numel() == outputs[i].numel() * size_ &&
@@ -287,11 +289,13 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(
 // The caller waits, because the number of elements of the sum is not known before.
 ProcessGroup::WorkPointer ProcessGroup::allreduce_sparse(std::vector<at::Tensor>& tensors,
                                                          const c10d::AllreduceOptions& options) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "one tensor is expected, and got ", tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == 1, "a sparse all_reduce takes one tensor, and got ",
+                    tensors.size());
   at::Tensor& tensor = tensors[0];
   TORCH_CHECK_VALUE(tensor.layout() == at::kSparse, "tensors of layout ", tensor.layout(),
-                    " are not reduced; convert by to_sparse() or to_dense()");
-  TORCH_CHECK_VALUE(!options.sparseIndices.has_value(), "indices of the sum cannot be given");
+                    " cannot be reduced; convert them with to_sparse() or to_dense()");
+  TORCH_CHECK_VALUE(!options.sparseIndices.has_value(),
+                    "a sparse all_reduce finds the indices of the sum; leave them out");
   c10d::AllreduceOptions mine = options;
   const bool averages = options.reduceOp.op_ == c10d::ReduceOp::AVG;
   if (averages) mine.reduceOp = c10d::ReduceOp::SUM;

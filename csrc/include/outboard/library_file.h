@@ -80,12 +80,12 @@ static inline const char* ob_library_problem(const char* path) {
     return errno == ENOENT || errno == ENOTDIR ? "does not exist" : strerror(errno);
   }
   if (S_ISDIR(status.st_mode)) return "is a folder and no shared library";
-  if (!S_ISREG(status.st_mode)) return "is no regular file";
+  if (!S_ISREG(status.st_mode)) return "is not a regular file";
   const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return errno == EACCES ? "cannot be read with these permissions" : strerror(errno);
   const char* problem = NULL;
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-    problem = "is no regular file";
+    problem = "is not a regular file";
   } else {
     problem = ob_library_problem_of_open(file, (uint64_t)status.st_size);
   }

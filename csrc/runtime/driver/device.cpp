@@ -52,7 +52,7 @@ std::string problem_of(const ob_driver& table, const ob_device_properties& p) {
                p.total_memory, " in all");
   }
   if (!is_power_of_two(p.alignment) || p.alignment > kMostAlignment) {
-    return str("aligns memory to ", p.alignment, " bytes, which is no power of two",
+    return str("aligns memory to ", p.alignment, " bytes, which is not a power of two",
                p.alignment > kMostAlignment ? " up to 2^30" : "");
   }
   if (p.compute_units > kMostComputeUnits) {
@@ -62,7 +62,7 @@ std::string problem_of(const ob_driver& table, const ob_device_properties& p) {
     return str("prefers vectors of ", p.preferred_vector_width, " numbers, more than any device");
   }
   if (p.max_work_group_size > 0 && p.subgroup_size > p.max_work_group_size) {
-    return str("has sub-groups of ", p.subgroup_size, " work items in work groups of up to ",
+    return str("has sub-groups of ", p.subgroup_size, " work-items in work-groups of up to ",
                p.max_work_group_size);
   }
   if (table.memory_map != nullptr &&
@@ -114,7 +114,7 @@ ob_device_properties checked_properties(const ob_driver& table, int32_t device) 
   if (p.max_allocation == 0) p.max_allocation = p.total_memory;
   const std::string problem = problem_of(table, p);
   TORCH_CHECK(problem.empty(), "driver '", table.name, "' cannot be used: it says that device ",
-              device, " ", problem, "; its `device_properties` has to be corrected");
+              device, " ", problem, "; correct its `device_properties`");
   bool replaced = clean(p.name);
   replaced = clean(p.vendor) || replaced;
   replaced = clean(p.driver_version) || replaced;
@@ -144,7 +144,8 @@ const Devices& probe_devices() {
   int32_t count = 0;
   const std::string earlier_message = driver_message(table);
   check_status(table.device_count(table.context, &count), "device_count");
-  TORCH_CHECK(count >= 0, "driver '", table.name, "' reports ", count, " devices");
+  TORCH_CHECK(count >= 0, "driver '", table.name, "' reports ", count,
+              " devices; correct its `device_count`");
   if (count == 0) devices->why_none = driver_message(table);
   if (devices->why_none == earlier_message) devices->why_none.clear();
   devices->count = static_cast<c10::DeviceIndex>(std::min<int32_t>(count, kMaxDevices));
@@ -252,13 +253,13 @@ void reset_device(c10::DeviceIndex device) {
                               "' cannot reset its devices; restart the process instead");
   const int graphs = live_graphs(device);
   TORCH_CHECK(graphs == 0, device_of(device), " cannot be reset while ", graphs,
-              " captured graphs use it; let go of them and call again");
+              " captured graphs use it; delete them and call again");
   wait_and_forget(device);
   release_unused_adopted_memory(/*wait=*/true);
   const auto [used, reserved] = caching_allocator()->release_all(device);
   TORCH_CHECK(used == 0 && reserved == 0, device_of(device), " cannot be reset while tensors hold ",
               c10::CachingAllocator::format_size(used == 0 ? reserved : used),
-              " of its memory; let go of them and call again");
+              " of its memory; delete them and call again");
   release_assert_flags(device);
   release_programs(table, device);
   ob_status status = OB_OK;

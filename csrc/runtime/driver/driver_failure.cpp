@@ -19,7 +19,7 @@ struct Deferred {
 
 std::atomic<bool> g_failed{false};
 
-// "driver 'x' answered error to `call`, when: cause; advice".
+// "driver 'x' returned error from `call`, when: cause; advice".
 std::string status_message(ob_status status, const char* call, const char* when) {
   const ob_driver* table = loaded_driver();
   if (table == nullptr) return c10::str("`", call, "` failed: the driver is not loaded");
@@ -31,7 +31,7 @@ std::string status_message(ob_status status, const char* call, const char* when)
                       c10::DeviceTypeName(c10::DeviceType::PrivateUse1, /*lower_case=*/true),
                       ".reset_device() is called, once its tensors are gone");
   }
-  return c10::str("driver '", table->name, "' answered ", status_name(status), " to `", call, "`",
+  return c10::str("driver '", table->name, "' returned ", status_name(status), " from `", call, "`",
                   when, ": ", driver_message(*table), advice);
 }
 

@@ -98,7 +98,7 @@ void load(State& s) {
     theirs = reinterpret_cast<ob_driver_entry_point>(
         find_symbol(library, choice.library, OB_DRIVER_ENTRY_POINT))();
     TORCH_CHECK(theirs != nullptr, "`", OB_DRIVER_ENTRY_POINT, "` of ", choice.library,
-                " returned no table");
+                " returned no table; it must return the address of an ob_driver");
   }
   for (const std::string& path : s.layers) {
     void* library = open_library(path);
@@ -109,7 +109,7 @@ void load(State& s) {
   }
   adopt_table(*theirs, s.table);
   const ob_status status = s.table.initialize(s.table.context);
-  TORCH_CHECK(status == OB_OK, "`initialize` answered ", status_name(status), ": ",
+  TORCH_CHECK(status == OB_OK, "`initialize` returned ", status_name(status), ": ",
               driver_message(s.table));
 }
 

@@ -132,7 +132,8 @@ bool is_pinned(const void* pointer) {
 bool register_host_memory(const c10::Storage& storage) {
   check_fork();
   TORCH_CHECK_VALUE(storage.device_type() == c10::DeviceType::CPU,
-                    "memory of the host can be registered, not memory of ", storage.device());
+                    "only host memory can be registered, and a tensor on ", storage.device(),
+                    " was given; register a CPU tensor");
   TORCH_CHECK_VALUE(storage.nbytes() > 0, "an empty tensor has no memory to be registered");
   TORCH_CHECK_VALUE(!is_pinned(storage.data()), "this memory is pinned or registered already");
   const ob_driver& table = driver();
@@ -153,7 +154,8 @@ bool register_host_memory(const c10::Storage& storage) {
 
 void unregister_host_memory(const c10::Storage& storage) {
   check_fork();
-  TORCH_CHECK_VALUE(is_registered(storage.data()), "this memory was not registered");
+  TORCH_CHECK_VALUE(is_registered(storage.data()),
+                    "this memory was not registered; call register_host_memory first");
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) synchronize_device(device);
   const auto removed = remove_allocation(AddressSpace::kHost, as_host_address(storage.data()));
   TORCH_CHECK_VALUE(removed.has_value(), "this memory was not registered");

@@ -122,7 +122,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
   }
   struct stat status = {};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    problem = path + " is no regular file";
+    problem = path + " is not a regular file";
     return std::nullopt;
   }
   if (const std::string why = mistrusted(status); !why.empty()) {

@@ -176,11 +176,11 @@ void note_build(Clock::time_point begin) noexcept {
     return;  // a notice does not make a program fail
   }
   const char* next = disk_cache_is_on()
-                         ? "they are kept on disk, where the next run finds them"
-                         : "nothing keeps them for the next run (see OUTBOARD_CACHE_DIR)";
+                         ? "they are cached on disk, and the next run loads them"
+                         : "the next run compiles them again (see OUTBOARD_CACHE_DIR)";
   std::fprintf(stderr,
-               "torch_outboard: %.0f s went into compiling kernels so far (%d programs); %s. "
-               "OUTBOARD_COMPILE_NOTICE=0 keeps this quiet.\n",
+               "torch_outboard: %.0f s of compiling kernels so far (%d programs); %s. "
+               "OUTBOARD_COMPILE_NOTICE=0 silences this notice.\n",
                seconds, count, next);
 }
 
@@ -306,8 +306,8 @@ void Kernel::learn_limits(ob_kernel handle) {
 
 void Kernel::refuse_launch(uint64_t work_group, uint64_t local_bytes) const {
   const uint64_t largest = largest_group_.load(std::memory_order_relaxed);
-  TORCH_CHECK_VALUE(work_group <= largest, "kernel ", name_, " was launched with work groups of ",
-                    work_group, " work items, and ", device_of(device()), " runs it with at most ",
+  TORCH_CHECK_VALUE(work_group <= largest, "kernel ", name_, " was launched with work-groups of ",
+                    work_group, " work-items, and ", device_of(device()), " runs it with at most ",
                     largest, "; launch smaller groups");
   TORCH_CHECK_VALUE(false, "kernel ", name_, " was launched with ", local_bytes,
                     " bytes of local memory in its arguments, and ", device_of(device()), " has ",

@@ -239,7 +239,7 @@ std::string disk_cache_read(const std::string& key) {
     const std::optional<std::string> content = folder.read(file_of(key), problem);
     if (!problem.empty()) {
       // The program is compiled again, and its new entry replaces the file.
-      TORCH_WARN("a compiled kernel is not used, because ", problem);
+      TORCH_WARN("a cached kernel is not used and compiled again, because ", problem);
     }
     if (!content.has_value()) return "";
     bool sound = false;

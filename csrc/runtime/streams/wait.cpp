@@ -65,12 +65,12 @@ struct Waits {
 };
 
 void report(const char* call, double seconds) {
-  TORCH_WARN("device '", c10::get_privateuse1_backend(), "' has been in `", call, "` for ",
-             static_cast<int64_t>(seconds),
-             " seconds: work that its driver was given has not ended. If it never does, a kernel "
-             "does not end or the driver loses work; OUTBOARD_WAIT_TIMEOUT=60 in the environment "
-             "makes waits give up and raise after 60 seconds, OUTBOARD_WAIT_WARNING=0 keeps this "
-             "quiet");
+  TORCH_WARN(
+      "device '", c10::get_privateuse1_backend(), "' has been in `", call, "` for ",
+      static_cast<int64_t>(seconds),
+      " seconds: enqueued work has not ended. If it never ends, a kernel loops or the driver "
+      "lost work. OUTBOARD_WAIT_TIMEOUT=60 makes waits raise after 60 seconds, "
+      "OUTBOARD_WAIT_WARNING=0 silences this warning");
 }
 
 [[noreturn]] void watch() {
@@ -236,10 +236,10 @@ ob_status wait_for_event(const ob_driver& table, ob_event event) noexcept {
 void check_wait(ob_status status, const char* call) {
   if (status == OB_NOT_READY && std::exchange(t_handler_raised, false)) g_raise_of_handler.load()();
   TORCH_CHECK(status != OB_NOT_READY, "`", call, "` was given up after ", time_limit(),
-              " seconds (OUTBOARD_WAIT_TIMEOUT): work that the driver of '",
+              " seconds (OUTBOARD_WAIT_TIMEOUT): work enqueued on '",
               c10::get_privateuse1_backend(),
-              "' was given has not ended. A kernel does not end, the driver loses work, or the "
-              "time is too short; results of that work must not be used");
+              "' has not ended. A kernel loops, the driver lost work, or the time is too short; do "
+              "not use results of that work");
   check_status(status, call);
 }
 

@@ -201,33 +201,36 @@ def reads_twice(plan: Plan, x: SymTensor) -> None:
 DEFINITIONS: dict[Body, tuple[type[Exception], str]] = {
     unknown_argument: (ValueError, f"{NAME} has no argument 'amount'; it has x, by, maybe, list"),
     unknown_name: (NameError, "'amount' is not defined"),
-    condition_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
+    condition_is_a_number: (TypeError, "a condition is a flag, not SymInt"),
     condition_in_python: (TypeError, "a symbol has no truth value"),
-    condition_behind_results: (ValueError, "conditions are asked for before results are made"),
-    shape_is_a_number: (TypeError, "SymInt is no list of integers"),
-    strides_are_a_number: (TypeError, "is no list of integers"),
-    size_is_a_list: (TypeError, "is no integer"),
-    size_is_a_real: (TypeError, "is no integer"),
-    items_are_a_tensor: (TypeError, "SymTensor 'x' is no integer"),
+    condition_behind_results: (ValueError, "plan.require comes before results"),
+    shape_is_a_number: (TypeError, "SymInt is not a list of integers"),
+    strides_are_a_number: (TypeError, "is not a list of integers"),
+    size_is_a_list: (TypeError, "is not an integer"),
+    size_is_a_real: (TypeError, "is not an integer"),
+    items_are_a_tensor: (TypeError, "SymTensor 'x' is not an integer"),
     no_items: (TypeError, "the launch of 'k' takes one of items= and groups="),
     items_and_groups: (TypeError, "the launch of 'k' takes one of items= and groups="),
-    parameter_is_a_string: (TypeError, "the parameter 'mode' is no number and no list of"),
-    parameter_is_a_tensor: (TypeError, "the parameter 'x' is no number and no list of"),
-    constant_is_a_real: (TypeError, "the constant 'S' is no integer and no flag"),
-    draws_are_a_list: (TypeError, "is no integer"),
+    parameter_is_a_string: (TypeError, "the parameter 'mode' is neither a number nor a list of"),
+    parameter_is_a_tensor: (TypeError, "the parameter 'x' is neither a number nor a list of"),
+    constant_is_a_real: (TypeError, "the constant 'S' is neither an integer nor a flag"),
+    draws_are_a_list: (TypeError, "is not an integer"),
     two_tensors: (ValueError, "there are two tensors of the name 'x'"),
     dtype_of_a_made_tensor: (ValueError, "a dtype is that of an operand, and not of"),
-    shape_of_reals: (TypeError, "[SymFloat 's'] is no list of integers"),
-    wanted_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
-    when_is_a_number: (TypeError, "a condition is a flag, and no SymInt"),
-    initial_is_a_string: (TypeError, "'out' is filled with SymString 'mode', which is no number"),
-    list_of_reals: (TypeError, "the parameter 'l' is no number and no list of integers"),
-    scalar_is_computed: (TypeError, "SymFloat is no argument; plan.parameters passes values"),
-    read_of_an_operand: (ValueError, "'x' is no temporary"),
+    shape_of_reals: (TypeError, "[SymFloat 's'] is not a list of integers"),
+    wanted_is_a_number: (TypeError, "a condition is a flag, not SymInt"),
+    when_is_a_number: (TypeError, "a condition is a flag, not SymInt"),
+    initial_is_a_string: (
+        TypeError,
+        "'out' is filled with SymString 'mode', which is not a number",
+    ),
+    list_of_reals: (TypeError, "the parameter 'l' is neither a number nor a list of integers"),
+    scalar_is_computed: (TypeError, "SymFloat is not an argument; plan.parameters passes values"),
+    read_of_an_operand: (ValueError, "'x' is not a temporary"),
     lanes_behind_results: (ValueError, "work-groups are limited before results are made"),
     two_values: (ValueError, "there are two values of the name 'by'"),
-    model_is_computed: (ValueError, "a tensor is named here"),
-    reads_twice: (ValueError, "values are read once, after the same launches"),
+    model_is_computed: (ValueError, "name an operand, a result or a temporary"),
+    reads_twice: (ValueError, "plan.read was called after different launches"),
 }
 
 
@@ -276,8 +279,8 @@ def like_of_no_operand(plan: Plan, x: SymTensor, y: SymTensor) -> None:
 
 
 FIELDS: list[tuple[Body, dict[str, Any], str, str]] = [
-    (two_results, {}, "results", "it has 2 results, the overload 1"),
-    (no_result, {}, "results", "it has 0 results, the overload 1"),
+    (two_results, {}, "results", "it has 2 results, and the overload has 1"),
+    (no_result, {}, "results", "it has 0 results, and the overload has 1"),
     (like_of_no_operand, {"shapes_only": ["y"]}, "like", "it names the tensor 'y'"),
     (right, {"strided": ["z"]}, "strided", "it names the tensor 'z', which the definition does"),
     (right, {"moves": ["x", "o"]}, "moves", "it names the tensor 'o'"),
@@ -288,7 +291,7 @@ FIELDS: list[tuple[Body, dict[str, Any], str, str]] = [
         right,
         {"vectors": "yes"},
         "vectors",
-        "definitions of the kind 'template' do not have",
+        "definitions of the kind 'template' do not take",
     ),
 ]
 
@@ -348,7 +351,7 @@ def test_fields_of_expressions_are_checked() -> None:
         ("types", "other", "'float', 'complex', 'self', 'same'"),
         ("result", "index", "is none of 'value', 'mask', 'real'"),
         ("operands", ["z"], "the argument 'z'"),
-        ("scalar_names", ["a", "b"], "not as many scalars as names"),
+        ("scalar_names", ["a", "b"], "differ in length"),
         ("absent", {"z": 1.0}, "it names 'z', which is none of 'by'"),
         ("expressions", ["x", "by"], "2 expressions"),
     ):
@@ -370,19 +373,20 @@ def test_a_field_of_one_side_alone_is_named(make_one: Callable[[], Definition]) 
         del vars(definition)[name]
         assert refusal(definition).endswith(
             f"field '{name}' of the definition of {NAME}: definitions of the kind "
-            f"'{definition.kind}' do not have it in Python"
+            f"'{definition.kind}' in Python lack it"
         )
 
 
 def test_values_of_types_that_no_field_has_are_refused() -> None:
     for value in ([1.5], {"d": 1.5j}, {"d": 1, "e": 1.5}, [1, "a"], 1j):
         with pytest.raises(
-            ValueError, match="an operator definition gives 'alert' a value that is no flag, number"
+            ValueError,
+            match="an operator definition gives 'alert' a value that is not a flag, number",
         ):
             make(changed(defined(), alert=value))
     for value in (None, 1, [1]):
         assert "field 'alert'" in (said := refusal(changed(defined(), alert=value)))
-        assert said.endswith("is of a type that definitions of the kind 'template' do not have")
+        assert said.endswith("has a type that definitions of the kind 'template' do not take")
 
 
 def test_locations_name_the_modules_of_definitions() -> None:

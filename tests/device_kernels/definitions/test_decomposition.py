@@ -159,7 +159,7 @@ def test_arguments_by_name(device, define):
     with pytest.raises(ValueError, match="there is no function 'nobody'"):
         define("bump_", "nobody")
     define("pair", lambda x: (x, x, x))
-    with pytest.raises(ValueError, match="returned 3 values, and the operator has 2"):
+    with pytest.raises(ValueError, match="returned 3 values, and the operator returns 2"):
         OPS.pair(torch.zeros(1, device=device), torch.float64, "3")
 
 

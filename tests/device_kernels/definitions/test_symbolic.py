@@ -231,8 +231,8 @@ def test_arguments_are_symbols_of_their_types() -> None:
 
 def test_a_symbol_has_no_truth_value() -> None:
     words = (
-        r"a symbol has no truth value, since it is known at a call alone; use where\(condition, "
-        r"a, b\) in place of if, and &, \|, ~ in place of and, or, not"
+        r"a symbol has no truth value, because only a call knows it; use where\(condition, a, b\) "
+        r"for `if`, and &, \|, ~ for `and`, `or`, `not`"
     )
     uses: list[Callable[[], Any]] = [
         lambda: 1 if a > 0 else 2, lambda: flag and a, lambda: flag or a, lambda: not a,
@@ -263,7 +263,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: numbers + 1, "SymInt is given where a list is needed"),
     (lambda: numbers[mode:], "SymString 'mode' is given where SymInt is needed"),
     (lambda: numbers[0.5], "SymFloat is given where SymInt is needed"),
-    (lambda: numbers[::2], "a part of a symbolic list has no step"),
+    (lambda: numbers[::2], "a slice of a symbolic list takes no step"),
     (lambda: numbers.clamp_min(numbers), "SymList 'numbers' is given where a number is needed"),
     (lambda: numbers.drop(r), "SymFloat 'r' is given where SymInt is needed"),
     (lambda: symbolic.ints([numbers]), "SymList 'numbers' is given where SymInt is needed"),
@@ -279,8 +279,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: list(numbers), "SymList cannot be iterated over"),
     (lambda: range(a), "cannot be interpreted as an integer"),
     (lambda: int(a), "must be a string"),
-    (lambda: symbol(None), "None is no symbol, number, flag, string or list of those"),
-    (lambda: symbol({}), "no symbol"),
+    (lambda: symbol(None), "None is not a symbol, number, flag, string or list of those"),
+    (lambda: symbol({}), "is not a symbol"),
     (lambda: symbolic.as_tensor(numbers), "SymList 'numbers' is given where SymTensor is needed"),
     (lambda: symbolic.as_flag(a), "SymInt 'a' is given where SymBool is needed"),
     (lambda: [numbers + part for part in (["x"],)], "SymString is given where a number is needed"),
@@ -292,7 +292,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: symbolic.either(maybe, "x"), "SymInt 'maybe' and SymString are of different kinds"),
     (lambda: symbolic.expand(tensor, 3), "SymTensor 'tensor' is given where a number is needed"),
     (lambda: symbolic.distinct(a, 3), "SymInt 'a' is given where a list is needed"),
-    (lambda: symbolic.given(None), "None is no symbol"),
+    (lambda: symbolic.given(None), "None is not a symbol"),
 ]  # fmt: skip
 
 

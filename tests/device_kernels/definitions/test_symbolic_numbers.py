@@ -216,7 +216,7 @@ def test_lists(given_numbers: list[int]) -> None:
         assert value(numbers.max()) == max(given_numbers)
         assert value(numbers.min()) == min(given_numbers)
     else:
-        with pytest.raises(ValueError, match="extreme of an empty list"):
+        with pytest.raises(ValueError, match="minimum or maximum of an empty list"):
             value(numbers.max())
 
 
@@ -246,7 +246,7 @@ def test_elements_and_parts_of_lists(given_numbers: list[int], first: int, secon
         numbers.replace(a, b),
         *([numbers.drop(a)] if given_numbers else []),
     ):
-        with pytest.raises(ValueError, match="asks for element"):
+        with pytest.raises(ValueError, match="takes element"):
             value(result)
 
 
@@ -258,10 +258,10 @@ def test_what_makes_no_sense_is_refused() -> None:
         (ints(1).replace(a, 2), "element 4294967296 of a list of 1"),
         (ints(1, 2)[symbolic.as_int(r)], "integer of 64 bits is needed"),
         (ints(1).drop(symbolic.as_int(r)), "integer of 64 bits is needed"),
-        (symbolic.expand(ints(1, 2), 3), "needs a list of 3"),
-        (ints(1, 2).padded(ints(0, -3)), "negative size"),
+        (symbolic.expand(ints(1, 2), 3), "a list of 3"),
+        (ints(1, 2).padded(ints(0, -3)), "pads a size below 0"),
         (ints(1).padded(ints(0, 0, 0, 0)), "element -2 of a list of 1"),
-        (symbolic.log2_ceil(MOST), "large logarithm"),
+        (symbolic.log2_ceil(MOST), "log2_ceil of a number above"),
         (absent.numel(), "needs a tensor"),
         (maybe + 1, "needs a number"),
     ):

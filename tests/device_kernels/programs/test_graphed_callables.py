@@ -87,7 +87,7 @@ def test_results_that_a_later_call_overwrote_are_not_used(device, module_of_devi
     """Neither those inside the graph nor those that were given out."""
     graphed = module_of_device.make_graphed_callables(torch.exp, (sample(device, 3),))
     first, second = graphed(sample(device, 3)), graphed(sample(device, 3))
-    with pytest.raises(RuntimeError, match="overwritten by a later call"):
+    with pytest.raises(RuntimeError, match="a later call of the graphed callable overwrote"):
         first.sum().backward()
     second.sum().backward()
     product = graphed(sample(device, 3)) * sample(device, 3)
@@ -115,7 +115,7 @@ def test_what_cannot_be_captured(device, module_of_device):
         make(lambda x, n: x, (x, 2))
     on_cpu = ((torch.exp, torch.zeros(3)), (nn.Linear(3, 3), x), (lambda x: torch.zeros(3), x))
     for function, argument in on_cpu:
-        with pytest.raises(ValueError, match="a tensor on 'cpu' is none of the current device"):
+        with pytest.raises(ValueError, match="a tensor on 'cpu' is not on the current device"):
             make(function, (argument,))
     with pytest.raises(ValueError, match="1 callables, and arguments for 2"):
         make((lambda x: x,), ((x,), (x,)))

@@ -58,7 +58,7 @@ REFUSED: list[tuple[Callable[[torch.device], torch.Tensor], type[Exception], str
     (lambda d: F.embedding(torch.tensor([3], device=d), torch.ones(3, 2, device=d)),
      IndexError, "index out of range in aten::embedding"),
     (lambda d: F.multi_margin_loss(torch.ones(1, 3, device=d), torch.tensor([-1], device=d)),
-     RuntimeError, "a target is no class in aten::multi_margin_loss"),
+     RuntimeError, "a target is not a class in aten::multi_margin_loss"),
     *((lambda d, p=p: torch.bernoulli(torch.tensor([0.5, p], device=d)),
        RuntimeError, r"a probability is not in \[0, 1\]") for p in (1.5, float("nan"))),
     *((lambda d, rate=rate: torch.poisson(torch.tensor([1.0, rate], device=d)),
@@ -143,9 +143,9 @@ def test_memory_that_the_host_cannot_touch(memory):
         OUTBOARD_HOST_ACCESS="separate",
         OUTBOARD_FAULTS="count",
     )
-    gather, loss = "index out of range in aten::gather", "a target is no class"
+    gather, loss = "index out of range in aten::gather", "a target is not a class"
     name = torch_outboard.device_name()
-    failure = f"driver '{name}' answered error to `copy_device_to_host`"
+    failure = f"driver '{name}' returned error from `copy_device_to_host`"
     plain, right, first, second = printed.splitlines()
     assert plain == str([gather, None])
     assert right == "3.0"
@@ -183,7 +183,7 @@ def outcome(run):
 """
 
 _GATHER = "RuntimeError: index out of range in aten::gather"
-_LOSS = "IndexError: a target is no class in aten::nll_loss_forward"
+_LOSS = "IndexError: a target is not a class in aten::nll_loss_forward"
 
 with_graphs = pytest.mark.skipif(
     not hasattr(torch.accelerator, "Graph"), reason="this PyTorch has no torch.accelerator.Graph"

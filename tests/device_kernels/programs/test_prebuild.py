@@ -27,7 +27,7 @@ USE = """
 
 def counts(printed: str) -> tuple[int, int]:
     """Programs that were compiled, and that were there."""
-    found = re.findall(r"(\d+) programs compiled, (\d+) were there", printed.replace("\n", " "))
+    found = re.findall(r"(\d+) programs compiled, (\d+) already cached", printed.replace("\n", " "))
     assert len(found) == 1, printed
     return int(found[0][0]), int(found[0][1])
 
@@ -77,15 +77,15 @@ def test_a_program_on_the_host_compiles_nothing(environment, tmp_path):
                       "torch.ones(3, device=torch_outboard.device_name()).sin()\n")  # fmt: skip
     printed = run_program(PREBUILD, "--placement", "host", "--record", str(script), **environment)
     assert counts(printed) == (0, 0)
-    assert "with --placement device it takes all there are" in " ".join(printed.split())
+    assert "; --placement device selects device kernels" in " ".join(printed.split())
 
 
 def test_what_makes_no_sense_is_a_sentence(tmp_path, monkeypatch, capsys):
     for arguments, folder, message in (
         (["--family", "sorcery"], str(tmp_path), "no family sorcery; there are "),
         (["--operator", "aten::dance"], str(tmp_path), "no operator aten::dance; there are "),
-        (["--dtype", "float31"], str(tmp_path), "'float31' is no dtype"),
-        ([], "", "nothing would be kept: OUTBOARD_CACHE_DIR is empty"),
+        (["--dtype", "float31"], str(tmp_path), "'float31' is not a dtype"),
+        ([], "", "kernels would not be cached: OUTBOARD_CACHE_DIR is empty"),
     ):
         monkeypatch.setenv("OUTBOARD_CACHE_DIR", folder)
         assert main(["prebuild", *arguments]) == 1

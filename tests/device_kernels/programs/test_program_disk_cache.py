@@ -73,7 +73,7 @@ def replace_by_link(file: Path) -> None:
 def test_entries_of_others_are_built_again(tmp_path):
     changes = [
         (lambda file: file.chmod(0o664), "can be written by others than its owner (mode 0664)"),
-        (replace_by_fifo, "is no regular file"),
+        (replace_by_fifo, "is not a regular file"),
         (replace_by_link, "is a symbolic link and no file"),
     ]
     if os.geteuid() == 0:  # who alone can give files away

@@ -85,7 +85,7 @@ def test_launches_that_cannot_be(device, device_module, pytestconfig):
     assert x.tolist() == [2.0] * 64
     if pytestconfig.getoption("configuration") != "gpu":  # its driver takes more than it says
         with pytest.raises(
-            ValueError, match=rf"work groups of {2 * most} work items, and .* at most"
+            ValueError, match=rf"work-groups of {2 * most} work-items, and .* at most"
         ):
             launch(device, SCALE, "scale", arguments, size=2 * most, local=2 * most)
 
@@ -115,7 +115,7 @@ def test_what_a_kernel_can_have_is_asked_of_the_driver():
     printed = run_program(ATTRIBUTES, OUTBOARD_DRIVER="ocl", OUTBOARD_FAULTS=None)
     assert printed.splitlines() == [
         "128.0",
-        "kernel k was launched with work groups of 16 work items, and ocl:0 runs it with at most "
+        "kernel k was launched with work-groups of 16 work-items, and ocl:0 runs it with at most "
         "8; launch smaller groups",
     ]
 

@@ -142,7 +142,7 @@ def test_a_device_that_is_lost(mode: str):
     assert len(lines) == 2
     assert "frame #" not in result.stderr
     for line in (*lines, *(line for line in result.stderr.splitlines() if "at exit" in line)):
-        assert "answered device lost to `" in line
+        assert "returned device lost from `" in line
         assert "; the device is lost until " in line
 
 

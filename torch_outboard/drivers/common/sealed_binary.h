@@ -37,7 +37,7 @@ inline std::string_view unsealed(const void* data, uint64_t bytes) {
     if (std::memcmp(data, &seal, sizeof seal) == 0) return content;
   }
   fail(OB_INVALID_ARGUMENT,
-       "The %llu bytes are no binary of this driver, or are damaged; build from source again.",
+       "The %llu bytes are not a binary of this driver, or are damaged; build from source again.",
        static_cast<unsigned long long>(bytes));
 }
 

@@ -40,7 +40,7 @@ uint64_t number_setting(const char* variable, uint64_t smallest, uint64_t larges
 std::string choice_setting(const char* variable, const std::vector<std::string>& choices) {
   const std::string text = text_setting(variable);
   if (text.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return text;
-  fail(OB_INVALID_ARGUMENT, "%s=%.100s is none of %s", variable, text.c_str(),
+  fail(OB_INVALID_ARGUMENT, "%s=%.100s is not one of %s", variable, text.c_str(),
        joined(choices).c_str());
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> list_setting(const char* variable,
   for (const std::string& item : items) {
     if (choices.empty() || std::find(choices.begin(), choices.end(), item) != choices.end())
       continue;
-    fail(OB_INVALID_ARGUMENT, "%s: \"%.100s\" is none of %s.", variable, item.c_str(),
+    fail(OB_INVALID_ARGUMENT, "%s: \"%.100s\" is not one of %s.", variable, item.c_str(),
          joined(choices).c_str());
   }
   return items;

@@ -270,7 +270,7 @@ std::string version_of(const Compiler& used, int oldest) {
   line = line.substr(0, line.find('\n'));
   const size_t found = line.find(kName);
   if (found == std::string::npos) {
-    fail(OB_UNSUPPORTED, "`%s --version` answers \"%.80s\", which is no clang; %s.",
+    fail(OB_UNSUPPORTED, "`%s --version` answers \"%.80s\", which is not a clang; %s.",
          used.command.c_str(), line.c_str(), used.advice.c_str());
   }
   const int major = std::atoi(line.c_str() + found + std::strlen(kName));
@@ -306,7 +306,7 @@ std::string compile_program(const Compiler& used, const std::string& source,
   std::string content = std::filesystem::exists(result) ? read_content(result) : "";
   if (content.size() > 64 && content.rfind("\177ELF", 0) == 0) return content;
   fail(OB_ERROR,
-       "The compiler `%s` said that it had succeeded, and what it wrote is no ELF file; %s.",
+       "The compiler `%s` reported success and wrote something that is not an ELF file; %s.",
        used.command.c_str(), used.advice.c_str());
 }
 
@@ -336,7 +336,7 @@ ob_status read_launch(const ob_launch* launch, const char* kernel,
   }
   if (!sized) {
     fail(OB_INVALID_ARGUMENT,
-         "Kernel %s is launched in 1 to 3 dimensions, by 1 work item or more in groups of 1.",
+         "Kernel %s is launched in 1 to 3 dimensions, by 1 work-item or more in work-groups of 1.",
          kernel);
   }
   if (launch->argument_count != count) {

@@ -61,7 +61,7 @@ std::string clang_on_path() {
 
 std::string find_command() {
   std::string command = drivers::text_setting("OUTBOARD_CLANG");
-  if (command == "none") fail(OB_UNSUPPORTED, "OUTBOARD_CLANG=none asks for no compiler.");
+  if (command == "none") fail(OB_UNSUPPORTED, "OUTBOARD_CLANG=none switches the compiler off.");
   if (!command.empty()) return command;
   const std::string zig = drivers::file_of_package("ziglang/zig");
   command = zig.empty() ? clang_on_path() : "'" + zig + "' clang";

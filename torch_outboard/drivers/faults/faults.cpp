@@ -295,7 +295,7 @@ std::string apply_settings(const std::string& settings) {
   for (std::string setting; std::getline(all, setting, ',');) {
     if (setting.empty() || apply_setting(setting)) continue;
     return drivers::format(
-        "\"%.127s\" is no setting of fault injection; there are count, delay_us=N, limit=BYTES, "
+        "\"%.127s\" is not a setting of fault injection; there are count, delay_us=N, limit=BYTES, "
         "slow=FUNCTION:N, fail=FUNCTION:NTH[:STATUS[:once|on|every]], "
         "lie=FUNCTION:NTH[:once|on|every] and lose=DEVICE:NTH.",
         setting.c_str());

@@ -392,10 +392,11 @@ static ob_status prepare(ob_queue queue, ob_communicator c, const ob_communicati
   bool known = wanted->reduction >= OB_REDUCTION_SUM && wanted->reduction <= OB_REDUCTION_AVERAGE;
   if (reduces(kind) &&
       !(known && reduce_parts(wanted->dtype, wanted->reduction, NULL, NULL, c->ranks, 0))) {
-    return fail(OB_UNSUPPORTED, "Reduction %d of dtype bit %x is not done.", wanted->reduction,
+    return fail(OB_UNSUPPORTED, "Reduction %d of dtype bit %x is not supported.", wanted->reduction,
                 wanted->dtype);
   }
-  if (is_capturing(queue)) return fail(OB_UNSUPPORTED, "Communication is not captured in graphs.");
+  if (is_capturing(queue))
+    return fail(OB_UNSUPPORTED, "Communication cannot be captured in graphs.");
 
   bool root = wanted->peer == c->rank;
   bool gives = kind != OB_COMMUNICATION_RECEIVE && (kind != OB_COMMUNICATION_BROADCAST || root);
@@ -437,7 +438,7 @@ ob_status communicate(void* context, ob_queue queue, ob_communicator communicato
   }
   if (status == OB_OK && group.work != NULL &&
       (group.queue != queue || group.work->communicator != communicator)) {
-    status = fail(OB_INVALID_ARGUMENT, "A group is of one communicator on one queue.");
+    status = fail(OB_INVALID_ARGUMENT, "A group takes one communicator on one queue.");
   }
   if (status == OB_OK) status = add(&group.work, &work);
   if (status == OB_OK) {
@@ -450,7 +451,7 @@ ob_status communicate(void* context, ob_queue queue, ob_communicator communicato
 }
 
 ob_status communication_begin(void* context) {
-  if (group.open) return fail(OB_INVALID_ARGUMENT, "Groups of communication are not nested.");
+  if (group.open) return fail(OB_INVALID_ARGUMENT, "Groups of communication cannot be nested.");
   group.open = true;
   group.status = OB_OK;
   group.work = NULL;

@@ -115,8 +115,8 @@ bool keep_waiting(patience* waiting, uint32_t rank) {
     return true;
   }
   if (waiting->timeout != 0 && nanoseconds() - waiting->start > waiting->timeout * 1000000) {
-    fail_communicator(communicator, "Rank %u did not come to %s within %llu ms.", rank,
-                      waiting->work, (unsigned long long)waiting->timeout);
+    fail_communicator(communicator, "Rank %u did not call %s within %llu ms.", rank, waiting->work,
+                      (unsigned long long)waiting->timeout);
     return false;
   }
   return true;

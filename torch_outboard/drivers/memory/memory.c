@@ -195,7 +195,7 @@ static ob_status deallocate(void* context, int32_t index, ob_address address) {
     status = fail(OB_INVALID_ARGUMENT, "0x%llx is not the start of an allocation on device %d.",
                   (unsigned long long)address, index);
   } else if (found->file != 0 && !map_pages(owner, offset, whole_pages(found->bytes), 0)) {
-    status = fail(OB_ERROR, "Shared memory cannot be given back: %s.", strerror(errno));
+    status = fail(OB_ERROR, "Shared memory cannot be freed: %s.", strerror(errno));
   } else {
     if (found->file != 0) {
       close(found->file);
@@ -243,7 +243,7 @@ static ob_status memory_import(void* context, int32_t index, const ob_memory_han
       fstat(handle->descriptor, &file_status) != 0 ||
       (uint64_t)file_status.st_size != whole_pages(bytes)) {
     return fail(OB_INVALID_ARGUMENT,
-                "Descriptor %d is no shared memory of %llu bytes on a host device.",
+                "Descriptor %d is not shared memory of %llu bytes on a host device.",
                 handle->descriptor, (unsigned long long)bytes);
   }
   int file = fcntl(handle->descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -273,7 +273,7 @@ static ob_status host_allocate(void* context, const ob_host_allocation* wanted, 
   uint64_t bytes = wanted->bytes;
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   if (bytes > PTRDIFF_MAX || posix_memalign(pointer, PINNED_ALIGNMENT, bytes) != 0) {
-    return fail(OB_OUT_OF_MEMORY, "The host has no %llu bytes of pinned memory.",
+    return fail(OB_OUT_OF_MEMORY, "The host cannot allocate %llu bytes of pinned memory.",
                 (unsigned long long)bytes);
   }
   return OB_OK;
@@ -300,7 +300,7 @@ static bool overlaps(const device* other, uint64_t address, uint64_t bytes) {
 
 ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** contents) {
   if (address == 0 || bytes > UINT64_MAX - address) {
-    return fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are no range of memory.",
+    return fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are not a range of memory.",
                 (unsigned long long)bytes, (unsigned long long)address);
   }
   for (int32_t i = 0; i < device_count; i++) {
@@ -332,7 +332,7 @@ ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** conte
 ob_status check_host_range(const void* pointer, uint64_t bytes) {
   uint64_t address = (uintptr_t)pointer;
   if (pointer == NULL || bytes > UINT64_MAX - address) {
-    return fail(OB_INVALID_ARGUMENT, "%llu bytes at %p are no range of host memory.",
+    return fail(OB_INVALID_ARGUMENT, "%llu bytes at %p are not a range of host memory.",
                 (unsigned long long)bytes, pointer);
   }
   for (int32_t i = 0; i < device_count && !settings.shared; i++) {

@@ -112,13 +112,13 @@ std::string add_platforms(const std::string& file, std::vector<Platform*>& platf
       get_platforms = reinterpret_cast<GetPlatforms>(get_address("clIcdGetPlatformIDsKHR"));
     }
   }
-  if (get_platforms == nullptr) return "it is no OpenCL library";
+  if (get_platforms == nullptr) return "it is not an OpenCL library";
   cl_uint count = 0;
   get_platforms(0, nullptr, &count);  // a loader without drivers returns an error code
   if (count == 0) return "no platform";
   std::vector<cl_platform_id> ids(count);
   const cl_int code = get_platforms(count, ids.data(), nullptr);
-  if (code != CL_SUCCESS) return "listing its platforms answered " + code_name(code);
+  if (code != CL_SUCCESS) return "listing its platforms returned " + code_name(code);
 
   std::string report;
   for (cl_platform_id id : ids) {

@@ -58,7 +58,7 @@ ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   const bool begins_later = memory != nullptr;
   if (!begins_later) memory = device.api->clSVMAlloc(device.context, flags, bytes, alignment);
   if (memory == nullptr) {
-    fail(OB_OUT_OF_MEMORY, "clSVMAlloc has no %" PRIu64 " bytes on device %d.", bytes,
+    fail(OB_OUT_OF_MEMORY, "clSVMAlloc cannot allocate %" PRIu64 " bytes on device %d.", bytes,
          device.index);
   }
   const ob_address start = begins_later ? first_huge_page(as_address(memory)) : as_address(memory);
@@ -78,7 +78,7 @@ ob_address allocate_buffer(Device& device, uint64_t bytes, cl_mem& buffer) {
   buffer = device.api->clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, nullptr, &code);
   if (code != CL_SUCCESS) {
     munmap(addresses, whole_pages(bytes));
-    fail(OB_OUT_OF_MEMORY, "clCreateBuffer of %" PRIu64 " bytes on device %d answered %s.", bytes,
+    fail(OB_OUT_OF_MEMORY, "clCreateBuffer of %" PRIu64 " bytes on device %d returned %s.", bytes,
          device.index, code_name(code).c_str());
   }
   return as_address(addresses);
@@ -203,8 +203,8 @@ ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes
 
 Location locate(Device& device, ob_address address, uint64_t bytes) {
   if (address == 0 || bytes > UINT64_MAX - address) {
-    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at address 0x%" PRIx64 " are no range of memory.",
-         bytes, address);
+    fail(OB_INVALID_ARGUMENT,
+         "%" PRIu64 " bytes at address 0x%" PRIx64 " are not a range of memory.", bytes, address);
   }
   {
     std::shared_lock lock(device.memory_mutex);
@@ -231,7 +231,7 @@ Location locate(Device& device, ob_address address, uint64_t bytes) {
 void check_host_range(const void* pointer, uint64_t bytes) {
   const ob_address address = as_address(pointer);
   if (pointer == nullptr || bytes > UINT64_MAX - address) {
-    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at %p are no range of host memory.", bytes,
+    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at %p are not a range of host memory.", bytes,
          pointer);
   }
   for (const auto& device : devices()) {
@@ -254,7 +254,7 @@ ob_status host_allocate(const ob_host_allocation* wanted, void** pointer) {
     }
   }
   if (*pointer == nullptr) {
-    fail(OB_OUT_OF_MEMORY, "There are no %" PRIu64 " bytes of pinned memory.", bytes);
+    fail(OB_OUT_OF_MEMORY, "The host cannot allocate %" PRIu64 " bytes of pinned memory.", bytes);
   }
   return OB_OK;
 }

@@ -112,7 +112,7 @@ void check(cl_int code, const char* call) {
   } else if (code <= CL_INVALID_VALUE) {
     status = OB_INVALID_ARGUMENT;
   }
-  fail(status, "%s answered %s.", call, code_name(code).c_str());
+  fail(status, "%s returned %s.", call, code_name(code).c_str());
 }
 
 }  // namespace ocl

@@ -192,7 +192,7 @@ void set_argument(ob_kernel kernel, cl_uint index, size_t bytes, const void* val
   set.length = 0;
   const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, index, bytes, value);
   if (code != CL_SUCCESS) {
-    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArg of %zu bytes answered %s.",
+    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArg of %zu bytes returned %s.",
          index, kernel->name.c_str(), bytes, code_name(code).c_str());
   }
   set.value = wanted;
@@ -203,7 +203,7 @@ void set_argument(ob_kernel kernel, cl_uint index, size_t bytes, const void* val
 cl_uint set_address(ob_kernel kernel, cl_uint index, ob_address address) {
   Device& device = kernel->device;
   if (address == 0) {
-    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is the address 0, which is no memory.",
+    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is the address 0, which is not memory.",
          index, kernel->name.c_str());
   }
   if (device.memory == MemoryKind::kHandles) {
@@ -223,7 +223,7 @@ cl_uint set_address(ob_kernel kernel, cl_uint index, ob_address address) {
   const cl_int code = device.api->clSetKernelArgSVMPointer(kernel->kernel, index,
                                                            reinterpret_cast<const void*>(address));
   if (code != CL_SUCCESS) {
-    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArgSVMPointer answered %s.",
+    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArgSVMPointer returned %s.",
          index, kernel->name.c_str(), code_name(code).c_str());
   }
   return 1;
@@ -406,7 +406,7 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
     global[i] = launch->global[i];
     local[i] = launch->local[i];
     if (local[i] == 0 || global[i] == 0 || global[i] % local[i] != 0) {
-      fail(OB_INVALID_ARGUMENT, "Kernel %s: %zu work items are no multiple of groups of %zu.",
+      fail(OB_INVALID_ARGUMENT, "Kernel %s: %zu work-items are not a multiple of groups of %zu.",
            kernel->name.c_str(), global[i], local[i]);
     }
   }

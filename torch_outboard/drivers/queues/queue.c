@@ -417,7 +417,9 @@ static ob_status graph_release(void* context, ob_graph graph) {
 
 /* ---- Failures for tests ---- */
 
-static ob_status run_failure(task* work) { return fail(OB_ERROR, "A test asked for a failure."); }
+static ob_status run_failure(task* work) {
+  return fail(OB_ERROR, "A test asked for this failure.");
+}
 
 static void destroy_failure(task* work) { free(work); }
 

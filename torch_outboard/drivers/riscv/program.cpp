@@ -72,7 +72,7 @@ std::string compile(const char* source, const char* options) {
 Image::Image(std::string elf, const std::function<uint64_t(uint64_t)>& place)
     : file(std::move(elf)) {
   if (file.size() < sizeof(Elf64_Ehdr) || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) {
-    refuse("is no ELF file");
+    refuse("is not an ELF file");
   }
   const auto header = read<Elf64_Ehdr>(file, 0);
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_RISCV ||
@@ -171,7 +171,7 @@ void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& spac
     const ob_argument& argument = *ob_argument_of(launch, i);
     uint64_t pointed = argument.address;
     if (argument.kind == OB_ARGUMENT_ADDRESS && pointed - space.memory > space.memory_bytes) {
-      fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is no address of device %d.", i,
+      fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is not an address of device %d.", i,
            kernel->name.c_str(), kernel->device.index);
     }
     const void* value = argument.kind == OB_ARGUMENT_VALUE ? argument.value : &pointed;

@@ -43,7 +43,7 @@ std::chrono::seconds g_time_limit;
 
 void check(int code, const char* call) {
   if (code != 0)
-    fail(OB_ERROR, "The emulator's %s answered: %s.", call, g_unicorn.uc_strerror(code));
+    fail(OB_ERROR, "The emulator's %s returned: %s.", call, g_unicorn.uc_strerror(code));
 }
 
 }  // namespace
@@ -140,8 +140,8 @@ class Unicorn {
   }
 
   [[noreturn]] void report(const Call& call, int code, uint64_t pc) const {
-    std::string what = drivers::format("executed what is no instruction of the processor (%s)",
-                                       g_unicorn.uc_strerror(code));
+    std::string what =
+        drivers::format("executed an unknown instruction (%s)", g_unicorn.uc_strerror(code));
     const char* verb = fault_ == kWriteUnmapped || fault_ == kWriteRefused ? "wrote to"
                        : fault_ == kReadUnmapped || fault_ == kReadRefused ? "read from"
                                                                            : "jumped to";

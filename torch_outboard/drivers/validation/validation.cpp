@@ -61,7 +61,7 @@ ob_status created(const char* function, Inner inner, Arguments... arguments) {
   *handle = {};
   const ob_status status = inner();
   if (status != OB_OK || *handle != std::remove_pointer_t<decltype(handle)>{}) return status;
-  return refuse("it answered OK and gave nothing; `%s` has to store what it created", function);
+  return refuse("it returned OK and stored nothing; `%s` must store what it created", function);
 }
 
 // ---- Probes: do copies move data, and can the host access the memory that the driver says it can?
@@ -155,14 +155,14 @@ class Probe {
                                  ?: g_driver.allocate(g_driver.context, &block, &target_);
     if (status != OB_OK) return status;
     if (source_ == 0 || target_ == 0) {
-      problem_ = "answered OK to `allocate` and gave no address";
+      problem_ = "returned OK from `allocate` and gave no address";
     } else if (std::max(source_, target_) - std::min(source_, target_) < kBytes) {
       target_ = 0;  // freed once
       problem_ = "gave two allocations the same memory";
     } else if (const ob_status failed = g_driver.queue_create(g_driver.context, &queue, &queue_)) {
       return failed;
     } else if (queue_ == nullptr) {
-      problem_ = "answered OK to `queue_create` and gave no queue";
+      problem_ = "returned OK from `queue_create` and gave no queue";
     }
     return OB_OK;
   }
@@ -186,7 +186,8 @@ class Probe {
       if (status != OB_OK) return status;
       if (back != bytes) {
         problem_ =
-            "answered OK to copies to the device, on it and back to the host, and other bytes came "
+            "returned OK from copies to the device, on it and back to the host, and other bytes "
+            "came "
             "back than were sent";
         return OB_OK;
       }
@@ -359,7 +360,7 @@ constexpr auto checked_memory_export = [](auto inner, int32_t, ob_address,
   handle->descriptor = -1;
   const ob_status status = inner();
   if (status != OB_OK || fcntl(handle->descriptor, F_GETFD) != -1) return status;
-  return refuse("it answered OK and gave no open descriptor; it gave %d", handle->descriptor);
+  return refuse("it returned OK and gave no open descriptor, but %d", handle->descriptor);
 };
 
 constexpr auto checked_memory_map = [](auto inner, int32_t device, ob_address address,
@@ -406,7 +407,7 @@ constexpr auto checked_event_elapsed = [](auto inner, ob_event, ob_event,
                                           double* milliseconds) -> ob_status {
   const ob_status status = inner();
   if (status != OB_OK || std::isfinite(*milliseconds)) return status;
-  return refuse("it answered OK and a time of %f ms", *milliseconds);
+  return refuse("it returned OK and a time of %f ms", *milliseconds);
 };
 
 constexpr auto checked_event_time = [](auto inner, ob_event, uint64_t* time) -> ob_status {
@@ -417,7 +418,7 @@ constexpr auto checked_event_time = [](auto inner, ob_event, uint64_t* time) -> 
   const uint64_t now = nanoseconds();
   if (*time + kTolerance >= g_start && *time <= now + kTolerance) return OB_OK;
   return refuse(
-      "it answered OK and a time of %llu ns, and it is %llu ns on the host's CLOCK_MONOTONIC",
+      "it returned OK and a time of %llu ns, and it is %llu ns on the host's CLOCK_MONOTONIC",
       printable(*time), printable(now));
 };
 

@@ -144,7 +144,7 @@ def _take_loss_arguments(
 # ---- Of class scores
 
 _TARGET = {"target": (torch.int64,)}
-_NO_CLASS = "a target is no class"
+_NO_CLASS = "a target is not a class"
 _define_nll = partial(
     template, kernels="nll_loss", dtypes=FLOATS, accepts=_TARGET, reports=IndexError(_NO_CLASS)
 )

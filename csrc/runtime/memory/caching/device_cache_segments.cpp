@@ -161,8 +161,8 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
   const uint64_t most = device_properties(device_).max_allocation;
   std::string too_large;
   if (bytes > most) {
-    too_large = " The device gives at most " + format_size(most) +
-                " in one piece, however much is free: divide what you ask for.";
+    too_large = " One allocation of the device has at most " + format_size(most) +
+                ", however much is free: use smaller tensors.";
   }
   const size_t cached = reserved > in_use ? reserved - in_use : 0;
   TORCH_CHECK_WITH(
@@ -171,7 +171,7 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
       " are free.", too_large, limited, " This process has reserved ", format_size(reserved), ": ",
       format_size(in_use), " are in use by tensors and ", format_size(cached), " are cached, with ",
       format_size(largest),
-      " in the largest free block. Let go of tensors that are not needed, or use smaller batches; "
+      " in the largest free block. Delete tensors that are not needed, or use smaller batches; "
       "if much is cached, memory is fragmented, and PYTORCH_ALLOC_CONF=max_split_size_mb:<size> "
       "can help.");
 }

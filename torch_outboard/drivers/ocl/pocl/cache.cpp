@@ -286,7 +286,7 @@ std::string folder_of_programs() {
 std::string kept_folder(std::string& reason) {
   std::string programs = folder_of_programs();
   if (programs.empty()) {
-    reason = "nothing is kept (OUTBOARD_CACHE_DIR)";
+    reason = "OUTBOARD_CACHE_DIR is empty";
     return "";
   }
   const bool shared = cache_is_shared();
