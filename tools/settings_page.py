@@ -11,13 +11,14 @@ from torch_outboard.setting_table import TABLE, Setting
 from torch_outboard.settings import range_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "settings.md"
+# Limits from here on are those of 64-bit integers and of memory.
+ENDLESS = 1e9
 INTRODUCTION = """# Settings
 
-The kit reads environment variables at the first use of the device; unset and empty mean the
-default. An invalid value then raises `ValueError` with the variable, the value and the range. A
-warning names unknown variables that begin with `OUTBOARD_`. `python -m torch_outboard doctor`
-shows those that are set. Lists are separated by commas. `python -m tools.settings_page` writes
-this page from `torch_outboard/setting_table.py`.
+After this page you can set every option of the kit and its drivers. The first use of the device
+reads environment variables; unset and empty mean the default. An invalid value then raises
+`ValueError`, and a warning names unknown variables that begin with `OUTBOARD_`.
+`python -m torch_outboard doctor` shows those that are set. Lists are separated by commas.
 """
 
 
@@ -49,7 +50,8 @@ def _values(setting: Setting) -> str:
         return "`0`, `1`"
     if setting.kind in ("whole", "number"):
         whole = "whole numbers" if setting.kind == "whole" else "numbers"
-        return f"{whole} from {range_of(setting)}"
+        least, most = range_of(setting).split(" to ")
+        return f"{whole} from {least}" + (f" to {most}" if float(most) < ENDLESS else "")
     words = ", ".join(f"`{word}`" for word in setting.choices)
     if setting.kind == "list":
         return f"a list of {words}" if words else "a list"

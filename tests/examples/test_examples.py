@@ -131,6 +131,7 @@ def test_example(name: str, configuration: str) -> None:
         pytest.param("first_kernel/function.py", "ocl", marks=slow),
         ("first_kernel/expression.py", "ocl"),  # needs a compiler
         ("first_kernel/own_operator.py", "ocl"),
+        ("first_kernel/definitions.py", "ocl"),
         ("first_model/train.py", "shared"),
         pytest.param("first_model/train.py", "separate", marks=slow),
         pytest.param("first_model/train.py", "ocl", marks=slow),

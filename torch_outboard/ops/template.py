@@ -455,7 +455,7 @@ def _symbol_of_dtype(dtype: Dtype) -> Symbol:
         number = dtype_number(dtype) if isinstance(dtype, torch.dtype) else dtype
         return Symbol(Node("as_dtype", [symbol(number).node]))
     if dtype != "value":
-        raise TypeError(f"{dtype!r} is no dtype")
+        raise TypeError(f"{dtype!r} is not a dtype")
     return Symbol(fact("value_dtype"))
 
 

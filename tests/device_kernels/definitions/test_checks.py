@@ -227,7 +227,7 @@ DEFINITIONS: dict[Body, tuple[type[Exception], str]] = {
     list_of_reals: (TypeError, "the parameter 'l' is neither a number nor a list of integers"),
     scalar_is_computed: (TypeError, "SymFloat is not an argument; plan.parameters passes values"),
     read_of_an_operand: (ValueError, "'x' is not a temporary"),
-    lanes_behind_results: (ValueError, "work-groups are limited before results are made"),
+    lanes_behind_results: (ValueError, "limit_lanes comes before results"),
     two_values: (ValueError, "there are two values of the name 'by'"),
     model_is_computed: (ValueError, "name an operand, a result or a temporary"),
     reads_twice: (ValueError, "plan.read was called after different launches"),
