@@ -45,7 +45,7 @@ def dtype_of(value: Any) -> torch.dtype:
         return type_to_dtype(type(value))
     if isinstance(value, sympy.Expr):
         return torch.int64 if value.is_integer else torch.float64
-    raise NotImplementedError(f"{value!r} is no value in a compiled graph")
+    raise NotImplementedError(f"{value!r} is not a value of a compiled graph")
 
 
 def promoted(values: tuple[Any, ...]) -> torch.dtype:
@@ -187,7 +187,7 @@ def inline_expression(source: str, described: str | None, values: tuple[Any, ...
             of the values.
     """
     if described is None:
-        raise NotImplementedError("assembly is not inlined into kernels in OpenCL C")
+        raise NotImplementedError("compiled graphs do not support inline assembly")
     dtype_name, result, *names = described.split()
     dtype = getattr(torch, dtype_name)
     sources, vector = operands(values, dtype)

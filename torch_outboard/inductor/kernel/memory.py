@@ -86,7 +86,7 @@ class Memory(Indices):
         )
         source = operand(value, dtype, vector)
         if mode is not None and mode != "atomic_add":
-            raise NotImplementedError(f"stores of the kind '{mode}' in compiled graphs")
+            raise NotImplementedError(f"compiled graphs do not support stores of the kind '{mode}'")
         if mode == "atomic_add":
             operation = "atomic_add"
             self.added_at.append((name, index))

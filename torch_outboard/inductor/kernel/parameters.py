@@ -102,7 +102,7 @@ def _parameter(kernel: Any, name: str, call: str, argument: Any) -> Parameter:
         if symbol_is_type(argument.expr, SymT.UNBACKED_FLOAT):
             letter = "f"
         return Parameter(name, letter, _SCALARS[letter], call)
-    raise NotImplementedError("kernels of compiled graphs have no workspaces")
+    raise NotImplementedError("compiled graphs do not support workspaces")
 
 
 def _letter(dtype: torch.dtype) -> str:

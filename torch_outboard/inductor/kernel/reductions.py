@@ -104,14 +104,16 @@ class Reductions(Memory):
         self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
     ) -> Any:
         if self._load_mask is not None:
-            raise NotImplementedError("reductions under a mask in compiled graphs")
+            raise NotImplementedError("compiled graphs do not support reductions under a mask")
         if reduction_type in ("argmax", "argmin"):
             return self._reduce_position(dtype, src_dtype, reduction_type, value)
         if reduction_type in ("welford_reduce", "welford_combine"):
             return self._reduce_moments(dtype, reduction_type, value)
         if reduction_type in ("sum", "prod", "xor_sum", "max", "min", "any"):
             return self._reduce_values(dtype, src_dtype, reduction_type, value)
-        raise NotImplementedError(f"the reduction '{reduction_type}' in compiled graphs")
+        raise NotImplementedError(
+            f"compiled graphs do not support the reduction '{reduction_type}'"
+        )
 
     def _new_name(self) -> str:
         return f"acc{next(self.accumulator_ids)}"
@@ -252,7 +254,7 @@ class Reductions(Memory):
     ) -> Values:
         trees = self.reduction_trees()
         if self._load_mask is not None or len(trees) > 1 or self.grouped:
-            raise NotImplementedError("scans under a mask in compiled graphs")
+            raise NotImplementedError("compiled graphs do not support scans under a mask")
         computed = [computed_dtype(dtype) for dtype in dtypes]
         scanned = self._in_variables(values, computed)
         along = self.lane_tree is trees[0]
@@ -327,7 +329,9 @@ class Reductions(Memory):
             return self.sort_of_loop.results
         trees = self.reduction_trees()
         if self.sort_of_loop is not None or self._load_mask is not None or len(trees) > 1:
-            raise NotImplementedError("several sorts in a loop, or masked ones, in compiled graphs")
+            raise NotImplementedError(
+                "compiled graphs do not support several or masked sorts in a loop"
+            )
         dtype, position_dtype = dtypes
         kind = "bool" if dtype == torch.bool else value_type(dtype)
         length = self._longest_line(trees[0].numel)
@@ -365,7 +369,7 @@ class Reductions(Memory):
     def _longest_line(self, numel: sympy.Expr) -> int:
         longest = V.graph.sizevars.shape_env.bound_sympy(numel).upper
         if not isinstance(longest, (int, sympy.Integer)):
-            raise NotImplementedError("sorts of lines of any length in compiled graphs")
+            raise NotImplementedError("compiled graphs do not support sorts of lines of any length")
         return int(longest)
 
 
