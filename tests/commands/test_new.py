@@ -119,7 +119,7 @@ def test_a_condition_is_an_option() -> None:
     text = "a\n#if NATIVE && !CLANG\nb\n#if PRODUCTS\nc\n#else\nd\n#endif\n#else\ne\n#endif\n"
     assert new.resolved(text, words) == "a\nb\nc\n"
     assert new.resolved(text, frozenset({"THREADS"})) == "a\ne\n"
-    with pytest.raises(ValueError, match="NATIV is no option"):
+    with pytest.raises(ValueError, match="NATIV is not an option"):
         new.resolved("#if NATIV\n#endif\n", words)
     with pytest.raises(ValueError, match="no end"):
         new.resolved("#if NATIVE\n", words)

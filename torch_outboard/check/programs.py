@@ -85,7 +85,7 @@ def foreign_binaries(driver: Session) -> None:
             expect(error.message, "a message", "an empty one", function="last_error")
             continue
         driver.program_release(program)
-        raise Failed("INVALID_ARGUMENT for bytes that are no binary", "OK")
+        raise Failed("INVALID_ARGUMENT for bytes that are not a binary", "OK")
 
 
 @check(

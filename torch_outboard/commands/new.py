@@ -236,5 +236,5 @@ def resolved(text: str, words: frozenset[str]) -> str:
 def _holds(condition: str, words: frozenset[str]) -> bool:
     word = condition.strip().removeprefix("!")
     if word not in WORDS:
-        raise ValueError(f"{word} is no option of a project")
+        raise ValueError(f"{word} is not an option of a project")
     return (word in words) != condition.strip().startswith("!")

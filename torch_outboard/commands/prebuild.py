@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--placement",
         choices=placement.PLACEMENTS,
         default="",
-        help="placement of the operators (default: device; with --record as the environment says)",
+        help="placement of the operators (default: device; with --record: OUTBOARD_PLACEMENT)",
     )
     parser.add_argument(
         "--record",

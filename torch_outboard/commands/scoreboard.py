@@ -74,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--jobs", type=int, default=1, help="processes at once (default: 1)")
     how.add_argument("--timeout", type=float, default=300, help="seconds for one entry")
-    how.add_argument("--resume", action="store_true", help="go on; keep what passed")
+    how.add_argument(
+        "--resume", action="store_true", help="continue the last run; keep what passed"
+    )
     how.add_argument(
         "--exclusions", type=Path, action="append", default=[], metavar="FILE",
         help="TOML with checks that may fail, each with a reason and an owner; may be repeated",

@@ -26,7 +26,7 @@ PLACEMENTS = ("auto", "device", "host")
 
 def _check(name: str) -> None:
     if name not in PLACEMENTS:
-        raise ValueError(f"{name!r} is no placement; use 'auto', 'device' or 'host'")
+        raise ValueError(f"{name!r} is not a placement; use 'auto', 'device' or 'host'")
 
 
 def get_placement(device: DeviceLike = None) -> str:

@@ -163,7 +163,7 @@ def avoid_folder_of_others() -> None:
     atexit.register(_remove, private, os.getpid())
     warnings.warn(
         f"compiled graphs are not cached, because Inductor loads code from its cache and {problem}"
-        "; let it be yours and writable by you alone (chmod go-w), or name another with "
+        "; make it yours and writable by you alone (chmod go-w), or name another with "
         f"{CACHE_VARIABLE}",
         stacklevel=2,
     )

@@ -25,9 +25,9 @@ def keep_python(patches: dict[str, Any]) -> None:
     if patches.get("cpp_wrapper", config.cpp_wrapper):
         patches["cpp_wrapper"] = False
         warnings.warn(
-            f"cpp_wrapper has no effect on graphs of '{state.name}' that are kernels: Inductor "
-            "writes C++ around kernels for its own devices alone; set OUTBOARD_PLACEMENT=host "
-            "for code for the CPU where the host shares the memory",
+            f"cpp_wrapper has no effect on kernels of '{state.name}': Inductor writes C++ around "
+            "kernels of its own devices only. Where the host shares the device's memory, "
+            "OUTBOARD_PLACEMENT=host compiles graphs to C++ code",
             stacklevel=2,
         )
 

@@ -51,7 +51,7 @@ def shared() -> bool:
 def remedy(problem: str) -> str:
     """A message about a rejected folder: the problem, and how to solve it."""
     return (
-        f"compiled kernels and measurements are not cached, because {problem}; let it be yours "
+        f"compiled kernels and measurements are not cached, because {problem}; make it yours "
         f"and writable by you alone (chmod go-w), name another with {CACHE_FOLDER_VARIABLE}, or "
         f"set {CACHE_SHARED_VARIABLE}=1 if you trust everybody who can write there with machine "
         "code"
