@@ -20,7 +20,7 @@ def refuses_binaries(driver: DriverUnderTest, binary: bytes) -> None:
         binary[:-1] + bytes([binary[-1] ^ 1]),
         binary[:2000] + bytes([binary[2000] ^ 1]) + binary[2001:],
     ):
-        with fails_with(Status.INVALID_ARGUMENT, "no binary of this driver, or are damaged"):
+        with fails_with(Status.INVALID_ARGUMENT, "not a binary of this driver, or are damaged"):
             driver.program_load(0, damaged)
 
 
