@@ -50,9 +50,8 @@ void throw_without_storage(const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "a tensor without storage (", tensor.scalar_type(), " of shape ", tensor.sizes(),
       " on ", tensor.device(),
-      ") came to an operator that needs its memory, which only its vendor "
-      "knows; convert it first, as with .to_dense() or .cpu() where the vendor has kernels for "
-      "those, or register a kernel for the operator");
+      ") reached an operator that needs its memory; convert it with .to_dense() or .cpu(), if its "
+      "vendor has kernels for those, or register a kernel for the operator");
 }
 
 void copy_within_device(StreamState& stream, void* destination, const void* source, size_t bytes) {

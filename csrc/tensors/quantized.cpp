@@ -68,7 +68,7 @@ at::Tensor integers_of(const at::Tensor& tensor) {
 
 // PyTorch's rule: the destination is quantized; from a quantized source it takes the quantizer.
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
-  TORCH_CHECK(dst.is_quantized(), "a quantized tensor was to be copied to one of dtype ",
+  TORCH_CHECK(dst.is_quantized(), "a quantized tensor cannot be copied to one of dtype ",
               dst.scalar_type(), " on ", dst.device(), "; call dequantize() first");
   if (!self.is_quantized()) {
     const at::Tensor host = self.to(at::kCPU, at::kFloat);
@@ -78,8 +78,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   }
   TORCH_CHECK(self.scalar_type() == dst.scalar_type() && self.sizes() == dst.sizes(),
               "a quantized tensor of ", self.scalar_type(), " and sizes ", self.sizes(),
-              " was to be copied to one of ", dst.scalar_type(), " and ", dst.sizes(), " on ",
-              dst.device(), "; both have to be the same");
+              " cannot be copied to one of ", dst.scalar_type(), " and ", dst.sizes(), " on ",
+              dst.device(), "; dtype and sizes must be the same");
   integers_of(dst).copy_(integers_of(self), non_blocking);
   at::get_qtensorimpl(dst)->set_quantizer_(quantizer_on(dst.device(), self));
   return dst;

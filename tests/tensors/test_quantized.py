@@ -109,5 +109,5 @@ def test_copies(device):
     compare(into.copy_(per_tensor("cpu")), expected.copy_(per_tensor("cpu")), device)
     with pytest.raises(RuntimeError, match="call dequantize"):
         torch.empty(3, 4, device=device).copy_(into)
-    with pytest.raises(RuntimeError, match="both have to be the same"):
+    with pytest.raises(RuntimeError, match="dtype and sizes must be the same"):
         into.copy_(per_tensor(device, torch.qint8))

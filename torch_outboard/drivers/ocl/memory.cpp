@@ -90,7 +90,7 @@ void take_from_budget(Device& device, uint64_t bytes) {
   std::unique_lock lock(device.memory_mutex);
   if (bytes > p.max_allocation || bytes > p.total_memory - device.allocated) {
     fail(OB_OUT_OF_MEMORY,
-         "Device %d cannot give %" PRIu64 " bytes: %" PRIu64 " of its %" PRIu64
+         "Device %d cannot allocate %" PRIu64 " bytes: %" PRIu64 " of its %" PRIu64
          " bytes are in use, and one allocation "
          "has at most %" PRIu64 ".",
          device.index, bytes, device.allocated, p.total_memory, p.max_allocation);

@@ -306,7 +306,7 @@ void choose(Cache& all, std::string& report) {
     const std::string problem = make_trusted(named, cache_is_shared());
     if (!problem.empty()) {
       fail(OB_INVALID_ARGUMENT,
-           "%s=%s cannot be used, because PoCL loads libraries from there and %s; let it be yours "
+           "%s=%s cannot be used, because PoCL loads libraries from there and %s; make it yours "
            "and writable by you alone (chmod -R go-w), name another, or unset %s.",
            kVariable, given.c_str(), problem.c_str(), kVariable);
     }
