@@ -139,7 +139,9 @@ void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 KernelRow* g_rows = nullptr;
 
 // Composites that list device types, or call a stub: on the host they get CPU tensors.
-constexpr std::array<const char*, 3> kCompositesOnHost = {"mode.values", "conj_physical_", "addr_"};
+constexpr std::array<const char*, 6> kCompositesOnHost = {
+    "mode.values",   "conj_physical_",         "addr_",
+    "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta"};
 
 // PyTorch has one slot per device for a fallback of all operators, and aborts if a second library
 // registers one. So the kit registers last.

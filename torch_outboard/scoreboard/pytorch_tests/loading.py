@@ -167,7 +167,7 @@ def plain(test: str, device: str) -> str:
 
 
 def run(test: unittest.TestCase) -> tuple[str, str]:
-    """Status, and the last line of an error."""
+    """Status, and the last line of an error, with the greatest difference of compared values."""
     import torch
 
     torch._dynamo.reset()
@@ -176,7 +176,9 @@ def run(test: unittest.TestCase) -> tuple[str, str]:
     wrong = [text for _, text in (*result.failures, *result.errors)]
     if wrong:
         lines = [line for line in wrong[0].splitlines() if re.match(r"\w[\w.]*(Error|Exc)", line)]
-        return FAIL, (lines or wrong[0].strip().splitlines())[-1][:300]
+        greatest = re.search(r"^Greatest absolute difference: .*", wrong[0], re.MULTILINE)
+        reason = (lines or wrong[0].strip().splitlines())[-1][:300]
+        return FAIL, f"{reason} {greatest[0]}" if greatest else reason
     if result.skipped:
         return SKIPPED, result.skipped[0][1][:200]
     if result.expectedFailures or result.unexpectedSuccesses:

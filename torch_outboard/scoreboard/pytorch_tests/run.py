@@ -23,6 +23,7 @@ from torch_outboard.scoreboard.answers import (
 )
 from torch_outboard.scoreboard.exclusions import Exclusion, read_file, settle
 from torch_outboard.scoreboard.processes import ask_all
+from torch_outboard.scoreboard.pytorch_tests.exclusion_table import EXCLUSIONS
 from torch_outboard.scoreboard.pytorch_tests.loading import INDUCTOR, path_of
 from torch_outboard.scoreboard.pytorch_tests.worker import TestProcess
 from torch_outboard.scoreboard.run import TEST, Outcome, Plan, Progress, about
@@ -80,7 +81,8 @@ def run(plan: Plan, tree: Tree, show: Callable[[str], None]) -> Outcome:
         RuntimeError: if a file cannot be imported.
     """
     settings = plan.settings
-    exclusions = [e for path in settings.exclusions for e in read_file(Path(path))]
+    named = [e for path in settings.exclusions for e in read_file(Path(path))]
+    exclusions = [*EXCLUSIONS, *named]
     files = tree.chosen()
     paths = [path_of(str(tree.folder.resolve()), file) for file in files]
     key = about(settings)
@@ -169,8 +171,13 @@ def _settle(answer: Answer, exclusions: Sequence[Exclusion]) -> None:
     """Applies the exclusions; a test that PyTorch skips on the device has none."""
     if answer.status == SKIPPED:
         return
-    named = [e for e in exclusions if e.check == TEST and e.applies(answer.entry, "", "")]
+    named = [e for e in exclusions if e.check == TEST and _about(e.entry, answer.entry)]
     answer.failures, answer.excluded = settle(
         answer.failures, named, answer.checks, (), lambda exclusion: True
     )
     answer.status = worst(answer.cells().values())
+
+
+def _about(entry: str, test: str) -> bool:
+    """Whether an exclusion of this entry is about the test: the same, or for one of its dtypes."""
+    return test == entry or test.startswith(f"{entry}_")
