@@ -63,7 +63,7 @@ ob_status create_queue(const ob_driver& table, int32_t device, int32_t priority,
 // Copies the fields that the driver's table covers to `ours`, which must outlive every call through
 // it, and fills its empty optional fields: those of transfers, queries and host functions. Empty
 // fields of the groups code, library calls and graphs stay NULL. `device_synchronize` and
-// `event_time` stay NULL, too: stream.cpp knows the queues, event_time.cpp the devices of events.
+// `event_time` stay NULL, too: stream.cpp knows the queues, event.cpp the devices of events.
 // Raises RuntimeError for a table that breaks the contract.
 void adopt_table(const ob_driver& theirs, ob_driver& ours);
 
