@@ -330,5 +330,5 @@ except RuntimeError: traceback.print_exc()"""
 
 
 def test_a_part_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ValueError, match="no part is called queue; there are common, queues, comp"):
+    with pytest.raises(ValueError, match="no part is called queue; there are common, queues, memo"):
         building.sources("queue")
