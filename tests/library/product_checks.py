@@ -66,7 +66,9 @@ def test_entries(device: torch.device, dtype: torch.dtype) -> None:
     """With their gradients, in place, and with `out=` of all kinds."""
     for name in ENTRIES:
         made = entry_calls(name, dtype, device)
-        assert made["products"] > 0, name
+        # addbmm is a decomposition, which serves the dtypes that the device computes on.
+        served = name != "addbmm" or dtype != torch.int64
+        assert made["products"] > 0 or not served, name
         assert made["in_place"] > 0 or name != "addmm"
         assert made["biases"] > 0 or name != "nn.functional.linear"
 

@@ -164,8 +164,8 @@ FAULTS: tuple[Fault, ...] = (
         name="layer-norm-bias-mask",
         kind="autograd",
         file="torch_outboard/ops/normalization/norm_layers.py",
-        old='plan.result("grad_bias", normalized_shape, dtype, wanted=output_mask[2])',
-        new='plan.result("grad_bias", normalized_shape, dtype, wanted=output_mask[1])',
+        old='for k, name in ((1, "grad_weight"), (2, "grad_bias")):',
+        new='for k, name in ((1, "grad_weight"), (1, "grad_bias")):',
         effect="The bias of a layer norm gets no gradient when its weight needs none.",
     ),
     Fault(
