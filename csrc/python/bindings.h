@@ -38,7 +38,8 @@ Enum parse_name(const std::string& given, const char* const (&names)[N], const c
   }
   std::string known;
   for (const char* name : names) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
-  throw pybind11::value_error("'" + given + "' is not a " + what + "; use one of " + known);
+  throw pybind11::value_error(std::string("unknown ") + what + " '" + given + "'; use one of " +
+                              known);
 }
 
 // As in Python; None for an undefined dtype.

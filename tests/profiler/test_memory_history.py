@@ -196,10 +196,10 @@ def test_wrong_settings(memory):
     for options, error, message in (
         ({"enabled": "some"}, ValueError, "'state', 'all' or None, and 'some'"),
         ({"enabled": True}, TypeError, "pass 'all'"),
-        ({"context": "some"}, ValueError, "'some' is not a context"),
+        ({"context": "some"}, ValueError, "unknown context 'some'"),
         ({"stacks": "c"}, ValueError, "'python' or 'all', and 'c'"),
         ({"max_entries": -1}, ValueError, "-1 was given"),
-        ({"skip_actions": ["fre"]}, ValueError, "'fre' is not an action; use one of 'alloc'"),
+        ({"skip_actions": ["fre"]}, ValueError, "unknown action 'fre'; use one of 'alloc'"),
     ):
         with pytest.raises(error, match=message):
             memory._record_memory_history(**options)
