@@ -71,11 +71,6 @@ CANCELS = (
     "element; over 60 random inputs of the same size it is 0.9 times CPU's (geometric mean)"
 )
 
-CPU_CANCELS = (
-    "terms of the gradient cancel: where it is 0, CPU and the device both return what their "
-    "roundings leave, CPU up to 4 where oneDNN multiplies"
-)
-
 CPU_WRITES_GAPS = (
     "PyTorch's CPU kernel (that of `tril` and `triu` below most of them) writes an out tensor with "
     "gaps as if it had none: there is no CPU result to compare with"
@@ -160,15 +155,10 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     *listed(f"{LOSS}.chunked {LOSS}.chunked_none", ("forward",), ACCUMULATES_BY_DEVICE_TYPE,
             dtypes=HALVES),
     Exclusion(f"{LOSS}.chunked", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=HALVES),
-    # By device kernels these gradients agree in bfloat16.
-    Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=HALVES,
-              placement="host"),
-    Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=("float16",),
-              placement="device"),
+    # In bfloat16 these gradients agree.
+    Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=("float16",)),
     Exclusion("nn.functional.normalize", "backward", GRADIENT_OF_A_CONSTANT, dtypes=("bfloat16",),
               placement="device"),
-    Exclusion("cov", "backward", CPU_CANCELS, dtypes=("bfloat16",), placement="device",
-              largest=1e-4, on_this_cpu=runs_by_onednn),
     Exclusion("linalg.householder_product", "backward", CANCELS, dtypes=("complex64",),
               placement="device", owner=KIT),
     *listed("_segment_reduce.lengths _segment_reduce.offsets", ("backward",), CPU_OVERFLOWS,
