@@ -101,7 +101,7 @@ def test_copies_and_views_have_no_policy(device, placement):
 
 def test_policies_are_as_before_after_what_fails():
     unknown = pytest.raises(
-        ValueError, match="unknown policy .*; use one of 'allow', 'warn', 'error'"
+        ValueError, match=r"unknown policy .*; use one of 'allow', 'warn', 'error'"
     )
     for arguments in ({"host": "never"}, {"copied": ""}):
         with unknown:
