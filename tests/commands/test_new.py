@@ -312,7 +312,8 @@ def test_it_installs_and_passes_its_tests(wanted: Options, tmp_path: Path) -> No
     # They check each function of the driver, once and again.
     assert " passed" in use(installed, *tests, timeout=900)
 
-    if wanted.products:
+    # With a compiler the kit's kernels multiply where the driver's products do not.
+    if wanted.products and wanted.compiler == "none":
         train = str(project / "train.py")
         by_host = use(installed, train, OUTBOARD_MYCHIP_PRODUCTS="host")
         assert not re.search(r"aten::addmm +float32 +device", by_host), by_host
