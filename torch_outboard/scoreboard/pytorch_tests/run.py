@@ -171,13 +171,13 @@ def _settle(answer: Answer, exclusions: Sequence[Exclusion]) -> None:
     """Applies the exclusions; a test that PyTorch skips on the device has none."""
     if answer.status == SKIPPED:
         return
-    named = [e for e in exclusions if e.check == TEST and _about(e.entry, answer.entry)]
+    named = [e for e in exclusions if e.check == TEST and is_about(e.entry, answer.entry)]
     answer.failures, answer.excluded = settle(
         answer.failures, named, answer.checks, (), lambda exclusion: True
     )
     answer.status = worst(answer.cells().values())
 
 
-def _about(entry: str, test: str) -> bool:
+def is_about(entry: str, test: str) -> bool:
     """Whether an exclusion of this entry is about the test: the same, or for one of its dtypes."""
     return test == entry or test.startswith(f"{entry}_")
