@@ -28,6 +28,17 @@ def on_vectors(function: Callable[[torch.Tensor, torch.Tensor], object]) -> Call
     return prepare
 
 
+def by_indices(function: Callable[..., object]) -> Callable[[str], Call]:
+    """A call with a vector, an index of each of its elements, and a second vector."""
+
+    def prepare(device: str) -> Call:
+        x, y = torch.ones(16, device=device), torch.ones(16, device=device)
+        indices = torch.arange(16, device=device)
+        return lambda: function(x, indices, y)
+
+    return prepare
+
+
 def into_output(device: str) -> Call:
     x, y, out = (torch.ones(16, device=device) for _ in range(3))
     return lambda: torch.mul(x, y, out=out)
@@ -70,6 +81,10 @@ WORKS: dict[str, Callable[[str], Call]] = {
     "x + 1.0": on_vectors(lambda x, y: x + 1.0),
     "x.sum()": on_vectors(lambda x, y: x.sum()),
     "softmax": on_vectors(lambda x, y: torch.softmax(x, 0)),
+    "layer norm": on_vectors(lambda x, y: torch.layer_norm(x, (x.numel(),))),
+    "gather": by_indices(lambda x, i, y: x.gather(0, i)),
+    "scatter_add": by_indices(lambda x, i, y: x.scatter_add(0, i, y)),
+    "cumsum": on_vectors(lambda x, y: x.cumsum(0)),
     "addmm": product,
     "empty_like": on_vectors(lambda x, y: torch.empty_like(x)),
     "step of an MLP": training_step(torch.float32),
