@@ -56,21 +56,22 @@ def allocations(driver: Session) -> None:
 )
 def messages(driver: Session) -> None:
     """A thread's message stays while other threads fail and while they succeed."""
-    failing = _different_failures(driver)
+    first, second = _different_failures(driver)
     turn = threading.Barrier(THREADS)
 
     def work(number: int) -> None:
-        fails = failing[number % len(failing)]
         for _ in range(10):
-            fails()
-            mine = driver.last_error()
-            turn.wait(30)
-            if number % 2:
-                failing[(number + 1) % len(failing)]()
-            else:
+            if number % 2 == 0:
+                first()
+                mine = driver.last_error()
+            turn.wait(30)  # half of the threads have failed, and have read their messages
+            if number % 2 == 1:
+                second()
+                driver.device_properties(0)
+            turn.wait(30)  # the others have failed otherwise since
+            if number % 2 == 0:
                 later = driver.last_error()
                 expect_equal(later, mine, f"the message of thread {number}", function="last_error")
-            turn.wait(30)
 
     in_threads(work, THREADS, turn)
 
