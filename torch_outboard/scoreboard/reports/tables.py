@@ -48,10 +48,10 @@ def in_terminal(results: Mapping[str, Any], found: Changes | None) -> str:
 
 def seconds(results: Mapping[str, Any]) -> list[str]:
     """By suite, summed over processes."""
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for row in results["answers"]:
-        spent[row["suite"]] += round(row["seconds"])
-    return [f"{suite} {count}" for suite, count in spent.items()]
+        spent[row["suite"]] += row["seconds"]
+    return [f"{suite} {count:.0f}" for suite, count in spent.items()]
 
 
 def owner_counts(results: Mapping[str, Any]) -> dict[str, int]:
