@@ -24,7 +24,7 @@ import torch
 x = torch.ones(2, device="ocl")
 assert (x + x).tolist() == [2.0, 2.0]
 
-import pathlib, sys
+import pathlib, subprocess, sys
 import torch_outboard
 with torch_outboard.placement.use("device"):
     assert (x * 3).tolist() == [3.0, 3.0]
@@ -35,6 +35,7 @@ assert "ob_driver_table" in pathlib.Path(headers, "outboard", "driver.h").read_t
 assert pathlib.Path(torch_outboard.cmake_path(), "torch_outboardConfig.cmake").exists()
 assert pathlib.Path(torch_outboard.library_path()).exists()
 assert (package / "drivers" / "host" / "host.c").exists()
+subprocess.run([sys.executable, "-m", "torch_outboard", "scoreboard", "--list"], check=True)
 print(f"torch_outboard {torch_outboard.__version__}, PyTorch {torch.__version__}: {x.device} works")
 """
 
