@@ -51,6 +51,13 @@ def test_functions_near_their_zeros(device, name, x, value):
     compare(device, function, grid(torch.float32))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_digamma_near_its_poles(device, dtype):
+    distances = torch.logspace(-5, -1, 50, dtype=torch.float64)
+    poles = -torch.arange(1.0, 9.0, dtype=torch.float64)[:, None]
+    compare(device, torch.digamma, torch.cat([poles - distances, poles + distances]).to(dtype))
+
+
 def test_polygamma(device):
     x = grid(torch.float32)
     x = x[(x > -20) & (x != torch.trunc(x)) | (x >= 0)]

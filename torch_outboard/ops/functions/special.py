@@ -69,7 +69,7 @@ SPECIAL: Functions = {
             - z * C(0.08333333333333333)))))));
         T result = sum + log(x) - C(0.5) / x - series;
         const T pi = C(3.14159265358979323846);
-        result = (a < C(0)) ? result - pi / tan(pi * (a - trunc(a))) : result;
+        result = (a < C(0)) ? result - pi / tan(pi * (a - rint(a))) : result;
         result = ((a < C(0)) & (a == trunc(a))) ? C(NAN) : result;
         return (a == C(0)) ? copysign(C(INFINITY), -a) : result;
     """),
