@@ -183,11 +183,16 @@ def speeds(device: torch.device) -> Iterator[tuple[str, str]]:
         for towards in ("to the device", "to the host"):
             copy = partial(_copy_speed, device, towards, memory == "pinned")
             yield f"copy {towards}, {memory} memory", _shown(copy)
+    by_library = "matrix_product" in _C.library_functions()  # with either placement
+    product = partial(_product_speed, device)
+    if by_library:
+        yield "float32 matrix product, the driver's library", _shown(product)
     for where in ("device", "host") if _C.runs_code(device.index) else ("host",):
         kernels = "device kernels" if where == "device" else "CPU kernels"
         with placement.use(where, device), fallback.policy(host="allow", copied="allow"):
             yield f"addition of 16 elements, {kernels}", _shown(partial(_launch_time, device))
-            yield f"float32 matrix product, {kernels}", _shown(partial(_product_speed, device))
+            if not by_library:
+                yield f"float32 matrix product, {kernels}", _shown(product)
 
 
 def _shown(measure: Callable[[], str]) -> str:
