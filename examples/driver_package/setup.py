@@ -8,7 +8,8 @@ from pathlib import Path
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
-# chip: headers and libraries of its own, such as -I/opt/mychip/include and -lmychip.
+# chip: its headers and libraries, such as "-I/opt/mychip/include", "-L/opt/mychip/lib", "-lmychip",
+# "-Wl,-rpath,/opt/mychip/lib".
 FLAGS = ["-Wall"]
 # Sources of torch_outboard that the driver uses beside messages and settings: "--with", "queues".
 PARTS = []

@@ -65,7 +65,9 @@ def test_installed_packages_are_not_named_again(
     assert new.problem_with_name("mychip") is None
     (tmp_path / "mychip_torch.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "a package mychip-torch is installed" in (new.problem_with_name("mychip") or "")
+    assert "a module mychip_torch is installed" in (new.problem_with_name("mychip") or "")
+    monkeypatch.setattr(new, "_is_installed", "mychip-torch".__eq__)
+    assert "`pip uninstall mychip-torch` removes" in (new.problem_with_name("mychip") or "")
 
 
 def test_nothing_is_written_where_it_refuses(

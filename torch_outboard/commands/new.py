@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--queues", choices=("native", "threads"), default="native",
-        help="whether the chip has queues, or threads of the host run its work "
-        "(default: %(default)s)",
+        help="native: calls of the chip queue work, or return when it is done; threads: threads of "
+        "the host run work, on memory that the host can reach (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--compiler", choices=("none", "opencl", "clang"),
@@ -149,6 +149,8 @@ def problem_with_name(name: str) -> str | None:
 
 
 def _why_taken(name: str) -> str | None:
+    if _is_installed(f"{name}-torch"):
+        return f"a package {name}-torch is installed, which `pip uninstall {name}-torch` removes"
     if name in installed_drivers():
         return "a driver of that name is installed"
     if problem := name_problem(name):
@@ -159,8 +161,8 @@ def _why_taken(name: str) -> str | None:
         return f"Python reads `torch.{name}` as a keyword"
     if taken := next((s for s in SETTINGS if s.startswith(f"OUTBOARD_{name.upper()}_")), None):
         return f"its settings would look like torch_outboard's, such as {taken}"
-    if importlib.util.find_spec(f"{name}_torch") is not None or _is_installed(f"{name}-torch"):
-        return f"a package {name}-torch is installed"
+    if importlib.util.find_spec(f"{name}_torch") is not None:
+        return f"a module {name}_torch is installed"
     return None
 
 

@@ -1,9 +1,11 @@
 /*
  * The driver of mychip: the table of functions that outboard/driver.h describes.
  *
- * It runs as it is, on memory of the host that plays the chip's. `chip:` marks each place for a
- * call of the chip's own interface. Everything else can stay: it checks arguments and leaves a
- * message where a call fails.
+ * Its first part, "The chip", is what the chip has to do. Memory of the host plays the chip's
+ * there, so that the driver runs as it is: put the chip's own calls in, at each `chip:`. The parts
+ * behind it check arguments, know the allocations, and leave a message where a call fails.
+ * They stay as they are if the chip's calls return when their work is done; `chip:` marks what
+ * else changes for a chip whose queues work on their own.
  */
 #define _GNU_SOURCE
 #include <common/failures.h>
@@ -15,41 +17,136 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- The chip. Its calls may come from several threads at once. A failure is returned as
+ *      `fail(OB_ERROR, "chip_read returned %d.", status)`. ---- */
+
+enum { MOST_DEVICES = 16 };
+
+static int32_t devices;                     /* how many there are */
+static uint64_t memory_bytes[MOST_DEVICES]; /* of each device */
+enum { ALIGNMENT = 64 };                    /* chip: of allocations, in bytes */
+
+/* chip: looks for devices, opens them, and sets `devices` and `memory_bytes`. Without a device it
+ * leaves the reason with `fail`, and returns OB_OK. */
+static ob_status open_chip(void) {
+  devices = 1;
+  memory_bytes[0] = UINT64_C(1) << 30;
+  return OB_OK;
+}
+
+/* chip: closes the devices. */
+static void close_chip(void) {}
+
+/* chip: allocates, and sets the chip's address, which is not 0. False if there is no memory. */
+static bool allocate_on_chip(int32_t device, uint64_t bytes, uint64_t* address) {
+  const uint64_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  *address = (uintptr_t)aligned_alloc(ALIGNMENT, whole);
+  return *address != 0;
+}
+
+/* chip: frees. */
+static void free_on_chip(int32_t device, uint64_t address) { free((void*)(uintptr_t)address); }
+
+struct ob_queue_t {
+  int32_t device; /* chip: beside it, a queue of its own if it has some */
+};
+
+/* chip: copies `bytes` > 0 from the host. They return when that is done, or, if the chip has
+ * queues, when the queue has it: memory of the host stays valid until the queue is synchronized. */
+static ob_status write_to_chip(ob_queue queue, uint64_t to, const void* from, uint64_t bytes) {
+  memcpy((void*)(uintptr_t)to, from, bytes);
+  return OB_OK;
+}
+
+/* chip: copies to the host. */
+static ob_status read_from_chip(ob_queue queue, void* to, uint64_t from, uint64_t bytes) {
+  memcpy(to, (const void*)(uintptr_t)from, bytes);
+  return OB_OK;
+}
+
+/* chip: copies within a device. */
+static ob_status copy_on_chip(ob_queue queue, uint64_t to, uint64_t from, uint64_t bytes) {
+  memcpy((void*)(uintptr_t)to, (const void*)(uintptr_t)from, bytes);
+  return OB_OK;
+}
+
+/* chip: repeats a pattern of 1, 2, 4, 8 or 16 bytes over `bytes`, a multiple of it. The pattern is
+ * the caller's until this returns. */
+static ob_status fill_on_chip(ob_queue queue, uint64_t to, const void* pattern, uint32_t width,
+                              uint64_t bytes) {
+  char* next = (char*)(uintptr_t)to;
+  for (uint64_t i = 0; i < bytes; i += width) memcpy(next + i, pattern, width);
+  return OB_OK;
+}
+
+typedef struct matrices {
+  uint64_t address; /* the chip's */
+  char order;       /* 'N': rows one after the other, 'T': columns, as for a BLAS */
+  int64_t leading;  /* elements from one of these to the next */
+  int64_t next;     /* elements from one matrix to the next */
+} matrices;
+
+/* out = alpha a b + beta out in float32, in each of `batch` matrices; `out` has order 'N'. */
+typedef struct product {
+  int64_t batch, rows, columns, depth;
+  float alpha, beta;
+  matrices a, b, out;
+} product;
+
+/* chip: calls its library, such as a batched sgemm. */
+static ob_status multiply_on_chip(ob_queue queue, const product* p) {
+  for (int64_t n = 0; n < p->batch; n++) {
+    const float* a = (const float*)(uintptr_t)p->a.address + n * p->a.next;
+    const float* b = (const float*)(uintptr_t)p->b.address + n * p->b.next;
+    float* out = (float*)(uintptr_t)p->out.address + n * p->out.next;
+    for (int64_t i = 0; i < p->rows; i++, out += p->out.leading) {
+      for (int64_t j = 0; j < p->columns; j++) {
+        double sum = 0;
+        for (int64_t k = 0; k < p->depth; k++) {
+          sum += (double)a[p->a.order == 'N' ? i * p->a.leading + k : k * p->a.leading + i] *
+                 (double)b[p->b.order == 'N' ? k * p->b.leading + j : j * p->b.leading + k];
+        }
+        /* Without beta `out` is not read: it may hold NaN. */
+        out[j] = p->alpha * (float)sum + (p->beta != 0 ? p->beta * out[j] : 0);
+      }
+    }
+  }
+  return OB_OK;
+}
+
 /* ---- Devices ---- */
 
-enum { DEVICES = 1 }; /* chip: how many there are */
-
-/* Of each device. chip: what it has. */
-static uint64_t memory_bytes = UINT64_C(1) << 30;
 /* A setting: the library is not called. */
 static int products_by_host;
 
 static ob_status check_device(int32_t device) {
-  if (device >= 0 && device < DEVICES) return OB_OK;
-  return fail(OB_INVALID_ARGUMENT, "Device %d does not exist: mychip has %d.", device, DEVICES);
+  if (device >= 0 && device < devices) return OB_OK;
+  return fail(OB_INVALID_ARGUMENT, "Device %d does not exist: mychip has %d.", device, devices);
 }
 
 static ob_status initialize(void* context) {
-  /* chip: look for devices and open them. */
-  ob_status status = read_number("OUTBOARD_MYCHIP_MEMORY", 1, UINT64_C(1) << 46, &memory_bytes);
+  uint64_t most = UINT64_MAX; /* bytes of a device, by a setting */
+  ob_status status = read_number("OUTBOARD_MYCHIP_MEMORY", 1, UINT64_C(1) << 46, &most);
   static const char* const placements[] = {"library", "host", NULL};
   if (status == OB_OK) {
     status = read_choice("OUTBOARD_MYCHIP_PRODUCTS", placements, &products_by_host);
+  }
+  if (status == OB_OK) status = open_chip();
+  for (int32_t i = 0; i < devices; i++) {
+    if (memory_bytes[i] > most) memory_bytes[i] = most;
   }
   return status;
 }
 
 static ob_status finalize(void* context) {
-  /* chip: close the devices. */
+  close_chip();
   return OB_OK;
 }
 
 static ob_status device_count(void* context, int32_t* count) {
-  *count = DEVICES;
+  *count = devices;
   return OB_OK;
 }
-
-enum { ALIGNMENT = 64 }; /* chip: of its allocations, in bytes */
 
 static ob_status device_properties(void* context, int32_t device,
                                    ob_device_properties* properties) {
@@ -57,7 +154,7 @@ static ob_status device_properties(void* context, int32_t device,
   if (status != OB_OK) return status;
   ob_device_properties ours = {
       .struct_size = properties->struct_size,
-      .name = "mychip",
+      .name = "mychip", /* chip: what its makers call it, and they themselves */
       .vendor = "its vendor",
       .driver_version = "1",
       .kind = OB_DEVICE_ACCELERATOR,
@@ -66,7 +163,7 @@ static ob_status device_properties(void* context, int32_t device,
       .host_access = OB_HOST_ACCESS_NONE,
       /* chip: what its library multiplies. */
       .dtypes = OB_DTYPE_FLOAT32,
-      .total_memory = memory_bytes,
+      .total_memory = memory_bytes[device],
       .alignment = ALIGNMENT,
   };
   /* The caller may know a shorter struct. */
@@ -77,8 +174,8 @@ static ob_status device_properties(void* context, int32_t device,
 
 /* ---- Memory: torch_outboard caches it, so calls are few and large ---- */
 
-/* A bit of the chip's addresses that no address of the host has: the system stops a host that
- * follows one. chip: its addresses are what they are. */
+/* A bit of the addresses that PyTorch sees, which the chip does not see: no address of the host has
+ * it, so the two are never taken for each other, and the system stops a host that follows one. */
 static const ob_address on_chip = UINT64_C(1) << 62;
 
 typedef struct allocation {
@@ -90,14 +187,7 @@ typedef struct allocation {
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static allocation* allocations;
-static uint64_t used_bytes[DEVICES];
-
-/* Memory of a device, or NULL. The caller holds the lock. */
-static void* take_memory(int32_t device, uint64_t bytes) {
-  if (bytes > memory_bytes - used_bytes[device]) return NULL;
-  const uint64_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return aligned_alloc(ALIGNMENT, whole); /* chip: allocate */
-}
+static uint64_t used_bytes[MOST_DEVICES];
 
 static ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
   ob_status status = check_device(wanted->device);
@@ -105,25 +195,26 @@ static ob_status allocate(void* context, const ob_allocation* wanted, ob_address
   if (wanted->bytes == 0) {
     return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   }
+  const int32_t device = wanted->device;
+  const uint64_t bytes = wanted->bytes;
   allocation* created = malloc(sizeof *created);
+  uint64_t memory = 0;
   pthread_mutex_lock(&memory_lock);
-  void* memory = created == NULL ? NULL : take_memory(wanted->device, wanted->bytes);
-  const uint64_t used = used_bytes[wanted->device];
-  if (memory != NULL) {
-    *created = (allocation){.next = allocations,
-                            .device = wanted->device,
-                            .address = (uintptr_t)memory | on_chip,
-                            .bytes = wanted->bytes};
+  const uint64_t used = used_bytes[device];
+  const bool has_memory = created != NULL && bytes <= memory_bytes[device] - used &&
+                          allocate_on_chip(device, bytes, &memory);
+  if (has_memory) {
+    *address = memory | on_chip;
+    *created = (allocation){allocations, device, *address, bytes};
     allocations = created;
-    used_bytes[wanted->device] += wanted->bytes;
-    *address = created->address;
+    used_bytes[device] += bytes;
   }
   pthread_mutex_unlock(&memory_lock);
-  if (memory != NULL) return OB_OK;
+  if (has_memory) return OB_OK;
   free(created);
   return fail(OB_OUT_OF_MEMORY,
               "Device %d has no %" PRIu64 " bytes: %" PRIu64 " of its %" PRIu64 " are in use.",
-              wanted->device, wanted->bytes, used, memory_bytes);
+              device, bytes, used, memory_bytes[device]);
 }
 
 static ob_status deallocate(void* context, int32_t device, ob_address address) {
@@ -144,7 +235,7 @@ static ob_status deallocate(void* context, int32_t device, ob_address address) {
     return fail(OB_INVALID_ARGUMENT,
                 "0x%" PRIx64 " is not the start of an allocation on device %d.", address, device);
   }
-  free((void*)(uintptr_t)(address & ~on_chip)); /* chip: free */
+  free_on_chip(device, address & ~on_chip);
   free(found);
   return OB_OK;
 }
@@ -154,15 +245,14 @@ static ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes
   ob_status status = check_device(device);
   if (status != OB_OK) return status;
   pthread_mutex_lock(&memory_lock);
-  *free_bytes = memory_bytes - used_bytes[device];
+  *free_bytes = memory_bytes[device] - used_bytes[device];
   pthread_mutex_unlock(&memory_lock);
-  *total_bytes = memory_bytes;
+  *total_bytes = memory_bytes[device];
   return OB_OK;
 }
 
-/* Finds the bytes of a range of addresses, which lies in one allocation of the
- * device. chip: the check stays; its own calls take addresses. */
-static ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents) {
+/* Finds the chip's address of a range, which lies in one allocation of the device. */
+static ob_status locate(int32_t device, ob_address address, uint64_t bytes, uint64_t* contents) {
   pthread_mutex_lock(&memory_lock);
   const allocation* found = allocations;
   while (found != NULL && (found->device != device || address < found->address ||
@@ -176,7 +266,7 @@ static ob_status locate(int32_t device, ob_address address, uint64_t bytes, char
                 "%" PRIu64 " bytes at 0x%" PRIx64 " do not lie in one allocation of device %d.",
                 bytes, address, device);
   }
-  *contents = (char*)(uintptr_t)(address & ~on_chip);
+  *contents = address & ~on_chip;
   return OB_OK;
 }
 
@@ -187,12 +277,8 @@ static ob_status check_host_range(const void* pointer, uint64_t bytes) {
               pointer);
 }
 
-/* ---- Queues. Work is done when a call returns, so nothing is ever pending. A chip's queues work
- *      on their own: then calls only enqueue. ---- */
-
-struct ob_queue_t {
-  int32_t device; /* chip: beside it, its own queue */
-};
+/* ---- Queues. Work is done when a call returns, so nothing is ever pending: `chip:` marks what a
+ *      chip with queues of its own does instead. ---- */
 
 static ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
   ob_status status = check_device(wanted->device);
@@ -281,32 +367,29 @@ static ob_status check_copy(uint64_t bytes) {
 
 static ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
                                      const void* source, uint64_t bytes) {
-  char* to;
+  uint64_t to;
   ob_status status = check_copy(bytes);
   if (status == OB_OK) status = locate(queue->device, destination, bytes, &to);
   if (status == OB_OK) status = check_host_range(source, bytes);
-  if (status == OB_OK) memcpy(to, source, bytes); /* chip: copy from `source` to `destination` */
-  return status;
+  return status == OB_OK ? write_to_chip(queue, to, source, bytes) : status;
 }
 
 static ob_status copy_device_to_host(void* context, ob_queue queue, void* destination,
                                      ob_address source, uint64_t bytes) {
-  char* from;
+  uint64_t from;
   ob_status status = check_copy(bytes);
   if (status == OB_OK) status = locate(queue->device, source, bytes, &from);
   if (status == OB_OK) status = check_host_range(destination, bytes);
-  if (status == OB_OK) memcpy(destination, from, bytes); /* chip: copy */
-  return status;
+  return status == OB_OK ? read_from_chip(queue, destination, from, bytes) : status;
 }
 
 static ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
                                        ob_address source, uint64_t bytes) {
-  char *to, *from;
+  uint64_t to, from;
   ob_status status = check_copy(bytes);
   if (status == OB_OK) status = locate(queue->device, destination, bytes, &to);
   if (status == OB_OK) status = locate(queue->device, source, bytes, &from);
-  if (status == OB_OK) memcpy(to, from, bytes); /* chip: copy */
-  return status;
+  return status == OB_OK ? copy_on_chip(queue, to, from, bytes) : status;
 }
 
 static ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
@@ -319,12 +402,9 @@ static ob_status fill(void* context, ob_queue queue, ob_address destination, con
                 ": patterns have 1, 2, 4, 8 or 16 bytes, and fill a multiple of that.",
                 pattern_bytes, bytes);
   }
-  char* to;
+  uint64_t to;
   ob_status status = locate(queue->device, destination, bytes, &to);
-  if (status != OB_OK) return status;
-  /* chip: fill */
-  for (uint64_t i = 0; i < bytes; i += pattern_bytes) memcpy(to + i, pattern, pattern_bytes);
-  return OB_OK;
+  return status == OB_OK ? fill_on_chip(queue, to, pattern, pattern_bytes, bytes) : status;
 }
 
 /* ---- Matrix products by the chip's library ---- */
@@ -340,51 +420,13 @@ static char order_of(const ob_tensor* matrix, int64_t* leading) {
   return *leading < inner ? 0 : by_rows ? 'N' : 'T';
 }
 
-typedef struct matrices {
-  float* elements;
-  char order;
-  int64_t leading;
-  int64_t next; /* elements from one matrix to the next */
-} matrices;
-
-/* out = alpha a b + beta out, in each of `batch` matrices; the rows of `out` lie one after the
- * other. */
-typedef struct product {
-  int64_t batch, rows, columns, depth;
-  float alpha, beta;
-  matrices a, b, out;
-} product;
-
-/* chip: a call of its library, such as a batched sgemm. */
-static void multiply(const product* p) {
-  for (int64_t n = 0; n < p->batch; n++) {
-    const float* a = p->a.elements + n * p->a.next;
-    const float* b = p->b.elements + n * p->b.next;
-    for (int64_t i = 0; i < p->rows; i++) {
-      float* out = p->out.elements + n * p->out.next + i * p->out.leading;
-      for (int64_t j = 0; j < p->columns; j++) {
-        double sum = 0;
-        for (int64_t k = 0; k < p->depth; k++) {
-          sum += (double)a[p->a.order == 'N' ? i * p->a.leading + k : k * p->a.leading + i] *
-                 (double)b[p->b.order == 'N' ? k * p->b.leading + j : j * p->b.leading + k];
-        }
-        /* Without beta `out` is not read: it may hold NaN. */
-        out[j] = p->alpha * (float)sum + (p->beta != 0 ? p->beta * out[j] : 0);
-      }
-    }
-  }
-}
-
-/* Finds matrices, which lie in one allocation. chip: its library takes an address as it is. */
+/* Finds matrices, which lie in one allocation. */
 static ob_status find_matrices(int32_t device, const ob_tensor* operand, matrices* found) {
-  char* contents = NULL;
   int64_t last = 0;
   for (uint32_t i = 0; i < 3; i++) last += (operand->sizes[i] - 1) * operand->strides[i];
   const uint64_t bytes = ((uint64_t)last + 1) * sizeof(float);
-  ob_status status = locate(device, operand->data, bytes, &contents);
-  found->elements = (float*)contents;
   found->next = operand->strides[0];
-  return status;
+  return locate(device, operand->data, bytes, &found->address);
 }
 
 static ob_status matrix_product(void* context, ob_queue queue, const ob_matrix_product* d) {
@@ -412,8 +454,7 @@ static ob_status matrix_product(void* context, ob_queue queue, const ob_matrix_p
   ob_status status = find_matrices(queue->device, a, &p.a);
   if (status == OB_OK) status = find_matrices(queue->device, b, &p.b);
   if (status == OB_OK) status = find_matrices(queue->device, out, &p.out);
-  if (status == OB_OK) multiply(&p);
-  return status;
+  return status == OB_OK ? multiply_on_chip(queue, &p) : status;
 }
 
 /* ---- The table ---- */
