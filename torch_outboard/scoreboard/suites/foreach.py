@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from torch_outboard.scoreboard.comparison.calls import exactly
+from torch_outboard.scoreboard.comparison.differences import tree_difference
 from torch_outboard.scoreboard.findings import EntryResult, Limits
-from torch_outboard.scoreboard.suites.operators import (
-    check_backward,
-    check_call,
-    compare_arguments,
-    run_both,
-)
+from torch_outboard.scoreboard.suites.operators import check_backward, check_call, run_both
 
 if TYPE_CHECKING:  # it imports Dynamo
     from torch.testing._internal.opinfo.core import ForeachFuncInfo
@@ -55,8 +52,14 @@ def check(
             continue
         name = "foreach inplace"
         pair = run_both(op, sample, number, device, result, name, op.inplace_variant)
-        if pair is not None:
-            compare_arguments(pair, device, number, result, name)
+        if pair is None:
+            continue
+        exact = exactly(op, sample)
+        difference = tree_difference(pair.on_cpu.input, pair.on_device.input, device, exact)
+        result.add(name, number, difference and f"input: {difference}")
+        wanted_others, others = ((c.args, c.kwargs) for c in (pair.on_cpu, pair.on_device))
+        difference = tree_difference(wanted_others, others, device)
+        result.add(name, number, difference and f"another argument: {difference}")
     if op.supports_autograd and wanted in op.supported_backward_dtypes("cpu"):
         torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", wanted, requires_grad=True))
