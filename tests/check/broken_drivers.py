@@ -131,6 +131,8 @@ BROKEN = (
     Broken("activation_is_forgotten", "results as they are", "products.bias_and_activation"),
     Broken("query_computes", "`out` changes", "products.query_computes_nothing"),
     Broken("writes_and_declines", "`out` changes before UNSUPPORTED", "products.dtypes"),
+    Broken("products_of_the_first_device_alone", "other devices compute nothing",
+           "products.on_other_devices"),
     Broken("product_waits", "the call synchronizes the queue", "products.in_order"),
     Broken("dilation_is_ignored", "dilation is 1", "convolutions.forward"),
     Broken("padding_is_ignored", "padding is 0", "convolutions.backward_input"),

@@ -89,7 +89,7 @@ class Operand:
     def of(driver: Session, queue: int, view: torch.Tensor) -> Operand:
         """Copies the memory behind a view to the device."""
         data = bytes_of(_storage(view))
-        address = driver.make_memory(len(data))
+        address = driver.make_memory(len(data), driver.device_of(queue))
         driver.write(queue, address, data)
         start = address + view.storage_offset() * view.element_size()
         described = contract.described(
@@ -132,8 +132,9 @@ def call(driver: Session, queue: int, name: str, make: Callable[..., Any]) -> bo
         return False
     if status != Status.OK:
         raise Failed("OK or UNSUPPORTED for the query", f"{status.name}: {driver.last_error()}")
-    workspace = driver.make_memory(wanted.value) if wanted.value else 0
-    given = make(workspace=workspace, workspace_bytes=wanted.value)
+    device, size = driver.device_of(queue), wanted.value
+    workspace = driver.make_memory(size, device) if size else 0
+    given = make(workspace=workspace, workspace_bytes=size)
     status = driver.status(name, queue, ctypes.byref(given))
     if status not in (Status.OK, Status.UNSUPPORTED):
         raise Failed("OK or UNSUPPORTED", f"{status.name}: {driver.last_error()}")

@@ -205,10 +205,10 @@ class _Product:
         expect_bytes(bytes_of(whole), self.before, f"{self.case}: the memory between rows of `out`")
 
 
-def _check(driver: Session, cases: Sequence[Case]) -> None:
+def _check(driver: Session, cases: Sequence[Case], device: int = 0) -> None:
     """Computes each case; not testable if the driver declines all."""
     dtypes = dtypes_of(driver)
-    queue, taken = driver.make_queue(), 0
+    queue, taken = driver.make_queue(device), 0
     for case in cases:
         if case.dtype not in dtypes:
             continue
@@ -313,6 +313,18 @@ def sums_of_short_floats(driver: Session) -> None:
     """Deep products of float16 and bfloat16 are added in float32."""
     cases = [Case(dtype, depth=2000) for dtype in (torch.float16, torch.bfloat16)]
     _check(driver, cases)
+
+
+@check(
+    "matrix_product",
+    says="Asynchronous on the queue",
+    advice="Select the queue's device before each call of the library.",
+)
+def on_other_devices(driver: Session) -> None:
+    """Queues of other devices than the first compute in their devices' memory."""
+    driver.need_devices(2)
+    for device in range(1, driver.devices):
+        _check(driver, [Case(rows=33), Case(batch=3, layout="rtr")], device)
 
 
 @check("matrix_product", says=FORMULA, advice=ADVICE)

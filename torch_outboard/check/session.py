@@ -179,6 +179,9 @@ class Session(Client):
         self._queues[queue] = device
         return queue
 
+    def device_of(self, queue: int) -> int:
+        return self._queues[queue]
+
     def queue_destroy(self, queue: int) -> None:
         self._queues.pop(queue, None)
         self.call("queue_destroy", queue)

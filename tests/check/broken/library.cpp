@@ -1,6 +1,8 @@
 // Faults of library calls: the base gets another description than the caller gave.
 #include "broken.h"
 
+#include <set>
+
 using namespace broken;
 
 namespace {
@@ -119,6 +121,21 @@ FAULT("writes_and_declines") {
     }
     BASE(fill, queue, given->out->data, "\0", 1, 8);
     return ob_status(OB_UNSUPPORTED);
+  };
+}
+FAULT("products_of_the_first_device_alone") {
+  static std::mutex lock;
+  static std::set<ob_queue> others;
+  table.queue_create = [](void*, const ob_queue_description* wanted, ob_queue* queue) {
+    const ob_status status = BASE(queue_create, wanted, queue);
+    std::lock_guard guard(lock);
+    if (status == OB_OK && wanted->device > 0) others.insert(*queue);
+    return status;
+  };
+  table.matrix_product = [](void*, ob_queue queue, const ob_matrix_product* given) {
+    std::lock_guard guard(lock);
+    const bool computes = given->workspace_query != nullptr || others.count(queue) == 0;
+    return computes ? BASE(matrix_product, queue, given) : ob_status(OB_OK);
   };
 }
 FAULT("product_waits") {
