@@ -7,6 +7,7 @@ do is left out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from torch_outboard.scoreboard.comparison.calls import (
     prepare,
 )
 from torch_outboard.scoreboard.comparison.differences import first_line, tree_difference
+from torch_outboard.scoreboard.comparison.order_statistics import Ties, tie_check, ties_of
 from torch_outboard.scoreboard.findings import EntryResult, Limits
 from torch_outboard.scoreboard.suites.database import by_name, samples_of
 
@@ -93,6 +95,7 @@ def compare(
         lambda: attempt(lambda: run(in_float64(sample))).value,
         values="random sums" if known.values == "random" else known.values,
         sums=True,
+        again=tie_check(ties_of_batch(op, sample)) if name == "vmap" else None,
         strides=False,
     )
     result.add(name, number, difference)
@@ -106,6 +109,14 @@ def differentiable_results(value: Any) -> list[torch.Tensor]:
 
 def batch(x: torch.Tensor) -> torch.Tensor:
     return torch.stack([x, x.flip(tuple(range(x.dim())))])
+
+
+def ties_of_batch(op: OpInfo, sample: SampleInput) -> Ties | None:
+    """The freedom of results of `vmap`."""
+    ties = ties_of(op, sample)
+    if ties is None or ties.input.dim() == 0:
+        return None
+    return replace(ties, input=batch(ties.input), dim=ties.dim + (ties.dim >= 0))
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
