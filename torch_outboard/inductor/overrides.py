@@ -19,6 +19,7 @@ from torch._prims_common import type_to_dtype
 
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
+    LITERAL,
     SMALL_FLOATS,
     broadcast,
     computed_dtype,
@@ -120,9 +121,9 @@ def _division(name: str) -> Callable[..., str]:
     return method
 
 
-def _infix(operator: str) -> Callable[..., str]:
+def _infix(operator: str, dtype: torch.dtype | None = None) -> Callable[..., str]:
     def method(a: Any, b: Any) -> str:
-        (x, y), _ = operands((a, b), promoted((a, b)))
+        (x, y), _ = operands((a, b), dtype or promoted((a, b)))
         return f"({x} {operator} {y})"
 
     return method
@@ -166,16 +167,7 @@ def _predicate(name: str) -> Callable[..., str]:
     return method
 
 
-def _logical(operator: str) -> Callable[..., str]:
-    def method(a: Any, b: Any) -> str:
-        (x, y), _ = operands((a, b), torch.bool)
-        return f"({x} {operator} {y})"
-
-    return method
-
-
 _WORD = re.compile(r"\bC\(|(?<![\w.])[A-Za-z_]\w*")
-_NUMBER = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
 
 
 def inline_expression(source: str, described: str | None, values: tuple[Any, ...]) -> str:
@@ -209,7 +201,7 @@ def inline_expression(source: str, described: str | None, values: tuple[Any, ...
         return f"ob_{each}{word[3:]}_{kind}{lanes}"
 
     if kind == "float":
-        source = _NUMBER.sub(r"\1f", source)
+        source = LITERAL.sub(r"\1f", source)
     source = f"({_WORD.sub(replace, source)})"
     return mask_of(source, dtype, vector) if result == "mask" else source
 
@@ -348,13 +340,9 @@ class OpenCLOverrides(OpOverrides):
         (x, y), _ = operands((a, b), dtype if dtype.is_floating_point else torch.float32)
         return f"({x} / {y})"
 
+    int_truediv = truediv
     div_rn = truediv
     mul_rn = mul
-
-    @staticmethod
-    def int_truediv(a: Any, b: Any) -> str:
-        (x, y), _ = operands((a, b), torch.float32)
-        return f"({x} / {y})"
 
     @staticmethod
     def identity(x: Any) -> str:
@@ -366,7 +354,7 @@ class OpenCLOverrides(OpOverrides):
         vector = any_vector((x, n))
         lanes = LANES if vector else ""
         power = operand(n, torch.int32, vector)
-        return f"ldexp({operand(x, dtype, vector)}, ({'int'}{lanes})({power}))"
+        return f"ldexp({operand(x, dtype, vector)}, (int{lanes})({power}))"
 
     @staticmethod
     def frexp(x: Any) -> tuple[Any, Any]:
@@ -391,9 +379,9 @@ class OpenCLOverrides(OpOverrides):
     isnan = staticmethod(_predicate("isnan"))
     isinf = staticmethod(_predicate("isinf"))
     signbit = staticmethod(_predicate("signbit"))
-    logical_and = staticmethod(_logical("&"))
-    logical_or = staticmethod(_logical("|"))
-    logical_xor = staticmethod(_logical("^"))
+    logical_and = staticmethod(_infix("&", torch.bool))
+    logical_or = staticmethod(_infix("|", torch.bool))
+    logical_xor = staticmethod(_infix("^", torch.bool))
 
     @staticmethod
     def logical_not(a: Any) -> str:

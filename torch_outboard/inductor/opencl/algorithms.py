@@ -2,7 +2,7 @@
 
 Folds combine the lanes of a vector at the end of a loop over a reduction:
 
-    fold_sum, fold_prod, fold_xor_sum, fold_max, fold_min, fold_any(v)
+    fold_sum, fold_prod, fold_xor_sum, fold_max, fold_min(v)
 
 Scans move the lanes of a vector:
 
@@ -46,21 +46,11 @@ import re
 
 from torch_outboard.inductor.opencl.memory_sources import STORED, element
 
-# By name, the functions of the table that a fold calls.
-FOLDS: dict[str, tuple[str, ...]] = {
-    "fold_sum": (),
-    "fold_prod": (),
-    "fold_xor_sum": (),
-    "fold_max": ("maximum",),
-    "fold_min": ("minimum",),
-    "fold_any": (),
-}
+FOLDS = ("fold_sum", "fold_prod", "fold_xor_sum", "fold_max", "fold_min")
 
 
 def fold_source(name: str, kind: str, lanes: int) -> str:
     """The definition of ob_<name>_<kind><lanes>(v), of type `kind`."""
-    if name == "fold_any":
-        return f"#define ob_fold_any_int{lanes}(v) any(v)\n"
     folded = _fold(name, kind, [element("v", lane) for lane in range(lanes)])
     return (
         f"static inline {kind} ob_{name}_{kind}{lanes}(const {kind}{lanes} v) {{"
@@ -78,7 +68,7 @@ def _fold(name: str, kind: str, parts: list[str]) -> str:
 
 def combine(name: str, kind: str, a: str, b: str) -> str:
     """Source that combines two values."""
-    operator = {"fold_sum": "+", "fold_prod": "*", "fold_xor_sum": "^", "fold_any": "|"}.get(name)
+    operator = {"fold_sum": "+", "fold_prod": "*", "fold_xor_sum": "^"}.get(name)
     if operator is not None:
         return f"({a} {operator} {b})"
     function = {"fold_max": "maximum", "fold_min": "minimum"}[name]
@@ -141,12 +131,12 @@ def search_source(name: str, stored: str, kind: str, lanes: int) -> str:
 
 
 KINDS = (
-    "bool", "float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar",
+    "float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar",
 )  # fmt: skip
 _WIDE = ("long", "ulong", "double")
 _NETWORKS = ("sort_keys", "sort_pairs", "group_sort_keys", "group_sort_pairs")
 _NAMES = ("sort_key", "sort_location", "sorted_value", "sorted_location", *_NETWORKS)
-SORT = re.compile(rf"\bob_({'|'.join(_NAMES)})_({'|'.join(KINDS)})(16|8|4|2)?\b")
+SORT = re.compile(rf"\bob_({'|'.join(_NAMES)})_(bool|{'|'.join(KINDS)})(16|8|4|2)?\b")
 
 
 def is_wide(kind: str) -> bool:

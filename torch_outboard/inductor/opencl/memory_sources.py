@@ -97,52 +97,39 @@ def _repeated(name: str, lanes: int, times: int) -> str:
     return f"({_whole(name, lanes // times)}).s{slots}"
 
 
-# Loads of elements at regular distances: the source of a vector, and the offset of each lane.
-_REGULAR: dict[str, tuple[Callable[[str, int], str], Callable[[int], int]]] = {
-    "load": (_whole, lambda lane: lane),
-    "stride2_load": (_second, lambda lane: 2 * lane),
+def _gathered(name: str, lanes: int) -> str:
+    return _vector(name, lanes, [_one(name, element("i", lane)) for lane in range(lanes)])
+
+
+# Loads: the source of a vector, and the index of each lane.
+_LOADS: dict[str, tuple[Callable[[str, int], str], Callable[[int], str]]] = {
+    "gather": (_gathered, partial(element, "i")),
+    "load": (_whole, lambda lane: f"(i) + {lane}"),
+    "stride2_load": (_second, lambda lane: f"(i) + {2 * lane}"),
     **{
         f"repeat{times}_load": (
             partial(_repeated, times=times),
-            partial(lambda times, lane: lane // times, times),
+            partial(lambda times, lane: f"(i) + {lane // times}", times),
         )
         for times in REPEATED
     },
 }
 
 
-def _regular(operation: str, name: str, lanes: int) -> str:
-    body = _one(name, "i") if lanes == 1 else _REGULAR[operation][0](name, lanes)
-    return _define(operation, name, lanes, "p, i", body)
-
-
-def _masked_regular(operation: str, name: str, lanes: int) -> str:
-    """Loads a whole vector if the mask is true in all lanes; else element by element."""
+def _load(operation: str, masked: str, name: str, lanes: int) -> str:
+    """With a mask, loads a whole vector if it is true in all lanes; else element by element."""
+    whole, slot = _LOADS[operation]
     if lanes == 1:
-        body = f"((m) ? {_one(name, 'i')} : 0)"
+        body = f"((m) ? {_one(name, 'i')} : 0)" if masked else _one(name, "i")
+    elif not masked:
+        body = whole(name, lanes)
     else:
-        whole, slot = _REGULAR[operation]
-        slots = [f"(i) + {slot(lane)}" for lane in range(lanes)]
-        parts = [f"({element('m', lane)} ? {_one(name, at)} : 0)" for lane, at in enumerate(slots)]
-        some, none = _vector(name, lanes, parts), f"({_wide(STORED[name][1], lanes)})(0)"
-        body = f"(all(m) ? {whole(name, lanes)} : (any(m) ? {some} : {none}))"
-    return _define(f"masked_{operation}", name, lanes, "p, i, m", body)
-
-
-def _gather(name: str, lanes: int) -> str:
-    if lanes == 1:
-        return _define("gather", name, 1, "p, i", _one(name, "i"))
-    parts = [_one(name, element("i", lane)) for lane in range(lanes)]
-    return _define("gather", name, lanes, "p, i", _vector(name, lanes, parts))
-
-
-def _masked_gather(name: str, lanes: int) -> str:
-    if lanes == 1:
-        return _define("masked_gather", name, 1, "p, i, m", f"((m) ? {_one(name, 'i')} : 0)")
-    parts = [
-        f"({element('m', lane)} ? {_one(name, element('i', lane))} : 0)" for lane in range(lanes)
-    ]
-    return _define("masked_gather", name, lanes, "p, i, m", _vector(name, lanes, parts))
+        parts = [f"({element('m', i)} ? {_one(name, slot(i))} : 0)" for i in range(lanes)]
+        body = _vector(name, lanes, parts)
+        if operation != "gather":
+            none = f"({_wide(STORED[name][1], lanes)})(0)"
+            body = f"(all(m) ? {whole(name, lanes)} : (any(m) ? {body} : {none}))"
+    return _define(masked + operation, name, lanes, "p, i, m" if masked else "p, i", body)
 
 
 def _store_one(name: str, slot: str, value: str) -> str:
@@ -168,18 +155,15 @@ def _store(name: str, lanes: int) -> str:
 def _scatter(name: str, lanes: int) -> str:
     if lanes == 1:
         return _define("scatter", name, 1, "p, i, v", _store_one(name, "i", "v"))
-    parts = [
-        _store_one(name, element("i", lane), element("v", lane)) + ";" for lane in range(lanes)
-    ]
-    return _define("scatter", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)")
+    return _lane_by_lane("scatter", name, lanes, partial(_store_one, name))
 
 
-def _lane_by_lane(operation: str, name: str, lanes: int) -> str:
-    """Defines an operation on vectors by the scalar one, lane by lane."""
-    parts = [
-        f"ob_{operation}_{name}(p, {element('i', lane)}, {element('v', lane)});"
-        for lane in range(lanes)
-    ]
+def _lane_by_lane(
+    operation: str, name: str, lanes: int, write: Callable[[str, str], str] | None = None
+) -> str:
+    """An operation on vectors that writes each lane, by default with the scalar operation."""
+    write = write or f"ob_{operation}_{name}(p, {{}}, {{}})".format
+    parts = [f"{write(element('i', lane), element('v', lane))};" for lane in range(lanes)]
     body = f"do {{ {' '.join(parts)} }} while (0)"
     return _define(operation, name, lanes, "p, i, v", body)
 
@@ -237,13 +221,10 @@ def _accumulate(name: str, lanes: int) -> str:
 
 
 _OPERATIONS: dict[str, Callable[[str, int], str]] = {
-    "gather": _gather,
-    "masked_gather": _masked_gather,
     "store": _store,
     "scatter": _scatter,
     "atomic_add": _atomic_add,
     "accumulate": _accumulate,
-    **{name: partial(_regular, name) for name in _REGULAR},
-    **{f"masked_{name}": partial(_masked_regular, name) for name in _REGULAR},
+    **{f"{m}{name}": partial(_load, name, m) for m in ("", "masked_") for name in _LOADS},
 }
 OPERATIONS = tuple(_OPERATIONS)

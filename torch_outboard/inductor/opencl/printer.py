@@ -7,6 +7,7 @@ may be negative is a FloorDiv or a PythonMod.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -53,12 +54,6 @@ class OpenCLPrinter(ExprPrinter):
             return f"({a} % {b})"
         return f"(({a} % {b} + {b}) % {b})"
 
-    def _print_Min(self, expr: sympy.Expr) -> str:
-        return self._fold("<", expr)
-
-    def _print_Max(self, expr: sympy.Expr) -> str:
-        return self._fold(">", expr)
-
     def _fold(self, comparison: str, expr: sympy.Expr) -> str:
         sources = [self._operand(arg) for arg in expr.args]
         result = sources[0]
@@ -66,6 +61,9 @@ class OpenCLPrinter(ExprPrinter):
             # The operator selects lane by lane if the condition is a vector.
             result = f"(({result}) {comparison} ({source}) ? ({result}) : ({source}))"
         return result
+
+    _print_Min = partialmethod(_fold, "<")
+    _print_Max = partialmethod(_fold, ">")
 
     def _print_Float(self, expr: sympy.Float) -> str:
         if expr.is_integer:
@@ -81,14 +79,11 @@ class OpenCLPrinter(ExprPrinter):
     def _print_Rational(self, expr: sympy.Rational) -> str:
         return f"((ob_real){expr.p} / (ob_real){expr.q})"
 
-    def _print_And(self, expr: sympy.Expr) -> str:
-        return self._all_of("&&", expr)
-
-    def _print_Or(self, expr: sympy.Expr) -> str:
-        return self._all_of("||", expr)
-
     def _all_of(self, operator: str, expr: sympy.Expr) -> str:
         return "(" + f" {operator} ".join(f"({self._print(x)})" for x in expr.args) + ")"
+
+    _print_And = partialmethod(_all_of, "&&")
+    _print_Or = partialmethod(_all_of, "||")
 
     def _print_Piecewise(self, expr: sympy.Expr) -> str:
         source = ""

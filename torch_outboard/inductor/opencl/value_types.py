@@ -33,6 +33,8 @@ from torch_outboard.ops.sources.value_types import (
 
 LANES = "@"
 MASK = "int"
+# A number with a point or an exponent, and no suffix.
+LITERAL = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def is_vector(source: object) -> bool:
     return LANES in str(source)
 
 
-def value_type(dtype: torch.dtype, vector: bool = False) -> str:
+def value_type(dtype: torch.dtype) -> str:
     """The OpenCL C type of values of a dtype.
 
     Raises:
@@ -91,17 +93,13 @@ def value_type(dtype: torch.dtype, vector: bool = False) -> str:
     """
     if dtype not in VALUE_TYPES:
         raise NotImplementedError(f"kernels of compiled graphs do not compute with {dtype}")
-    return VALUE_TYPES[dtype] + (LANES if vector else "")
+    return VALUE_TYPES[dtype]
 
 
 def mask_type(dtype: torch.dtype) -> str:
     """The element type of the result of a vector comparison."""
-    return MASK if dtype == torch.bool else SIGNED_TYPES[value_bytes(dtype)]
-
-
-def value_bytes(dtype: torch.dtype) -> int:
-    """Size of a value in bytes: 4 for small floats and bool."""
-    return 4 if VALUE_TYPES[dtype] in ("float", MASK) else dtype.itemsize
+    size = 4 if VALUE_TYPES[dtype] in ("float", MASK) else dtype.itemsize
+    return SIGNED_TYPES[size]
 
 
 def computed_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -117,37 +115,28 @@ def constant(value: float | bool | sympy.Expr, dtype: torch.dtype) -> str:
         return "1" if value else "0"
     if dtype.is_floating_point:
         return _floating(float(value), "" if dtype == torch.float64 else "f")
-    number = int(value)
     bits = 8 * dtype.itemsize
-    number &= (1 << bits) - 1
+    number = int(value) & ((1 << bits) - 1)
     if dtype.is_signed and number >> (bits - 1):
         number -= 1 << bits
-    source = str(number)
-    if dtype == torch.int64:
-        # C has no literal for the least number.
-        source = "LONG_MIN" if number == -(1 << 63) else f"{number}L"
-    elif dtype == torch.uint64:
-        source = f"{number}UL"
-    elif dtype == torch.int32 and number == -(1 << 31):
-        source = "INT_MIN"
-    elif dtype == torch.uint32:
-        source = f"{number}U"
+    if dtype in _LEAST and number == -(1 << (bits - 1)):
+        return _LEAST[dtype]
+    source = f"{number}{_SUFFIXES.get(dtype, '')}"
     return f"({source})" if source.startswith("-") else source
+
+
+# C has no literals for these least numbers.
+_LEAST = {torch.int32: "INT_MIN", torch.int64: "LONG_MIN"}
+_SUFFIXES = {torch.int64: "L", torch.uint64: "UL", torch.uint32: "U"}
 
 
 def _floating(value: float, suffix: str) -> str:
     if math.isnan(value):
-        source = "NAN"
-    elif math.isinf(value):
+        return "NAN"
+    if math.isinf(value) or (suffix and abs(value) > 3.5e38):
         source = "INFINITY" if value > 0 else "-INFINITY"
     else:
-        source = repr(value)
-        if "." not in source and "e" not in source:
-            source += ".0"
-        if suffix and abs(value) > 3.5e38:
-            source = "INFINITY" if value > 0 else "-INFINITY"
-        else:
-            source += suffix
+        source = f"{value!r}{suffix}"
     return f"({source})" if source.startswith("-") else source
 
 
@@ -157,7 +146,7 @@ def broadcast(source: str, dtype: torch.dtype) -> str:
         return source
     if dtype == torch.bool:
         return f"(({MASK}{LANES})(ob_lane_mask{LANES}({source})))"
-    return f"(({value_type(dtype, vector=True)})({source}))"
+    return f"(({value_type(dtype)}{LANES})({source}))"
 
 
 def convert(value: str, source: torch.dtype, target: torch.dtype) -> str:
