@@ -54,6 +54,24 @@ class GraphKernels:
     launches: Counter[str] = field(default_factory=Counter)
     parts: set[str] = field(default_factory=set)
 
+    def define(
+        self,
+        wrapper: Any,
+        source: str,
+        parameters: Sequence[Parameter],
+        properties: dict[str, Any],
+        origins: Sequence[str],
+        device: int,
+    ) -> tuple[str, str]:
+        """Name of a kernel, and its registration, which is empty for a known kernel."""
+        key = f"{source}{''.join(p.letter for p in parameters)}{properties}"
+        if key in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[key], ""
+        name = wrapper.src_to_kernel[key] = f"kernel_{wrapper.next_kernel_suffix()}"
+        definition = KernelDefinition(name, source, parameters, properties, origins, device)
+        self.definitions[name] = definition
+        return name, definition.registration()
+
     def never_launched(self) -> list[str]:
         """Kernels that only merged kernels call."""
         return sorted(name for name in self.parts if not self.launches[name])
@@ -153,7 +171,7 @@ class _Run:
         arguments = (*(p.argument for p in parameters), "1", "1")
         if FAULT in self.passed.values():
             parameters.append(FAULT)
-        source = "\n".join(source_of_kernel("NAME", parameters, "\n".join(self.calls))) + "\n"
+        source = source_of_kernel(parameters, "\n".join(self.calls))
         name = self._define(wrapper, source, parameters)
         self.kernels.launches.subtract(self.names)
         self.kernels.launches[name] += 1
@@ -164,22 +182,13 @@ class _Run:
         return [*self.before, call, *self.after, *self.since]
 
     def _define(self, wrapper: Any, source: str, parameters: Sequence[Parameter]) -> str:
-        if source in wrapper.src_to_kernel:
-            return str(wrapper.src_to_kernel[source])
-        name = f"kernel_{wrapper.next_kernel_suffix()}"
-        wrapper.src_to_kernel[source] = name
         parts = [self.kernels.definitions[part] for part in self.names]
-        definition = KernelDefinition(
-            name,
-            source.replace("__kernel void NAME(", f"__kernel void {name}("),
-            parameters,
-            _ONE_ITEM,
-            tuple(dict.fromkeys(origin for part in parts for origin in part.origins)),
-            parts[0].device,
+        origins = tuple(dict.fromkeys(origin for part in parts for origin in part.origins))
+        name, registration = self.kernels.define(
+            wrapper, source, parameters, _ONE_ITEM, origins, parts[0].device
         )
-        self.kernels.definitions[name] = definition
-        line = KernelDefinitionLine(wrapper, name, definition.registration(), gpu=False)
-        self.before.append(line)
+        if registration:
+            self.before.append(KernelDefinitionLine(wrapper, name, registration, gpu=False))
         return name
 
 

@@ -21,7 +21,6 @@ from torch_outboard.inductor.kernel.body import OpenCLKernel, write_nan_checks
 from torch_outboard.inductor.kernel.combo import ComboKernel, combo_kernels
 from torch_outboard.inductor.kernel.indices import inner_size
 from torch_outboard.inductor.kernel.loops import can_be_one_kernel, without_ends_of_sorts
-from torch_outboard.inductor.kernel.parameters import KernelDefinition
 from torch_outboard.inductor.target import target_of
 
 # A frame of a traceback: file, line number, source line.
@@ -148,24 +147,20 @@ class OpenCLScheduling(SIMDScheduling):
         self, src_code: str, node_schedule: Any, kernel: OpenCLKernel | ComboKernel
     ) -> str:
         wrapper = V.graph.wrapper_code
-        properties, parameters = kernel.launch_properties(), kernel.parameters()
-        key = f"{src_code}{''.join(p.letter for p in parameters)}{properties}"
-        if key in wrapper.src_to_kernel:
-            return str(wrapper.src_to_kernel[key])
-        name = f"kernel_{wrapper.next_kernel_suffix()}"
-        wrapper.src_to_kernel[key] = name
-        origins, detailed = get_kernel_metadata(node_schedule, wrapper)
-        comment = "\n".join(
-            line for line in f"{origins}\n{detailed}".splitlines() if line.startswith("#")
+        name, registration = wrapper.graph_kernels.define(
+            wrapper,
+            src_code,
+            kernel.parameters(),
+            kernel.launch_properties(),
+            _origins(node_schedule),
+            V.graph.get_current_device_or_throw().index or 0,
         )
-        source = src_code.replace("__kernel void NAME(", f"__kernel void {name}(")
-        device = V.graph.get_current_device_or_throw().index or 0
-        definition = KernelDefinition(
-            name, source, parameters, properties, _origins(node_schedule), device
-        )
-        wrapper.graph_kernels.definitions[name] = definition
-        wrapper.define_kernel(name, definition.registration(), comment, gpu=False)
-        return name
+        if registration:
+            origins, detailed = get_kernel_metadata(node_schedule, wrapper)
+            lines = f"{origins}\n{detailed}".splitlines()
+            comment = "\n".join(line for line in lines if line.startswith("#"))
+            wrapper.define_kernel(name, registration, comment, gpu=False)
+        return str(name)
 
     def flush(self) -> None:
         """Does nothing: kernels are defined when they are generated."""

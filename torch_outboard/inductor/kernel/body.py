@@ -198,8 +198,7 @@ class OpenCLKernel(Units):
         self.codegen_body()
         code = IndentedBuffer()
         self._write_units(code)
-        lines = source_of_kernel(name or "NAME", parameters_of(self), code.getvalue())
-        source = "\n".join(lines) + "\n"
+        source = source_of_kernel(parameters_of(self), code.getvalue())
         alone = self.is_one_item() or self.owned_units() is not None
         return source.replace("ob_atomic_add_", "ob_accumulate_") if alone else source
 

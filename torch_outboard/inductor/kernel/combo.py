@@ -10,8 +10,9 @@ A device limits the bytes of parameters: further pieces go into another launch.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,20 +133,13 @@ class ComboKernel:
     # ---- Source
 
     def codegen_kernel(self) -> str:
-        bodies = self._bodies()
+        bodies = _by_source(self.pieces)
         code = IndentedBuffer()
         if self.target.group == 1:
             self._write_for_processor(code, bodies)
         else:
             self._write_for_groups(code, bodies)
-        return "\n".join(source_of_kernel("NAME", self.parameters(), code.getvalue())) + "\n"
-
-    def _bodies(self) -> list[list[Piece]]:
-        """Pieces grouped by shared source."""
-        bodies: dict[Any, list[Piece]] = {}
-        for piece in self.pieces:
-            bodies.setdefault(piece.shared, []).append(piece)
-        return list(bodies.values())
+        return source_of_kernel(self.parameters(), code.getvalue())
 
     def _write_for_processor(self, code: IndentedBuffer, bodies: list[list[Piece]]) -> None:
         """Each work-item takes a run of units, which may cross pieces."""
@@ -260,15 +254,20 @@ class ComboKernel:
 
 def combo_kernels(kernels: Sequence[OpenCLKernel]) -> list[ComboKernel]:
     """Groups independent kernels of one device into launches."""
-    sources: dict[Any, list[Piece]] = {}
-    for piece in map(Piece, kernels):
-        sources.setdefault(piece.shared, []).append(piece)
     launches: list[ComboKernel] = []
-    for piece in (piece for pieces in sources.values() for piece in pieces):
+    for piece in itertools.chain(*_by_source(map(Piece, kernels))):
         if not any(launch.takes(piece) for launch in launches[-2:]):
             launches.append(ComboKernel(piece.kernel.target))
             launches[-1].takes(piece)
     return launches
+
+
+def _by_source(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Pieces grouped by shared source."""
+    found: dict[Any, list[Piece]] = {}
+    for piece in pieces:
+        found.setdefault(piece.shared, []).append(piece)
+    return list(found.values())
 
 
 def _long(source: str) -> str:

@@ -203,16 +203,8 @@ class Indices(SIMDKernel[CSEVariable]):
             isinstance(size, sympy.Number) and variable.bounds.upper < size
         )
         if check and not within:
-            self.reports = True
-            mask = "1" if self._load_mask is None else str(self._load_mask)
-            vector = vector or is_vector(mask)
-            lanes = LANES if vector else ""
-            source = operand(variable, dtype, vector)
-            mask = broadcast(mask, torch.bool) if vector else mask
-            source = (
-                f"ob_checked_{value_type(dtype)}{lanes}({source}, {self.scalar_index(size)}, "
-                f"{mask}, ob_fault)"
-            )
+            source = operand(variable, dtype, vector or is_vector(self._load_mask))
+            source = self._checked(source, dtype, self.scalar_index(size))
         if dtype != self.index_torch_dtype:
             source = f"convert_{self.index_type}{LANES if is_vector(source) else ''}({source})"
         index = self.cse.generate(
@@ -225,17 +217,20 @@ class Indices(SIMDKernel[CSEVariable]):
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
         if expr in self.checked or not (lower or upper):
             return
-        self.reports = True
         index = self.vector_index(self.prepare_indexing(expr))
-        lanes = LANES if is_vector(index) else ""
+        end = self.scalar_index(size) if upper else f"{self.index_type.upper()}_MAX"
+        self.compute.writeline(f"{self._checked(index, self.index_torch_dtype, end)};")
+
+    def _checked(self, index: str, dtype: torch.dtype, end: str) -> str:
+        """Source of an index, which is reported if it is out of range where the mask is true."""
+        self.reports = True
         mask = "1" if self._load_mask is None else str(self._load_mask)
+        lanes = LANES if is_vector(index) else ""
         if lanes:
             mask = broadcast(mask, torch.bool)
         elif is_vector(mask):  # check the index if any lane uses it
             mask = f"ob_any{LANES}({mask})"
-        kind = self.index_type
-        end = self.scalar_index(size) if upper else f"{kind.upper()}_MAX"
-        self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
+        return f"ob_checked_{value_type(dtype)}{lanes}({index}, {end}, {mask}, ob_fault)"
 
     def check_divisor(self, divisor: Any, dtype: torch.dtype) -> None:
         """Makes the next synchronization raise on integer division by zero; CPU raises at once."""

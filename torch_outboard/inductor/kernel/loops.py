@@ -204,11 +204,12 @@ class Loop:
     def _fold_group(self, out: IndentedBuffer) -> None:
         """Folds the values of all work-items in local memory; every work-item gets the result."""
         for accumulator in self.accumulators:
-            names = [name for name, _, _ in accumulator.variables]
-            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-            for slot, name in enumerate(names):
-                scratch = self.kernel.scratch(slot, accumulator.variables[slot][1])
-                out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
+            scratches = {
+                f"{name}_": self.kernel.scratch(slot, kind)
+                for slot, (name, kind, _) in enumerate(accumulator.variables)
+            }
+            stores = [f"{s}[get_local_id(0)] = {name};" for name, s in scratches.items()]
+            out.writelines(["barrier(CLK_LOCAL_MEM_FENCE);", *stores])
             # By halves; a work-group may have any number of work-items.
             out.writeline(
                 "for (uint count = get_local_size(0), kept = (count + 1) / 2; count > 1;"
@@ -218,20 +219,12 @@ class Loop:
                 out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
                 out.writeline("if (get_local_id(0) < count - kept) {")
                 with out.indent():
-                    others = [
-                        f"{self.kernel.scratch(slot, kind)}[get_local_id(0) + kept]"
-                        for slot, (_, kind, _) in enumerate(accumulator.variables)
-                    ]
-                    for line in accumulator.fold([f"{name}_" for name in names], others):
-                        out.writeline(line)
-                    for slot, (name, kind, _) in enumerate(accumulator.variables):
-                        scratch = self.kernel.scratch(slot, kind)
-                        out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
+                    others = [f"{s}[get_local_id(0) + kept]" for s in scratches.values()]
+                    out.writelines([*accumulator.fold([*scratches], others), *stores])
                 out.writeline("}")
             out.writeline("}")
             out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-            for slot, (name, kind, _) in enumerate(accumulator.variables):
-                out.writeline(f"{name}_ = {self.kernel.scratch(slot, kind)}[0];")
+            out.writelines([f"{name} = {s}[0];" for name, s in scratches.items()])
 
 
 @dataclass

@@ -53,15 +53,12 @@ class Memory(Indices):
             elif mask is not None:
                 at = self.scalar_index(index)
                 source = f"ob_masked_load_{stored}({pointer}, {at}, {mask})"
-        elif load := self._regular_load(index, stride):
-            masked, end = self._mask_argument(mask)
-            at = self.scalar_index(index)
-            source = f"ob_{masked}{load}_{stored}{LANES}({pointer}, {at}{end})"
         else:
+            load = self._regular_load(index, stride)
+            at = self.scalar_index(index) if load else str(self.lane_indices(index))
+            buffer = buffer if load else self.compute
             masked, end = self._mask_argument(mask)
-            buffer = self.compute
-            at = str(self.lane_indices(index))
-            source = f"ob_{masked}gather_{stored}{LANES}({pointer}, {at}{end})"
+            source = f"ob_{masked}{load or 'gather'}_{stored}{LANES}({pointer}, {at}{end})"
         return self.cse.generate(buffer, source, dtype=dtype)
 
     def _regular_load(self, index: sympy.Expr, stride: Any) -> str:

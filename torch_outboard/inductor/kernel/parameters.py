@@ -112,11 +112,15 @@ def _letter(dtype: torch.dtype) -> str:
     return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
 
 
-def source_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[str]:
-    """The lines of a kernel's source."""
+_HEAD = "__kernel void NAME("
+
+
+def source_of_kernel(parameters: Sequence[Parameter], body: str) -> str:
+    """The source of a kernel that has no name yet."""
     binds = [f"OB_BIND({p.kind}, {p.name})" for p in parameters if p.is_pointer]
-    head = f"__kernel void {name}({', '.join(p.declaration() for p in parameters)}) {{"
-    return [head, *(f"    {line}" for line in (*binds, *body.splitlines())), "}"]
+    head = f"{_HEAD}{', '.join(p.declaration() for p in parameters)}) {{"
+    lines = [head, *(f"    {line}" for line in (*binds, *body.splitlines())), "}"]
+    return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class KernelDefinition:
 
     Attributes:
         name: its name in the program and in generated code.
-        source: its OpenCL C source.
+        source: its OpenCL C source without a name, from `source_of_kernel`.
         parameters: its parameters in order.
         properties: GraphKernel's arguments that divide the work.
         origins: the nodes of the graph that it computes, each with its Python source line.
@@ -143,8 +147,9 @@ class KernelDefinition:
         """The Python expression that registers the kernel with `program`."""
         letters = "".join(parameter.letter for parameter in self.parameters)
         described = ", ".join(f"{key}={value!r}" for key, value in self.properties.items())
+        source = self.source.replace(_HEAD, f"__kernel void {self.name}(")
         return (
-            f"program.kernel({self.name!r}, r'''\n{self.source}''', device={self.device}, "
+            f"program.kernel({self.name!r}, r'''\n{source}''', device={self.device}, "
             f"parameters={letters!r}, {described},\n"
             f"    origins={tuple(self.origins)!r})"
         )

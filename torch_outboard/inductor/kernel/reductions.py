@@ -122,7 +122,9 @@ class Reductions(Memory):
         """Variable with the result of a loop, valid after it."""
         tree = self.lane_tree
         folded = tree is not None and tree.is_reduction
-        source = f"{name}_" if folded else f"{name}_{LANES}"
+        return self._after_loop(f"{name}_" if folded else f"{name}_{LANES}", dtype)
+
+    def _after_loop(self, source: str, dtype: torch.dtype) -> CSEVariable:
         result = self.cse.generate(self.after_loop, source, dtype=dtype)
         self.outer_variables.add(result)
         return result
@@ -149,7 +151,7 @@ class Reductions(Memory):
             update = f"({acc} & {source})"
         elif kind in ("max", "min"):
             # NaN wins. Its test reads only the new value, so it does not wait for the accumulator.
-            new = self.cse.generate(self.compute, source, dtype=dtype)
+            new = self._variable(source, dtype)
             better = f"({acc} {'<' if kind == 'max' else '>'} {new})"
             if dtype.is_floating_point:
                 better = f"({better} | ({new} != {new}))"
@@ -184,8 +186,7 @@ class Reductions(Memory):
         if src_dtype == torch.bool:
             src_dtype = torch.int32
         name, t, index = self._new_name(), value_type(src_dtype), self.index_type
-        source = self._in_lanes(value, src_dtype)
-        variable = self.cse.generate(self.compute, source, dtype=src_dtype)
+        variable = self._variable(self._in_lanes(value, src_dtype), src_dtype)
         if position is None:
             outer, *inner = self.reduction_trees()
             flat = _whole(outer)
@@ -222,9 +223,7 @@ class Reductions(Memory):
         self.accumulators.append(found)
         result = self._result(f"{name}_at", self.index_torch_dtype)
         if dtype != self.index_torch_dtype:
-            source = operand(result, dtype, False)
-            result = self.cse.generate(self.after_loop, source, dtype=dtype)
-            self.outer_variables.add(result)
+            result = self._after_loop(operand(result, dtype, False), dtype)
         return result
 
     def _reduce_moments(self, dtype: torch.dtype, kind: str, value: Any) -> tuple[CSEVariable, ...]:
@@ -232,8 +231,7 @@ class Reductions(Memory):
         dtype = computed_dtype(dtype)
         name, t = self._new_name(), value_type(dtype)
         if kind == "welford_reduce":
-            source = self._in_lanes(value, dtype)
-            variable = self.cse.generate(self.compute, source, dtype=dtype)
+            variable = self._variable(self._in_lanes(value, dtype), dtype)
             # Work-items of a work-group have few values each; a loop of a processor has many.
             moments = (Welford if self.grouped else ShiftedSums)(name, t)
             self.compute.writelines(moments.add(str(variable)))
@@ -256,7 +254,10 @@ class Reductions(Memory):
         if self._load_mask is not None or len(trees) > 1 or self.grouped:
             raise NotImplementedError("compiled graphs do not support scans under a mask")
         computed = [computed_dtype(dtype) for dtype in dtypes]
-        scanned = self._in_variables(values, computed)
+        scanned = tuple(
+            self._variable(self._in_lanes(value, dtype), dtype)
+            for value, dtype in zip(values, computed, strict=True)
+        )
         along = self.lane_tree is trees[0]
         step = 1
         while along and step < self.lanes:
@@ -294,12 +295,6 @@ class Reductions(Memory):
     def _variable(self, source: str, dtype: torch.dtype) -> CSEVariable:
         return self.cse.generate(self.compute, source, dtype=dtype)
 
-    def _in_variables(self, values: Values, dtypes: list[torch.dtype]) -> Values:
-        return tuple(
-            self._variable(f"({broadcast(operand(value, dtype, False), dtype)})", dtype)
-            for value, dtype in zip(values, dtypes, strict=True)
-        )
-
     def _chosen(
         self, mask: str, values: Values, others: Values, dtypes: list[torch.dtype]
     ) -> Values:
@@ -336,17 +331,17 @@ class Reductions(Memory):
         kind = "bool" if dtype == torch.bool else value_type(dtype)
         length = self._longest_line(trees[0].numel)
         # Names contain the size, since kernels in one launch share local memory by name.
-        arrays: tuple[str, ...] = tuple(f"sort_{what}{length}" for what in ("keys", "positions"))
+        names = ("keys", "positions")[: 2 if is_wide(kind) else 1]
+        arrays = tuple(f"sort_{name}{length}" for name in names)
         element = f"{LANES}[{trees[0].index_sym().name}]"
         value, position = (
-            broadcast(operand(operands, to, False), to)
+            self._in_lanes(operands, to)
             for operands, to in zip(values, (computed_dtype(dtype), torch.int64), strict=True)
         )
         sources = (
             f"ob_sort_key_{kind}{LANES}({value}, {position}, {int(descending)})",
             f"ob_sort_location_{kind}{LANES}({value}, {position})",
         )
-        arrays = arrays[: 2 if is_wide(kind) else 1]
         keys = [f"{name}_{element} = {key};" for name, key in zip(arrays, sources, strict=False)]
         before = IndentedBuffer()
         before.splice(self.loads)

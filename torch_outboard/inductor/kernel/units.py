@@ -131,10 +131,11 @@ class Units(Reductions):
     def write_unit(self, code: IndentedBuffer) -> str:
         """Writes the statements of one unit; returns the statements hoisted before all units."""
         kind, rest = self.index_type, "unit"
-        for tree in reversed(self._pointwise_trees()):
+        trees = self._pointwise_trees()
+        for tree in reversed(trees):
             if tree is self.inner_tree:
                 blocks, block = self._blocks_source(tree), self.block()
-                start = f"({rest} % ({blocks}))" if rest != "unit" or self._many() else rest
+                start = f"({rest} % ({blocks}))" if rest != "unit" or len(trees) > 1 else rest
                 name = "start" if tree is self.lane_tree else tree.index_sym().name
                 times = f" * {block}" if block != 1 else ""
                 code.writeline(f"const {kind} {name} = {start}{times};")
@@ -165,9 +166,6 @@ class Units(Reductions):
         """Range trees of results, the inner one last."""
         trees = [tree for tree in self.range_trees if not tree.is_reduction]
         return sorted(trees, key=lambda tree: tree is self.inner_tree)
-
-    def _many(self) -> bool:
-        return len(self._pointwise_trees()) > 1
 
     def _write_lanes(self, code: IndentedBuffer) -> None:
         tree = self.lane_tree
@@ -288,14 +286,13 @@ def units_together(kernel: Units) -> int | None:
         return None
     if not all(isinstance(tree.numel, sympy.Integer) for tree in trees):
         return None
-    found = {(name, *known) for name, index in kernel.added_at if (known := _plane(kernel, index))}
-    names = {name for name, _ in kernel.added_at}
-    steps = {step for _, step, _ in found}
+    planes = {(name, _plane(kernel, index)) for name, index in kernel.added_at}
+    steps = {None if plane is None else plane[0] for _, plane in planes}
     # All additions are known, with the same units, and those to one buffer have the same planes.
-    every = all(_plane(kernel, index) is not None for _, index in kernel.added_at)
-    if not every or len(steps) != 1 or len(found) != len(names):
+    if len(steps) != 1 or len(planes) != len({name for name, _ in planes}):
         return None
-    return _in_units(kernel, steps.pop())
+    step = steps.pop()
+    return None if step is None else _in_units(kernel, step)
 
 
 def _plane(kernel: Units, index: sympy.Expr) -> tuple[int, int] | None:
