@@ -10,7 +10,7 @@ step has begun since: the call captures once more instead.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -40,20 +40,17 @@ class _Capture:
 
     def __init__(self, device: int, states: States) -> None:
         self.graph = Graph()
-        run = _refilling(states, self.graph.replay) if states.buffers else self.graph.replay
-        self.tensors = _C.CapturedTensors(device, run, _OVERWRITTEN)
+
+        def run() -> None:
+            states.refill()
+            self.graph.replay()
+
+        replay = run if states.buffers else self.graph.replay
+        self.tensors = _C.CapturedTensors(device, replay, _OVERWRITTEN)
 
     def replay(self, inputs: list[Any]) -> list[Any] | None:
         """The results; None, without side effects, if the capture does not fit the inputs."""
         return self.tensors.replay(inputs, MarkStepBox.mark_step_counter)
-
-
-def _refilling(states: States, replay: Callable[[], None]) -> Callable[[], None]:
-    def run() -> None:
-        states.refill()
-        replay()
-
-    return run
 
 
 class _Sizes:
@@ -83,9 +80,9 @@ class CapturedGraph:
         self,
         function: Callable[[list[Any]], Any],
         device: int,
-        static: Sequence[int] = (),
-        written: Sequence[int] = (),
-        inner: Sequence[int] = (),
+        static: Iterable[int] = (),
+        written: Iterable[int] = (),
+        inner: Iterable[int] = (),
         reuses: bool = False,
     ) -> None:
         self._boxed_call = True
@@ -298,9 +295,7 @@ def _capture(graph: CompiledFxGraph) -> None:
     make = partial(CapturedGraph, device=device, reuses=bool(arguments.get("is_backward")))
     if not config.graph_partition or graph.recursively_apply_fns is None:
         assert graph.current_callable is not None
-        graph.current_callable = make(
-            graph.current_callable, static=sorted(static), written=sorted(written)
-        )
+        graph.current_callable = make(graph.current_callable, static=static, written=written)
         return
     functions: list[Callable[..., Any]] = []
     for part in graph.partition_maps or ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,17 +17,17 @@ _ITEMS_PER_PROCESSOR = 2048
 _LEAST_WARP = 32
 
 
-class _Properties:
+def _properties(device: Any = None) -> Any:
     """Properties of a device, under the names that Inductor's heuristics use."""
-
-    def __init__(self, device: Any) -> None:
-        properties = device_module.get_device_properties(device)
-        self.name = properties.name
-        self.multi_processor_count = max(1, properties.multi_processor_count)
-        self.max_threads_per_multi_processor = _ITEMS_PER_PROCESSOR
+    properties = device_module.get_device_properties(device)
+    return SimpleNamespace(
+        name=properties.name,
+        multi_processor_count=max(1, properties.multi_processor_count),
+        max_threads_per_multi_processor=_ITEMS_PER_PROCESSOR,
         # Inductor chooses splits of reductions by it; a processor's sub-group size is 1.
-        self.warp_size = max(_LEAST_WARP, properties.subgroup_size)
-        self.total_memory = properties.total_memory
+        warp_size=max(_LEAST_WARP, properties.subgroup_size),
+        total_memory=properties.total_memory,
+    )
 
 
 class OutboardInterface(DeviceInterface):
@@ -41,10 +42,7 @@ class OutboardInterface(DeviceInterface):
 
         set_device = staticmethod(device_module.set_device)
         current_device = staticmethod(device_module.current_device)
-
-        @staticmethod
-        def get_device_properties(device: Any = None) -> Any:
-            return _Properties(device)
+        get_device_properties = staticmethod(_properties)
 
     current_device = staticmethod(device_module.current_device)
     set_device = staticmethod(device_module.set_device)
@@ -57,6 +55,7 @@ class OutboardInterface(DeviceInterface):
     memory_allocated = staticmethod(device_module.memory_allocated)
     exchange_device = staticmethod(device_module._exchange_device)
     maybe_exchange_device = staticmethod(device_module._maybe_exchange_device)
+    get_device_properties = staticmethod(_properties)
 
     @staticmethod
     def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
@@ -67,10 +66,6 @@ class OutboardInterface(DeviceInterface):
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
         return device_module.current_stream(device_idx).stream_id
-
-    @staticmethod
-    def get_device_properties(device: Any = None) -> Any:
-        return _Properties(device)
 
     @staticmethod
     def get_compute_capability(device: Any = None) -> str:

@@ -11,6 +11,7 @@ twin takes and returns CPU tensors, and calls the operator with tensors of the c
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import Any
 
 import torch
@@ -77,7 +78,6 @@ def _attention() -> Any:
 
 
 _LIBRARY = torch.library.Library("outboard_on_device", "FRAGMENT")
-_twins: dict[torch._ops.OpOverload, torch._ops.OpOverload] = {}
 
 
 def runs_on_device(target: torch._ops.OpOverload) -> bool:
@@ -89,14 +89,9 @@ def runs_on_device(target: torch._ops.OpOverload) -> bool:
     ) and not any(part.alias_info for part in (*schema.arguments, *schema.returns))
 
 
+@cache
 def on_device(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
     """The twin of an operator; the first call defines it."""
-    if target not in _twins:
-        _twins[target] = _define_twin(target)
-    return _twins[target]
-
-
-def _define_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
     overload = target._schema.overload_name
     name = _C.define_call_on_device(target._schema.name, overload)
 

@@ -29,32 +29,22 @@ CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 def register_when_imported() -> None:
     """Registers the device with the modules of the compiler as soon as they are imported."""
     after_import("torch._dynamo.device_interface", _register_interface)
-    after_import("torch._dynamo.trace_rules", _leave_package_alone)
+    # Dynamo skips the package, whose Python code operators of a compiled function may run.
+    after_import("torch._dynamo.trace_rules", lambda rules: rules.add("torch_outboard"))
     after_import("torch._dynamo.backends.registry", _register_name)
     after_import("torch._dynamo.variables.optimizer", _count_steps_on_the_device)
     after_import("torch._inductor.compile_fx", _register_backend)
     after_import("torch.nn.attention.flex_attention", _take_flex_attention)
 
 
-def _register_interface(_: ModuleType) -> None:
-    from torch._dynamo.device_interface import register_interface_for_device
-
+def _register_interface(module: ModuleType) -> None:
     from torch_outboard.inductor.device_interface import OutboardInterface
 
-    register_interface_for_device(state.name, OutboardInterface)
+    module.register_interface_for_device(state.name, OutboardInterface)
 
 
-def _leave_package_alone(_: ModuleType) -> None:
-    """Makes Dynamo skip the package, whose Python code operators of a compiled function may run."""
-    from torch._dynamo import trace_rules
-
-    trace_rules.add("torch_outboard")
-
-
-def _register_name(_: ModuleType) -> None:
+def _register_name(registry: ModuleType) -> None:
     """Makes `torch.compile(backend=<name>)` an alias of the backend "inductor"."""
-    from torch._dynamo.backends import registry
-
     registry.register_backend(_compile, name=state.name)
 
 

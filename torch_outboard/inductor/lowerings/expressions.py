@@ -58,14 +58,9 @@ def _is_function_of_tensors(operator: torch._ops.OpOverload) -> bool:
 def _lower(operator: torch._ops.OpOverload, name: str) -> Any:
     def lower(*arguments: Any, **named: Any) -> Any:
         node = V.graph.current_node
-        given = {
-            argument.name: argument.default_value
-            for argument in operator._schema.arguments
-            if argument.has_default_value()
-        }
-        names = (argument.name for argument in operator._schema.arguments)
-        given |= dict(zip(names, arguments, strict=False))
-        given |= named
+        declared = operator._schema.arguments
+        given = {one.name: one.default_value for one in declared if one.has_default_value()}
+        given |= dict(zip((one.name for one in declared), arguments, strict=False)) | named
         result = _inlined(name, given, node.meta["val"])
         if result is not None:
             return result

@@ -12,7 +12,7 @@ import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import torch
@@ -53,22 +53,19 @@ _KEYS_OF_QUERIES, _QUERIES_OF_KEYS = slice(2, 6), slice(6, 10)
 _MASK = "Tensor counts, Tensor indices, Tensor? full_counts, Tensor? full_indices"
 _MASK_OF_KEYS = "Tensor q_counts, Tensor q_indices, Tensor? full_q_counts, Tensor? full_q_indices"
 _SIZES = "float scale, int query_block, int key_block"
-_FORWARD = f"Tensor query, Tensor key, Tensor value, {_MASK}"
-_BACKWARD = (
-    "Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor grad_out, "
-    f"Tensor? grad_logsumexp, {_MASK}, {_MASK_OF_KEYS}"
-)
+_PARAMETERS = {
+    "forward": f"Tensor query, Tensor key, Tensor value, {_MASK}",
+    "backward": "Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, "
+    f"Tensor grad_out, Tensor? grad_logsumexp, {_MASK}, {_MASK_OF_KEYS}",
+}
 
 
 def define() -> None:
     """Defines the operators that replace calls of flex_attention."""
-    for name, parameters, function, shape in (
-        ("forward", _FORWARD, _forward, _shape_of_forward),
-        ("backward", _BACKWARD, _backward, _shape_of_backward),
-    ):
-        arguments = f"{parameters}, Tensor[] others, str macros, {_SIZES}"
+    for name, shape in (("forward", _shape_of_forward), ("backward", _shape_of_backward)):
+        arguments = f"{_PARAMETERS[name]}, Tensor[] others, str macros, {_SIZES}"
         _LIBRARY.define(f"{name}({arguments}) -> (Tensor, Tensor, Tensor)")
-        _LIBRARY.impl(name, function, "PrivateUse1")
+        _LIBRARY.impl(name, partial(_call, name), "PrivateUse1")
         torch.library.register_fake(f"outboard_attention::{name}", shape, lib=_LIBRARY)
         make_fallback(getattr(torch.ops.outboard_attention, name).default, warn=False)
 
@@ -91,24 +88,13 @@ def _shape_of_backward(
     return tuple(_permute_strides(x.new_empty(x.shape), x.stride()) for x in (query, key, value))
 
 
-def _forward(*arguments: Any) -> tuple[torch.Tensor, ...]:
-    return _call("forward", arguments, 7)
-
-
-def _backward(*arguments: Any) -> tuple[torch.Tensor, ...]:
-    return _call("backward", arguments, 15)
-
-
-def _call(name: str, arguments: Sequence[Any], others: int) -> tuple[torch.Tensor, ...]:
-    """Calls the kernel with the given source; makes the elements of a row contiguous first.
-
-    `others`: index of the argument with the list of captured tensors.
-    """
+def _call(name: str, *arguments: Any) -> tuple[torch.Tensor, ...]:
+    """Calls the kernel with the given source; makes the elements of a row contiguous first."""
     rows = [x if x.stride(-1) == 1 else x.contiguous() for x in arguments[:3]]
-    given, macros, *sizes = arguments[others:]
+    *others, given, macros, scale, query_block, key_block = arguments[3:]
     with _LOCK:
         kernel_of_macros = _kernel(name, macros, len(given))
-    results = list(kernel_of_macros(*rows, *arguments[3:others], *given, *sizes))
+    results = list(kernel_of_macros(*rows, *others, *given, scale, query_block, key_block))
     for index, like in enumerate(arguments[: 1 if name == "forward" else 3]):
         strides = _strides_like(like.shape, like.stride())
         if results[index].stride() != strides:
@@ -128,10 +114,11 @@ def _kernel(name: str, macros: str, others: int) -> Callable[..., tuple[torch.Te
     """An operator for kernels with the given source; the first call defines it."""
     digest = hashlib.sha256(f"{name} {others} {macros}".encode()).hexdigest()[:16]
     unique = f"{name}_{digest}"
-    parameters = _FORWARD if name == "forward" else _BACKWARD
     buffers = [f"other{index}" for index in range(others)]
     declared = "".join(f", Tensor {buffer}" for buffer in buffers)
-    _LIBRARY.define(f"{unique}({parameters}{declared}, {_SIZES}) -> (Tensor, Tensor, Tensor)")
+    _LIBRARY.define(
+        f"{unique}({_PARAMETERS[name]}{declared}, {_SIZES}) -> (Tensor, Tensor, Tensor)"
+    )
     define_kernels = _define_forward if name == "forward" else _define_backward
     define_kernels(f"outboard_attention::{unique}", macros, buffers)
     overload: Callable[..., Any] = getattr(torch.ops.outboard_attention, unique).default

@@ -10,6 +10,7 @@ kernels for overloads of operators with complex arguments. But its passes insert
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,38 +24,24 @@ aten = torch.ops.aten
 def define_lowerings() -> None:
     """Changes the lowerings of these operators; further calls change nothing."""
     convolution = aten.convolution.default
-    _change(convolution, _with_bias(lowering.lowerings[convolution]))
-    _change(aten.clone, _by_eager_kernels(aten.clone.default, lowering.lowerings[aten.clone]))
+    _call(convolution, convolution, lambda x, weight, bias, *_, **__: bias is not None)
+    _call(aten.clone, aten.clone.default, lambda x, *_, **__: x.get_dtype().is_complex)
 
 
-def _change(operator: Any, lower: Any) -> None:
-    if not hasattr(lowering.lowerings[operator], "outboard"):
-        lower.outboard = True
-        lowering.lowerings[operator] = lower
+def _call(operator: Any, kernel: torch._ops.OpOverload, suits: Callable[..., bool]) -> None:
+    """Makes graphs call an eager kernel where `suits(*arguments)` for a tensor of the device."""
+    original = lowering.lowerings[operator]
+    if hasattr(original, "outboard"):
+        return
+    call = lowering.fallback_handler(kernel, add_to_fallback_set=False)
+
+    def lower(*arguments: Any, **named: Any) -> Any:
+        chosen = call if _is_ours(arguments[0]) and suits(*arguments) else original
+        return chosen(*arguments, **named)
+
+    lower.outboard = True
+    lowering.lowerings[operator] = lower
 
 
 def _is_ours(x: Any) -> bool:
     return isinstance(x, ir.IRNode) and x.get_device().type == state.name
-
-
-def _with_bias(original: Any) -> Any:
-    """Passes the bias to convolutions of the device."""
-    call = lowering.fallback_handler(aten.convolution.default, add_to_fallback_set=False)
-
-    def lower(x: Any, weight: Any, bias: Any, *arguments: Any, **named: Any) -> Any:
-        chosen = call if _is_ours(x) and bias is not None else original
-        return chosen(x, weight, bias, *arguments, **named)
-
-    return lower
-
-
-def _by_eager_kernels(overload: torch._ops.OpOverload, original: Any) -> Any:
-    """Calls eager kernels for complex tensors of the device."""
-
-    def lower(x: Any, *arguments: Any, **named: Any) -> Any:
-        if _is_ours(x) and x.get_dtype().is_complex:
-            call = lowering.fallback_handler(overload, add_to_fallback_set=False)
-            return call(x, *arguments, **named)
-        return original(x, *arguments, **named)
-
-    return lower
