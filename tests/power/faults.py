@@ -207,8 +207,8 @@ FAULTS: tuple[Fault, ...] = (
         name="captured-random-states",
         kind="random",
         file="torch_outboard/inductor/passes.py",
-        old="buffer.copy_(reserve())",
-        new="reserve()",
+        old="buffer.copy_(_reserve(*call))",
+        new="_reserve(*call)",
         effect="A function compiled with reduce-overhead draws the same numbers in each replay.",
     ),
     Fault(

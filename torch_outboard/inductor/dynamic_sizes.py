@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import sympy
 import torch
@@ -65,12 +66,10 @@ def telling_dynamic_strides(inner_compile: Callable[..., Any]) -> Callable[..., 
         with _as_in_split_graphs(TracingContext.try_get()), _of_numbers(example_inputs):
             return inner_compile(gm, example_inputs, **rest)
 
-    compile_graph.tells_dynamic_strides = True
     return compile_graph
 
 
-@contextmanager
-def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
+def _of_numbers(example_inputs: Sequence[Any]) -> AbstractContextManager[Any]:
     """Reads strides without ragged sizes.
 
     Reason: PyTorch converts all sizes to numbers to read strides, and fails at a ragged size.
@@ -79,32 +78,21 @@ def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
     """
     shape_env = shape_env_from_inputs(example_inputs)
     if shape_env is None or not fails_at_sizes(shape_env):
-        yield
-        return
+        return nullcontext()
 
     def deserialize_symexpr(code: str) -> Any:
         hints = {e: hint for e, hint in shape_env.backed_var_to_val.items() if hint.is_number}
         sizes = {str(e): SymInt(SymNode(e, shape_env, int, int(hint))) for e, hint in hints.items()}
         return eval(code, SYMPY_INTERP, sizes)
 
-    shape_env.deserialize_symexpr = deserialize_symexpr
-    try:
-        yield
-    finally:
-        del shape_env.deserialize_symexpr
+    return patch.object(shape_env, "deserialize_symexpr", deserialize_symexpr)
 
 
-@contextmanager
-def _as_in_split_graphs(context: Any) -> Iterator[None]:
+def _as_in_split_graphs(context: Any) -> AbstractContextManager[Any]:
     """Sets the flag of split graphs; in a step of Inductor only reported strides depend on it."""
-    before = getattr(context, "fakify_first_call", True)
-    if not before:
-        context.fakify_first_call = True
-    try:
-        yield
-    finally:
-        if not before:
-            context.fakify_first_call = False
+    if context is None:
+        return nullcontext()
+    return patch.object(context, "fakify_first_call", True, create=True)
 
 
 def ranges_by_location(

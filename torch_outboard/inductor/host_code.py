@@ -32,6 +32,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
+from torch_outboard.device.host_memory import as_cpu
 from torch_outboard.inductor.device_operators import draws, on_device, runs_on_device
 from torch_outboard.inductor.target import placement_of_graphs
 from torch_outboard.state import state
@@ -81,35 +82,47 @@ class EagerGraph(OutputCode):
         return self.graph(*given)
 
 
-def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
+def for_host(compile_for_devices: Callable[..., Any], inner_compile: Any) -> Callable[..., Any]:
     """Wraps Inductor's step that compiles a graph, for devices that share memory with the host.
 
-    The code for the host is cached.
+    Args:
+        compile_for_devices: `compile_graph` or `compile_package`.
+        inner_compile: the step.
     """
 
     @functools.wraps(inner_compile)
-    def compile_graph(
+    def compile_step(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        devices = devices_of(graph, inputs)
-        if not devices:
-            return inner_compile(graph, inputs, *arguments, **rest)
-        typed = all(value.dtype in DTYPE_TO_CPP for value in tensors_of(graph, inputs))
-        if len(devices) > 1 or not typed or not _suits_within(graph, calls=True):
-            return EagerGraph(graph)
-        index = devices.pop().index or 0
-        cpu_results = _results_of_cpu(graph)
-        calls, own = names_of_calls(graph), _has_own_tensors(graph)
-        compiled = inner_compile(
-            move(graph, index), [on_cpu(x) for x in inputs], *arguments, **rest
-        )
-        result = HostGraph(compiled, index, cpu_results)
-        if not own:
-            _cache(result, calls, inputs)
-        return result
+        def compiled(index: int) -> Any:
+            """The graph as code for the CPU."""
+            moved = [on_cpu(value) for value in inputs]
+            return inner_compile(move(graph, index), moved, *arguments, **rest)
 
-    compile_graph.compiles_for_host = True
-    return compile_graph
+        if devices := devices_of(graph, inputs):
+            return compile_for_devices(graph, inputs, devices, compiled)
+        return inner_compile(graph, inputs, *arguments, **rest)
+
+    return compile_step
+
+
+def compile_graph(
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    devices: set[torch.device],
+    compiled: Callable[[int], Any],
+) -> OutputCode:
+    """Compiles a graph that runs in this process, and caches it."""
+    typed = all(value.dtype in DTYPE_TO_CPP for value in tensors_of(graph, inputs))
+    if len(devices) > 1 or not typed or not _suits_within(graph, calls=True):
+        return EagerGraph(graph)
+    index = devices.pop().index or 0
+    cpu_results = _results_of_cpu(graph)
+    calls, own = names_of_calls(graph), _has_own_tensors(graph)
+    result = HostGraph(compiled(index), index, cpu_results)
+    if not own:
+        _cache(result, calls, inputs)
+    return result
 
 
 def is_ours(value: Any) -> bool:
@@ -212,17 +225,10 @@ def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
                 move(constant, index)
             elif is_ours(constant):  # if not, another node of the same constant has moved it
                 delattr(owner, name)
-                setattr(owner, name, _host_view(constant))
+                with unset_fake_temporarily():
+                    setattr(owner, name, as_cpu(constant))
     graph.recompile()
     return graph
-
-
-def _host_view(constant: torch.Tensor) -> torch.Tensor:
-    with unset_fake_temporarily():
-        storage = _C.host_storage(constant.untyped_storage())
-        return torch.empty(0, dtype=constant.dtype).set_(
-            storage, constant.storage_offset(), constant.size(), constant.stride()
-        )
 
 
 def _move_call(node: torch.fx.Node, index: int) -> None:
@@ -343,29 +349,21 @@ def _cache(result: HostGraph, calls: list[str], inputs: Sequence[Any]) -> None:
 _CURRENT_DEVICE = -1
 
 
-def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps Inductor's step that compiles a graph, for devices that share memory with the host."""
-
-    @functools.wraps(inner_compile)
-    def compile_graph(
-        graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
-    ) -> Any:
-        devices = devices_of(graph, inputs)
-        if not devices:
-            return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not _suits_package(graph, inputs):
-            raise NotImplementedError(
-                f"a graph that is compiled ahead of time for '{state.name}' becomes code for the "
-                "CPU, and this one mixes devices, draws random numbers by operators of an "
-                "extension or within a branch or loop, or has operators that the CPU lacks; use "
-                "torch.compile for it"
-            )
-        moved = [on_cpu(value) for value in inputs]
-        graph = move(graph, _CURRENT_DEVICE)
-        return _named(inner_compile(graph, moved, *arguments, **rest))
-
-    compile_graph.compiles_for_host = True
-    return compile_graph
+def compile_package(
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    devices: set[torch.device],
+    compiled: Callable[[int], Any],
+) -> Any:
+    """Compiles a graph ahead of time."""
+    if len(devices) > 1 or not _suits_package(graph, inputs):
+        raise NotImplementedError(
+            f"a graph that is compiled ahead of time for '{state.name}' becomes code for the "
+            "CPU, and this one mixes devices, draws random numbers by operators of an "
+            "extension or within a branch or loop, or has operators that the CPU lacks; use "
+            "torch.compile for it"
+        )
+    return _named(compiled(_CURRENT_DEVICE))
 
 
 def _suits_package(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:

@@ -30,6 +30,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch_outboard import _C
 from torch_outboard.inductor import device_operators
 from torch_outboard.inductor.device_interface import OutboardInterface
+from torch_outboard.inductor.lowerings.expressions import expressions_in_use
 from torch_outboard.inductor.target import placement_of_graphs, target_of
 from torch_outboard.state import state
 
@@ -39,24 +40,6 @@ _WORDS = 1 << 32
 _UNIT = 2.0**-24
 # Folders with functions that write parts of compiled graphs.
 _SOURCES = ("inductor", "ops/functions", "ops/sources")
-
-
-# ---- Sequences of passes, and their cache keys
-
-
-class InOrder(CustomGraphPass):
-    """Runs passes in order."""
-
-    def __init__(self, *passes: CustomGraphPass) -> None:
-        self.passes = passes
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        for each in self.passes:
-            each(graph)
-
-    def uuid(self) -> Any:
-        """The key of PyTorch's caches: the keys of the passes, which have the backend's sources."""
-        return tuple(each.uuid() for each in self.passes)
 
 
 @cache
@@ -73,15 +56,24 @@ def hash_of_sources() -> Any:
 def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     """Seed and offset of `count` operators: int64 of sizes (count, 2), on the device.
 
-    `run` differs for each call in a graph, so that no pass merges two equal calls.
+    `run` differs for each call in a graph, so that no pass merges two equal calls. During a
+    capture, the result is a tensor that each replay refills.
     """
+    states = _active.states
+    if states is None:
+        return _reserve(count, device, run)
+    if not states.buffers:
+        states.calls.append((count, device, run))
+        return _reserve(count, device, run)
+    buffer = states.buffers[states.taken]
+    states.taken += 1
+    return buffer
+
+
+def _reserve(count: int, device: torch.device, run: int) -> torch.Tensor:
     index = device.index if device.index is not None else _C.current_device()
-
-    def reserve() -> torch.Tensor:
-        states: torch.Tensor = torch.ops.outboard_compiled.philox_host_states(count, index, run)
-        return states.to(device)
-
-    return reserve_or_read(count, device, reserve)
+    states: torch.Tensor = torch.ops.outboard_compiled.philox_host_states(count, index, run)
+    return states.to(device)
 
 
 def _fake_states(count: int, device: torch.device, run: int) -> torch.Tensor:
@@ -143,12 +135,22 @@ def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
 
 
 class UseOwnNumbers(CustomGraphPass):
-    """Rewrites operators that draw, before the graph is split into forward and backward."""
+    """Rewrites operators that draw, before the graph is split into forward and backward.
 
-    def __init__(self, writes: type[Words]) -> None:
+    Args:
+        writes: the class that writes the values of a draw.
+        first: another rewrite, before this one.
+    """
+
+    def __init__(
+        self, writes: type[Words], first: Callable[[torch.fx.Graph], None] | None = None
+    ) -> None:
         self.writes = writes
+        self.first = first
 
     def __call__(self, graph: torch.fx.Graph) -> None:
+        if self.first is not None:
+            self.first(graph)
         for run, (device, nodes) in enumerate(_runs(graph)):
             with graph.inserting_before(nodes[0]):
                 states = _insert(
@@ -163,13 +165,14 @@ class UseOwnNumbers(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        """The key of PyTorch's caches: the backend's sources, device and placement."""
+        """The key of PyTorch's caches: the backend's and users' sources, device and placement."""
         device = torch.device(state.name, _C.current_device())
         return (
             hash_of_sources(),
             f"{OutboardInterface.get_compute_capability(device)} {target_of(device)}",
             self.writes.__name__,
             placement_of_graphs(_C.current_device()),
+            *expressions_in_use(),
         )
 
 
@@ -281,17 +284,14 @@ def _dropout(graph: Any, node: Any, values: Words) -> None:
 
 
 def _bernoulli(graph: Any, node: Any, values: Words) -> None:
-    _replace(graph, node, values.below(node.args[1]), _value(node).dtype)
+    convert = torch.ops.prims.convert_element_type.default
+    drawn = _insert(graph, node, convert, values.below(node.args[1]), _value(node).dtype)
+    node.replace_all_uses_with(drawn)
+    graph.erase_node(node)
 
 
 def _rand(graph: Any, node: Any, values: Words) -> None:
-    _replace(graph, node, values.uniform(), None)
-
-
-def _replace(graph: Any, node: Any, by: Any, dtype: torch.dtype | None) -> None:
-    if dtype is not None:
-        by = _insert(graph, node, torch.ops.prims.convert_element_type.default, by, dtype)
-    node.replace_all_uses_with(by)
+    node.replace_all_uses_with(values.uniform())
     graph.erase_node(node)
 
 
@@ -312,13 +312,13 @@ class States:
     """States that a graph reserves from the generator in one run, in the order of its operators.
 
     Attributes:
-        calls: per reservation, the number of states, the device, and the function that reserves.
+        calls: the arguments of each call of philox_states.
         buffers: tensors from which a captured graph reads the states.
         taken: number of those tensors that operators have taken.
     """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[int, torch.device, Callable[[], torch.Tensor]]] = []
+        self.calls: list[tuple[int, torch.device, int]] = []
         self.buffers: list[torch.Tensor] = []
         self.taken = 0
 
@@ -332,8 +332,8 @@ class States:
 
     def refill(self) -> None:
         """Reserves states again, as a run of the graph would."""
-        for buffer, (_, _, reserve) in zip(self.buffers, self.calls, strict=True):
-            buffer.copy_(reserve())
+        for buffer, call in zip(self.buffers, self.calls, strict=True):
+            buffer.copy_(_reserve(*call))
 
 
 class _Active(threading.local):
@@ -341,21 +341,6 @@ class _Active(threading.local):
 
 
 _active = _Active()
-
-
-def reserve_or_read(
-    count: int, device: torch.device, reserve: Callable[[], torch.Tensor]
-) -> torch.Tensor:
-    """States of `count` operators; during a capture, the tensor that each replay refills."""
-    states = _active.states
-    if states is None:
-        return reserve()
-    if not states.buffers:
-        states.calls.append((count, device, reserve))
-        return reserve()
-    buffer = states.buffers[states.taken]
-    states.taken += 1
-    return buffer
 
 
 @contextmanager

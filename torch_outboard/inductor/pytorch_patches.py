@@ -18,14 +18,24 @@ import torch
 from torch_outboard.state import state
 
 
-def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replaces a function of PyTorch by `make(function)`, once."""
-    original = getattr(owner, name)
-    if not hasattr(original, "outboard"):
-        changed = functools.wraps(original)(make(original))
-        changed.outboard = True
-        static = isinstance(vars(owner)[name], staticmethod)
-        setattr(owner, name, staticmethod(changed) if static else changed)
+def _changed(original: Any, change: Callable[..., Any]) -> Any:
+    """A function that calls `change(original, ...)`; changed functions stay as they are."""
+    if hasattr(original, "outboard"):
+        return original
+
+    @functools.wraps(original)
+    def changed(*arguments: Any, **rest: Any) -> Any:
+        return change(original, *arguments, **rest)
+
+    changed.outboard = True
+    return changed
+
+
+def _replace(owner: Any, name: str, change: Callable[..., Any]) -> None:
+    """Replaces a function of PyTorch, once."""
+    changed = _changed(getattr(owner, name), change)
+    static = isinstance(vars(owner)[name], staticmethod)
+    setattr(owner, name, staticmethod(changed) if static else changed)
 
 
 def be_a_gpu() -> None:
@@ -77,17 +87,6 @@ def being_the_gpu() -> Iterator[None]:
         _call_the_gpu(before)
 
 
-def _step_of_the_gpu(step: Any) -> Any:
-    """Wraps a step that compiles graphs of the device; it may run later than `compile_fx`."""
-
-    @functools.wraps(step)
-    def compile_step(*arguments: Any, **options: Any) -> Any:
-        with being_the_gpu():
-            return step(*arguments, **options)
-
-    return compile_step
-
-
 def need_no_triton() -> None:
     """Lets graphs of the device through without Triton.
 
@@ -98,16 +97,13 @@ def need_no_triton() -> None:
     """
     from torch._inductor import scheduler
 
-    def make(original: Any) -> Any:
-        def has_triton(**options: Any) -> bool:
-            from torch._inductor.virtualized import V
+    def has_triton(original: Any, **options: Any) -> bool:
+        from torch._inductor.virtualized import V
 
-            device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
-            return original(**options) or device == state.name or state.name in V.graph.device_types
+        device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
+        return original(**options) or device == state.name or state.name in V.graph.device_types
 
-        return has_triton
-
-    _replace(scheduler, "has_triton", make)
+    _replace(scheduler, "has_triton", has_triton)
 
 
 # Settings of Inductor that cannot be set per device.
@@ -137,14 +133,11 @@ def want_no_templates_of_triton() -> None:
     """
     from torch._inductor import utils
 
-    def make(original: Any) -> Any:
-        def is_big_gpu(index_or_device: Any = 0) -> bool:
-            kind = getattr(index_or_device, "type", utils.get_gpu_type())
-            return kind != state.name and original(index_or_device)
+    def is_big_gpu(original: Any, index_or_device: Any = 0) -> bool:
+        kind = getattr(index_or_device, "type", utils.get_gpu_type())
+        return kind != state.name and original(index_or_device)
 
-        return is_big_gpu
-
-    _replace(utils, "is_big_gpu", make)
+    _replace(utils, "is_big_gpu", is_big_gpu)
 
 
 def set_options_of_graphs() -> None:
@@ -162,22 +155,22 @@ def set_options_of_graphs() -> None:
 
     from torch_outboard import _C
     from torch_outboard.inductor import host_code
+    from torch_outboard.inductor.dynamic_sizes import telling_dynamic_strides
     from torch_outboard.inductor.lowerings import expressions, operators
-    from torch_outboard.inductor.lowerings.attention import InlineAttention
-    from torch_outboard.inductor.passes import InOrder, UseOwnNumbers, Words
+    from torch_outboard.inductor.lowerings.attention import replace_attention
+    from torch_outboard.inductor.passes import HostValues, UseOwnNumbers, Words
     from torch_outboard.inductor.target import placement_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
 
-    def make(original: Any) -> Any:
-        def compile_fx(model_: Any, example_inputs_: Any, *arguments: Any, **rest: Any) -> Any:
-            found = host_code.devices_of(model_, example_inputs_)
-            devices = {device.index or 0 for device in found}
-            if not devices:
-                return original(model_, example_inputs_, *arguments, **rest)
-            with being_the_gpu():
-                return compile_for(original, devices, model_, example_inputs_, *arguments, **rest)
-
-        return compile_fx
+    def compile_fx(
+        original: Any, model_: Any, example_inputs_: Any, *arguments: Any, **rest: Any
+    ) -> Any:
+        found = host_code.devices_of(model_, example_inputs_)
+        devices = {device.index or 0 for device in found}
+        if not devices:
+            return original(model_, example_inputs_, *arguments, **rest)
+        with being_the_gpu():
+            return compile_for(original, devices, model_, example_inputs_, *arguments, **rest)
 
     def compile_for(
         original: Any,
@@ -188,39 +181,45 @@ def set_options_of_graphs() -> None:
         config_patches: dict[str, Any] | None = None,
         **rest: Any,
     ) -> Any:
-        patches = dict(config_patches or {})
+        patches, settings = dict(config_patches or {}), SETTINGS
+        first, for_host = UseOwnNumbers(Words, replace_attention), None
         if V.aot_compilation:
             host_code.check_memory(devices)
-            rest = _for_host(module, host_code.compiling_packages, patches, rest)
-            return original(model_, example_inputs_, *arguments, **rest)
-        placements = set(map(placement_of_graphs, devices))
-        if placements == {"host"}:
-            rest = _for_host(module, host_code.compiling_for_host, patches, rest)
-            return original(model_, example_inputs_, *arguments, **rest)
-        if placements != {"device"}:
+            for_host = host_code.compile_package
+        elif (placements := set(map(placement_of_graphs, devices))) == {"host"}:
+            for_host = host_code.compile_graph
+        elif placements != {"device"}:
             return aot_eager(model_, example_inputs_)
-        for device in devices:
-            _C.note_compiled_graph(device)
-        captured = patches.get("triton.cudagraphs", config.triton.cudagraphs)
-        rest = _with_steps_of_the_device(module, rest)
-        for name, value in SETTINGS.items():
+        if for_host is not None:
+            settings, first = host_code.SETTINGS, UseOwnNumbers(HostValues)
+        else:
+            for device in devices:
+                _C.note_compiled_graph(device)
+            operators.define_lowerings()
+            expressions.define_lowerings()
+            keep_python(patches)
+            if patches.get("triton.cudagraphs", config.triton.cudagraphs):
+                _capture_graphs(patches)
+            needless = [x for x in OF_TRITON if patches.get(x, getattr(config, x))]
+            patches |= dict.fromkeys(needless, False)
+        for name, value in settings.items():
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
-        patches |= {name: False for name in OF_TRITON if patches.get(name, getattr(config, name))}
         if config.joint_custom_pre_pass is None:
-            first = InOrder(InlineAttention(), UseOwnNumbers(Words))
             patches.setdefault("joint_custom_pre_pass", first)
-        operators.define_lowerings()
-        expressions.define_lowerings()
-        keep_python(patches)
         _keep_order_of_draws(patches)
-        if captured:
-            _capture_graphs(patches)
-        if not patches:  # a nested call, with the settings in place
-            return original(model_, example_inputs_, *arguments, **rest)
-        return original(model_, example_inputs_, *arguments, config_patches=patches, **rest)
+        step = rest.get("inner_compile", module.compile_fx_inner)
+        # compile_fx calls itself with the settings in place; the nested call has the wrapped step.
+        if not hasattr(step, "outboard"):
+            if for_host is not None:
+                step = host_code.for_host(for_host, step)
+            # The step may run later, for a backward pass.
+            step = being_the_gpu()(telling_dynamic_strides(step))
+            step.outboard = True
+        rest |= {"inner_compile": step, "config_patches": patches or None}
+        return original(model_, example_inputs_, *arguments, **rest)
 
-    _replace(module, "compile_fx", make)
+    _replace(module, "compile_fx", compile_fx)
 
 
 def _capture_graphs(patches: dict[str, Any]) -> None:
@@ -249,42 +248,6 @@ def _keep_order_of_draws(patches: dict[str, Any]) -> None:
         patches.setdefault("post_grad_custom_post_pass", KeepOrder())
 
 
-def _for_host(
-    module: Any, compile_step: Any, patches: dict[str, Any], rest: dict[str, Any]
-) -> dict[str, Any]:
-    """Named arguments of compile_fx for graphs that `compile_step` compiles for the CPU."""
-    from torch._inductor import config
-
-    from torch_outboard.inductor import host_code
-    from torch_outboard.inductor.passes import HostValues, UseOwnNumbers
-
-    for name, value in host_code.SETTINGS.items():
-        if getattr(config, name) != value:
-            patches.setdefault(name, value)
-    if config.joint_custom_pre_pass is None:
-        patches.setdefault("joint_custom_pre_pass", UseOwnNumbers(HostValues))
-    _keep_order_of_draws(patches)
-    step = rest.get("inner_compile", module.compile_fx_inner)
-    # compile_fx calls itself with the settings in place; the nested call has the wrapped step.
-    if not hasattr(step, "compiles_for_host"):
-        step = compile_step(step)
-    rest = _with_steps_of_the_device(module, {**rest, "inner_compile": step})
-    return {**rest, "config_patches": patches or None}
-
-
-def _with_steps_of_the_device(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments of compile_fx, whose step reports strides as expressions of dynamic sizes.
-
-    In the step, the device is Inductor's accelerator, also if it runs later, for a backward pass.
-    """
-    from torch_outboard.inductor.dynamic_sizes import telling_dynamic_strides
-
-    step = rest.get("inner_compile", module.compile_fx_inner)
-    if hasattr(step, "tells_dynamic_strides"):
-        return rest
-    return {**rest, "inner_compile": _step_of_the_gpu(telling_dynamic_strides(step))}
-
-
 def know_sizes_of_bags() -> None:
     """Predicts the sizes of the results of embedding bags.
 
@@ -298,28 +261,22 @@ def know_sizes_of_bags() -> None:
     aten = torch.ops.aten
     known = fake_impls.op_implementations_dict
     original = known[aten._embedding_bag.default]
-    if not hasattr(original, "__wrapped__"):
-        known[aten._embedding_bag.default] = _with_sizes_of_bags(original, original)
-        only_forward = aten._embedding_bag_forward_only.default
-        known[only_forward] = _with_sizes_of_bags(original, lambda *_, **__: NotImplemented)
+    for packet in (aten._embedding_bag, aten._embedding_bag_forward_only):
+        known[packet.default] = _changed(original, _embedding_bag)
 
 
-def _with_sizes_of_bags(original: Any, of_others: Any) -> Any:
-    """Wraps a prediction; `of_others` is the one for other devices."""
-
-    @functools.wraps(original)
-    def embedding_bag(fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
-        given = _named(func, arguments, rest)
-        if given["weight"].device.type != state.name:
-            return of_others(fake_mode, func, *arguments, **rest)
-        bags, of_indices, sizes, maxima = original(fake_mode, func, *arguments, **rest)
-        with fake_mode:
-            sizes = sizes.new_empty(bags.shape[:1])
-            if given.get("mode", 0) != _MAXIMUM:
-                maxima = maxima.new_empty(bags.shape[:1])
-        return bags, of_indices, sizes, maxima
-
-    return embedding_bag
+def _embedding_bag(original: Any, fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
+    given = _named(func, arguments, rest)
+    if given["weight"].device.type != state.name:
+        # PyTorch has no prediction for the other operator.
+        known = func is torch.ops.aten._embedding_bag.default
+        return original(fake_mode, func, *arguments, **rest) if known else NotImplemented
+    bags, of_indices, sizes, maxima = original(fake_mode, func, *arguments, **rest)
+    with fake_mode:
+        sizes = sizes.new_empty(bags.shape[:1])
+        if given.get("mode", 0) != _MAXIMUM:
+            maxima = maxima.new_empty(bags.shape[:1])
+    return bags, of_indices, sizes, maxima
 
 
 _MAXIMUM = 2  # the mode "max" of embedding bags
@@ -344,37 +301,32 @@ def know_layouts_of_convolutions() -> None:
     aten = torch.ops.aten
     known = fake_impls.op_implementations_dict
     for operator in (aten.convolution, aten._convolution, aten.convolution_backward):
-        original = known.get(operator.default)
         # Before 2.13 PyTorch predicts no strides for `_convolution`.
-        if original is not None and not hasattr(original, "__wrapped__"):
-            known[operator.default] = _with_layout(original)
+        if operator.default in known:
+            known[operator.default] = _changed(known[operator.default], _convolution)
 
 
-def _with_layout(original: Any) -> Any:
-    @functools.wraps(original)
-    def convolution(fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
-        result = original(fake_mode, func, *arguments, **rest)
-        given = _named(func, arguments, rest)
-        x, weight = given["input"], given["weight"]
-        if x.device.type != state.name or x.dim() not in (4, 5):
-            return result
-        layout = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+def _convolution(original: Any, fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
+    result = original(fake_mode, func, *arguments, **rest)
+    given = _named(func, arguments, rest)
+    x, weight = given["input"], given["weight"]
+    if x.device.type != state.name or x.dim() not in (4, 5):
+        return result
+    layout = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
 
-        def follows(tensor: torch.Tensor) -> bool:
-            return torch._prims_common.suggest_memory_format(tensor) == layout
+    def follows(tensor: torch.Tensor) -> bool:
+        return torch._prims_common.suggest_memory_format(tensor) == layout
 
-        if not follows(x) and not follows(weight):
-            return result
-        with fake_mode:
-            if isinstance(result, tuple):
-                return tuple(
-                    part if part is None or part.dim() != x.dim()
-                    else part.contiguous(memory_format=layout)
-                    for part in result
-                )  # fmt: skip
-            return result.contiguous(memory_format=layout)
-
-    return convolution
+    if not follows(x) and not follows(weight):
+        return result
+    with fake_mode:
+        if isinstance(result, tuple):
+            return tuple(
+                part if part is None or part.dim() != x.dim()
+                else part.contiguous(memory_format=layout)
+                for part in result
+            )  # fmt: skip
+        return result.contiguous(memory_format=layout)
 
 
 def count_indices_in_logical_order() -> None:
@@ -387,18 +339,15 @@ def count_indices_in_logical_order() -> None:
     """
     from torch._inductor import ir, lowering
 
-    def make(original: Any) -> Any:
-        def make_reduction_inner(x: Any, *arguments: Any, **rest: Any) -> Any:
-            described = original(x, *arguments, **rest)
-            sizes, kind = described["reduction_ranges"], rest.get("reduction_type")
-            ours = ir.get_device_type(x) == state.name and kind in ("argmax", "argmin")
-            if ours and len(sizes) > 1:
-                described["inner_fn"] = _with_index(described["inner_fn"], sizes)
-            return described
+    def make_reduction_inner(original: Any, x: Any, *arguments: Any, **rest: Any) -> Any:
+        described = original(x, *arguments, **rest)
+        sizes, kind = described["reduction_ranges"], rest.get("reduction_type")
+        ours = ir.get_device_type(x) == state.name and kind in ("argmax", "argmin")
+        if ours and len(sizes) > 1:
+            described["inner_fn"] = _with_index(described["inner_fn"], sizes)
+        return described
 
-        return make_reduction_inner
-
-    _replace(lowering, "_make_reduction_inner", make)
+    _replace(lowering, "_make_reduction_inner", make_reduction_inner)
 
 
 def _with_index(inner: Any, sizes: Any) -> Any:
@@ -430,22 +379,19 @@ def split_for_processors() -> None:
 
     signature = inspect.signature(InductorChoices.reduction_split_factor)
 
-    def make(original: Any) -> Any:
-        # From PyTorch 2.14 on it is a method, whose first argument is the object.
-        def reduction_split_factor(*arguments: Any, **rest: Any) -> int:
-            given = signature.bind(*arguments, **rest).arguments
-            device = given["device"]
-            if device.type == state.name and given["inner_reduction"]:
-                target = target_of(device)
-                if target.group == 1:
-                    return parts_of_reduction(
-                        given["reduction_numel_hint"], given["numel_hint"], target.processors
-                    )
-            return original(*arguments, **rest)
+    # From PyTorch 2.14 on it is a method, whose first argument is the object.
+    def reduction_split_factor(original: Any, *arguments: Any, **rest: Any) -> Any:
+        given = signature.bind(*arguments, **rest).arguments
+        device = given["device"]
+        if device.type == state.name and given["inner_reduction"]:
+            target = target_of(device)
+            if target.group == 1:
+                return parts_of_reduction(
+                    given["reduction_numel_hint"], given["numel_hint"], target.processors
+                )
+        return original(*arguments, **rest)
 
-        return reduction_split_factor
-
-    _replace(InductorChoices, "reduction_split_factor", make)
+    _replace(InductorChoices, "reduction_split_factor", reduction_split_factor)
 
 
 def take_flex_attention() -> None:
@@ -485,25 +431,21 @@ def count_steps_on_the_device() -> None:
             for parameter in group["params"]
         )
 
-    def make_asked(original: Any) -> Any:
-        def safe_to_set_capturable(self: OptimizerVariable, group: dict[str, Any]) -> bool:
-            return original(self, group) or counts_on_the_device(self, group)
+    def safe_to_set_capturable(
+        original: Any, self: OptimizerVariable, group: dict[str, Any]
+    ) -> bool:
+        return original(self, group) or counts_on_the_device(self, group)
 
-        return safe_to_set_capturable
-
-    def make_set(original: Any) -> Any:
-        def set_capturable(self: OptimizerVariable, tx: Any) -> None:
-            for group in self.value.param_groups:
-                if counts_on_the_device(self, group):
-                    group["capturable"] = True
-            original(self, tx)
-
-        return set_capturable
+    def set_capturable(original: Any, self: OptimizerVariable, tx: Any) -> None:
+        for group in self.value.param_groups:
+            if counts_on_the_device(self, group):
+                group["capturable"] = True
+        original(self, tx)
 
     if hasattr(OptimizerVariable, "_safe_to_set_capturable"):
-        _replace(OptimizerVariable, "_safe_to_set_capturable", make_asked)
+        _replace(OptimizerVariable, "_safe_to_set_capturable", safe_to_set_capturable)
     else:
-        _replace(OptimizerVariable, "_set_capturable", make_set)
+        _replace(OptimizerVariable, "_set_capturable", set_capturable)
 
 
 def install() -> None:

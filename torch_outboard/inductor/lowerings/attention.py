@@ -15,15 +15,12 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.flex_attention import sdpa_dense, sdpa_dense_backward
-from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.virtualized import V
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torch_outboard.inductor.lowerings import flex_kernels
-from torch_outboard.inductor.lowerings.expressions import expressions_in_use
-from torch_outboard.inductor.passes import hash_of_sources
 from torch_outboard.state import state
 
 _DENSE: dict[Any, Callable[..., Any]] = {
@@ -33,21 +30,15 @@ _DENSE: dict[Any, Callable[..., Any]] = {
 _BUFFERS = 12  # index of the backward's argument with the captures of `score_mod`
 
 
-class InlineAttention(CustomGraphPass):
+def replace_attention(graph: torch.fx.Graph) -> None:
     """Replaces calls of flex_attention by kernels or by the dense formula."""
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        for node in list(graph.nodes):
-            if node.op == "call_function" and node.target in _DENSE:
-                value = node.args[0].meta["val"]
-                if value.device.type == state.name:
-                    assert graph.owning_module is not None
-                    module_of = partial(_value, graph.owning_module)
-                    if not flex_kernels.replace(graph, node, module_of):
-                        _inline(graph, node)
-
-    def uuid(self) -> Any:
-        return (hash_of_sources(), *expressions_in_use())
+    assert graph.owning_module is not None
+    module_of = partial(_value, graph.owning_module)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _DENSE:
+            device = node.args[0].meta["val"].device
+            if device.type == state.name and not flex_kernels.replace(graph, node, module_of):
+                _inline(graph, node)
 
 
 def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
