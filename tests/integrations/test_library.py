@@ -59,7 +59,7 @@ def test_everything_is_restored(device, library, copied, monkeypatch):
     changes.replace_cpu(library, "choose", only_for="auto")
     changes.extend_constant(library.supports, ("cuda", "xpu"), device.type)
     changes.extend_constant(library.supports, ("mps",), device.type)
-    changes.replace(library.Helper, "__init__", lambda before: lambda self: before(self, "x"))
+    changes.replace(library.Helper, "__init__", lambda before, self: before(self, "x"))
     changes.insert(library.TABLE, device.type, 2)
     changes.set(library, "DEFAULT", device.type)
     changes.insert(os.environ, "A_LIBRARY_DEVICE", device.type)

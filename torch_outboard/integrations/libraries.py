@@ -24,9 +24,9 @@ def _instead_of_cpu(function: str, only_for: object = None) -> Change:
     return lambda module, changes: changes.replace_cpu(module, function, only_for)
 
 
-def _replaced(function: str, make: Callable[[Any], Any]) -> Change:
+def _replaced(function: str, change: Callable[..., Any]) -> Change:
     """The change of a function in all modules that import it; see `Changes.replace`."""
-    return lambda module, changes: changes.replace(module, function, make)
+    return lambda module, changes: changes.replace(module, function, change)
 
 
 # ---- accelerate, by which transformers.Trainer, trl and others choose their device
@@ -58,32 +58,26 @@ def _allow_float16(module: Any, changes: Changes) -> None:
     changes.replace(module, "get_grad_scaler", _with_scaler)
 
 
-def _with_scaler(before: Any) -> Any:
-    def get_grad_scaler(distributed_type: Any = None, **options: Any) -> Any:
-        scaler = before(distributed_type, **options)
-        # The scaler is CUDA's, which is disabled on a machine without CUDA.
-        if type(scaler) is torch.amp.GradScaler and not scaler.is_enabled():
-            return torch.amp.GradScaler(device_name(), **options)
-        return scaler
-
-    return get_grad_scaler
+def _with_scaler(before: Any, distributed_type: Any = None, **options: Any) -> Any:
+    scaler = before(distributed_type, **options)
+    # The scaler is CUDA's, which is disabled on a machine without CUDA.
+    if type(scaler) is torch.amp.GradScaler and not scaler.is_enabled():
+        return torch.amp.GradScaler(device_name(), **options)
+    return scaler
 
 
-def _with_device_memory(before: Any) -> Any:
-    def get_max_memory(max_memory: Any = None) -> Any:
-        found = before(max_memory)
-        if max_memory is not None or any(isinstance(key, int) for key in found):
-            return found
-        device_module = torch.get_device_module(device_name())
-        free = {
-            index: device_module.mem_get_info(index)[0]
-            for index in range(torch.accelerator.device_count())
-        }
-        if all(device_module.get_device_properties(i).host_access == "coherent" for i in free):
-            found.pop("cpu", None)  # host and device share memory, which would count twice
-        return free | found
-
-    return get_max_memory
+def _with_device_memory(before: Any, max_memory: Any = None) -> Any:
+    found = before(max_memory)
+    if max_memory is not None or any(isinstance(key, int) for key in found):
+        return found
+    device_module = torch.get_device_module(device_name())
+    free = {
+        index: device_module.mem_get_info(index)[0]
+        for index in range(torch.accelerator.device_count())
+    }
+    if all(device_module.get_device_properties(i).host_access == "coherent" for i in free):
+        found.pop("cpu", None)  # host and device share memory, which would count twice
+    return free | found
 
 
 _ACCELERATE = Library(
@@ -107,14 +101,11 @@ _ACCELERATE = Library(
 
 
 def _use_device_in_ignite(module: Any, changes: Changes) -> None:
-    def make(before: Any) -> Any:
-        def device(self: Any) -> torch.device:
-            found: torch.device = before(self)
-            return torch.device(device_name()) if found.type == "cpu" else found
+    def device(before: Any, self: Any) -> torch.device:
+        found: torch.device = before(self)
+        return torch.device(device_name()) if found.type == "cpu" else found
 
-        return device
-
-    changes.replace(module._SerialModel, "device", make)
+    changes.replace(module._SerialModel, "device", device)
 
 
 _IGNITE = Library(
@@ -225,13 +216,10 @@ def _connect(connector: str, module: Any, changes: Changes) -> None:
 
 
 def _wrap_any_device(method: str, module: Any, changes: Changes) -> None:
-    def make(before: Any) -> Any:
-        def determine(self: Any) -> Any:
-            return None if self.root_device.type == device_name() else before(self)
+    def determine(before: Any, self: Any) -> Any:
+        return None if self.root_device.type == device_name() else before(self)
 
-        return determine
-
-    changes.replace(module.DDPStrategy, method, make)
+    changes.replace(module.DDPStrategy, method, determine)
 
 
 def _lightning(name: str, pytorch: str, fabric: str) -> Library:
@@ -278,14 +266,13 @@ def _lightning(name: str, pytorch: str, fabric: str) -> Library:
 #   as its index, which stands for the accelerator
 
 
-def _with_index(before: Any) -> Any:
-    def safe_open(filename: Any, framework: str, device: Any = "cpu", **options: Any) -> Any:
-        if str(device).partition(":")[0] == device_name():
-            index = torch.device(device).index
-            device = torch.accelerator.current_device_index() if index is None else index
-        return before(filename, framework, device=device, **options)
-
-    return safe_open
+def _with_index(
+    before: Any, filename: Any, framework: str, device: Any = "cpu", **options: Any
+) -> Any:
+    if str(device).partition(":")[0] == device_name():
+        index = torch.device(device).index
+        device = torch.accelerator.current_device_index() if index is None else index
+    return before(filename, framework, device=device, **options)
 
 
 _SAFETENSORS = Library(
@@ -301,7 +288,6 @@ _SAFETENSORS = Library(
 
 _SENTENCE_TRANSFORMERS = Library(
     name="sentence_transformers",
-    distribution="sentence-transformers",
     tried="6.2.0",
     features=(
         Feature(
@@ -318,7 +304,6 @@ _SENTENCE_TRANSFORMERS = Library(
 
 _STABLE_BASELINES3 = Library(
     name="stable_baselines3",
-    distribution="stable-baselines3",
     tried="2.9.2",
     features=(
         Feature(
@@ -338,14 +323,11 @@ _STABLE_BASELINES3 = Library(
 
 
 def _prefetch(module: Any, changes: Changes) -> None:
-    def make(before: Any) -> Any:
-        def __init__(self: Any, device: Any = None) -> None:
-            before(self, device_name() if device is None else device)
-
-        return __init__
+    def __init__(before: Any, self: Any, device: Any = None) -> None:
+        before(self, device_name() if device is None else device)
 
     changes.extend_constant(module.DeviceHelper.__init__, ("cuda", "xpu"), device_name())
-    changes.replace(module.DeviceHelper, "__init__", make)
+    changes.replace(module.DeviceHelper, "__init__", __init__)
 
 
 _TORCH_GEOMETRIC = Library(
@@ -378,19 +360,14 @@ def _put_pipelines_on_device(module: Any, changes: Changes) -> None:
     changes.replace(module.Pipeline, "__init__", _on_device)
 
 
-def _on_device(before: Any) -> Any:
-    signature = inspect.signature(before)
-
-    def __init__(*arguments: Any, **options: Any) -> None:
-        call = signature.bind(*arguments, **options)
-        device = call.arguments.get("device")
-        if device is None and getattr(call.arguments["model"], "hf_device_map", None) is None:
-            device = 0
-        if isinstance(device, int) and device >= 0:
-            call.arguments["device"] = torch.device(device_name(), device)
-        before(*call.args, **call.kwargs)
-
-    return __init__
+def _on_device(before: Any, *arguments: Any, **options: Any) -> None:
+    call = inspect.signature(before).bind(*arguments, **options)
+    device = call.arguments.get("device")
+    if device is None and getattr(call.arguments["model"], "hf_device_map", None) is None:
+        device = 0
+    if isinstance(device, int) and device >= 0:
+        call.arguments["device"] = torch.device(device_name(), device)
+    before(*call.args, **call.kwargs)
 
 
 _TRANSFORMERS = Library(
@@ -400,7 +377,7 @@ _TRANSFORMERS = Library(
         Feature(
             "TrainingArguments(bf16=True)",
             "transformers.training_args",
-            _replaced("is_torch_bf16_gpu_available", lambda _: lambda: True),
+            _replaced("is_torch_bf16_gpu_available", lambda _: True),
         ),
         Feature(
             "pipeline() without a device", "transformers.pipelines.base", _put_pipelines_on_device
@@ -417,16 +394,13 @@ _TRANSFORMERS = Library(
 #   would be CUDA's
 
 
-def _with_name(before: Any) -> Any:
-    def select_device(device: Any = "", *arguments: Any, **options: Any) -> Any:
-        if isinstance(device, str) and device.lower().partition(":")[0] == device_name():
-            device = torch.device(device.lower())
-        found = before(device, *arguments, **options)
-        if device in (None, "") and found.type == "cpu":
-            return torch.device(device_name())
-        return found
-
-    return select_device
+def _with_name(before: Any, device: Any = "", *arguments: Any, **options: Any) -> Any:
+    if isinstance(device, str) and device.lower().partition(":")[0] == device_name():
+        device = torch.device(device.lower())
+    found = before(device, *arguments, **options)
+    if device in (None, "") and found.type == "cpu":
+        return torch.device(device_name())
+    return found
 
 
 def _without_mixed_precision(module: Any, changes: Changes) -> None:

@@ -40,15 +40,19 @@ def expect(condition: object, what: str) -> None:
 class Changes(ExitStack):
     """Changes of a library; `close` reverts them in reverse order."""
 
-    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replaces a method of a class, or a function of a module, by `make(function)`.
+    def replace(self, owner: Any, name: str, change: Callable[..., Any]) -> None:
+        """Makes calls of a method of a class, or a function of a module, `change(function, ...)`.
 
         A module with `from library import function` has a separate name for it, so this searches
         the names of every module, here and when the change is reverted.
         """
         before = vars(owner).get(name)
         expect(callable(before), f"{owner.__name__} has no function {name}")
-        after = functools.wraps(before)(make(before))
+
+        @functools.wraps(before)
+        def after(*arguments: Any, **options: Any) -> Any:
+            return change(before, *arguments, **options)
+
         _rename(owner, before, after)
         self.callback(_rename, owner, after, before)
 
@@ -61,17 +65,14 @@ class Changes(ExitStack):
             only_for: the first argument of calls that let the function choose, if it has one.
         """
 
-        def make(before: Callable[..., Any]) -> Callable[..., Any]:
-            def choose(*arguments: Any, **options: Any) -> Any:
-                found = before(*arguments, **options)
-                asked = (*arguments, *options.values(), only_for)[0]
-                if str(found) != "cpu" or not (asked is only_for or asked == only_for):
-                    return found
-                return device_name() if isinstance(found, str) else torch.device(device_name())
+        def choose(before: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+            found = before(*arguments, **options)
+            asked = (*arguments, *options.values(), only_for)[0]
+            if str(found) != "cpu" or not (asked is only_for or asked == only_for):
+                return found
+            return device_name() if isinstance(found, str) else torch.device(device_name())
 
-            return choose
-
-        self.replace(module, name, make)
+        self.replace(module, name, choose)
 
     def extend_constant(self, function: Any, expected: tuple[str, ...], name: str) -> None:
         """Adds a name to the one constant tuple of a function that holds all expected names.
