@@ -82,7 +82,7 @@ def test_names_are_the_modules_own(device_module):
     assert device_module.AcceleratorError is torch.AcceleratorError
     text = pydoc.plain(pydoc.render_doc(device_module))
     assert "mem_get_info(" in text
-    for external in ("_lazy_init", "legacy_types", "_FOR_PYTORCH"):
+    for external in ("_lazy_init", "legacy_types"):
         assert external not in text
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = device_module.nothing

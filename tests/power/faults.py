@@ -260,7 +260,7 @@ FAULTS: tuple[Fault, ...] = (
         name="mem-pool-release",
         kind="leak",
         file="torch_outboard/device/memory.py",
-        old="_C.release_memory_pool(index, self._id)",
+        old="_C.release_memory_pool(index, self.id)",
         new="_C.check_device_index(index)",
         effect="The memory of a MemPool that is gone never goes back to the device.",
     ),

@@ -3,7 +3,7 @@
 They are the public names of the modules of this folder, each documented there.
 """
 
-# ruff: noqa: F403
+# ruff: noqa: F401, F403
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from torch_outboard.device.amp import (
     set_autocast_enabled,
 )
 from torch_outboard.device.devices import *
+
+# Internal names that PyTorch, or programs that use internals of torch.cuda, read.
 from torch_outboard.device.devices import (
     _exchange_device,
     _is_in_bad_fork,
@@ -67,18 +69,6 @@ random = generators
 AcceleratorError = torch.AcceleratorError
 OutOfMemoryError = torch.OutOfMemoryError
 has_half = True
-
-# Internal names that PyTorch, or programs that use internals of torch.cuda, read.
-_FOR_PYTORCH = (
-    _exchange_device,
-    _get_generator,
-    _get_rng_state_offset,
-    _is_in_bad_fork,
-    _lazy_call,
-    _lazy_init,
-    _maybe_exchange_device,
-    _set_rng_state_offset,
-)
 
 
 def __getattr__(name: str) -> Any:

@@ -52,15 +52,13 @@ _lock = threading.RLock()
 _initialized = False
 _queued: list[Callable[[], object]] = []
 
-
-def _is_in_bad_fork() -> bool:
-    """Whether this process was forked from a process that had initialized the device."""
-    return _C.in_bad_fork()
+# Whether this process was forked from a process that had initialized the device.
+_is_in_bad_fork = _C.in_bad_fork
 
 
 def is_initialized() -> bool:
     """Whether the device was used in this process."""
-    return _initialized and not _C.in_bad_fork()
+    return _initialized and not _is_in_bad_fork()
 
 
 def init() -> None:
@@ -71,31 +69,25 @@ def init() -> None:
             child of a process that had used the device.
         ValueError: if a setting in the environment has an invalid value.
     """
-    _lazy_init()
-
-
-def _lazy_init() -> None:
     global _initialized
-    if _initialized and not _C.in_bad_fork():
+    if _initialized and not _is_in_bad_fork():
         return
     with _lock:
-        if _initialized and not _C.in_bad_fork():
+        if is_initialized():
             return
         if state.wrong_setting is not None:
             raise ValueError(state.wrong_setting)
         _C.check_device_index(0)
-        _warn_of_unknown_settings()
+        choice = state.choice
+        # The module of an external driver lists its settings.
+        if choice is not None and choice.module is not None and choice.name not in SHIPPED_DRIVERS:
+            settings.warn_of_unknown(choice.name, choice.module)
         _initialized = True
         while _queued:
             _queued.pop(0)()
 
 
-def _warn_of_unknown_settings() -> None:
-    """Warns of unknown settings of an external driver, whose module lists its settings."""
-    choice = state.choice
-    if choice is None or choice.module is None or choice.name in SHIPPED_DRIVERS:
-        return
-    settings.warn_of_unknown(choice.name, choice.module)
+_lazy_init = init
 
 
 def _lazy_call(function: Callable[[], object]) -> None:
@@ -170,8 +162,7 @@ def _exchange_device(device: int) -> int:
     return _C.exchange_device(device)
 
 
-def _maybe_exchange_device(device: int) -> int:
-    return _exchange_device(device)
+_maybe_exchange_device = _exchange_device
 
 
 class device:

@@ -42,11 +42,8 @@ class _DefaultGenerators(Sequence[torch.Generator]):
     @overload
     def __getitem__(self, index: slice) -> list[torch.Generator]: ...
     def __getitem__(self, index: int | slice) -> torch.Generator | list[torch.Generator]:
-        numbers = range(len(self))[index]
         _lazy_init()
-        if isinstance(numbers, int):
-            return _C.default_generator(numbers)
-        return [_C.default_generator(number) for number in numbers]
+        return [_C.default_generator(i) for i in range(len(self))][index]
 
     def __repr__(self) -> str:
         return f"<default generators of the devices of '{state.name}'>"

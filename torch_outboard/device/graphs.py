@@ -269,14 +269,19 @@ def _check_devices(tensors: Iterable[torch.Tensor]) -> None:
             )
 
 
-def _replaced_forward(module: torch.nn.Module, captured: _Captured) -> Callable[..., Any]:
-    training, original = module.training, module.forward
+def _graphed(function: Any, captured: _Captured) -> Any:
+    """A captured function, or the module with its `forward` replaced."""
+    if not isinstance(function, torch.nn.Module):
+        return captured
+    training, original = function.training, function.forward
+    captured.function = original
 
     def forward(*arguments: Any) -> Any:
         # A graph has the behaviour of dropout and batch norm in the mode of the capture.
-        return captured(*arguments) if module.training == training else original(*arguments)
+        return captured(*arguments) if function.training == training else original(*arguments)
 
-    return forward
+    function.forward = forward
+    return function
 
 
 def make_graphed_callables(
@@ -332,12 +337,10 @@ def make_graphed_callables(
         flat, structure = pytree.tree_flatten(tuple(arguments))
         if not all(isinstance(argument, torch.Tensor) for argument in flat):
             raise TypeError("arguments of graphed callables are tensors, or nests of tensors")
-        parameters: tuple[torch.Tensor, ...] = ()
-        buffers: tuple[torch.Tensor, ...] = ()
-        if isinstance(function, torch.nn.Module):
-            _check_module(function)
-            parameters, buffers = tuple(function.parameters()), tuple(function.buffers())
-        _check_devices((*flat, *parameters, *buffers))
+        module = function if isinstance(function, torch.nn.Module) else torch.nn.Module()
+        _check_module(module)
+        parameters = tuple(module.parameters())
+        _check_devices((*flat, *parameters, *module.buffers()))
         parts.append(_Captured(function, flat, structure, parameters, allow_unused_input))
 
     torch.accelerator.synchronize()
@@ -355,12 +358,5 @@ def make_graphed_callables(
     for part, own in zip(reversed(parts), reversed(pools), strict=True):
         part.capture_backward(own)
 
-    graphed: list[Any] = []
-    for function, part in zip(functions, parts, strict=True):
-        if isinstance(function, torch.nn.Module):
-            part.function = function.forward
-            function.forward = _replaced_forward(function, part)
-            graphed.append(function)
-        else:
-            graphed.append(part)
-    return graphed[0] if single else tuple(graphed)
+    graphed = tuple(map(_graphed, functions, parts))
+    return graphed[0] if single else graphed

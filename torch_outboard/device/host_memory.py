@@ -25,10 +25,8 @@ def as_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """
     if tensor.device.type == "cpu":
         return tensor
-    _check_strided(tensor)
-    tensor = tensor.detach()
-    storage = _C.host_storage(tensor.untyped_storage())
-    return _tensor_on(storage, tensor, torch.device("cpu"))
+    storage = _C.host_storage(_storage(tensor, "shared"))
+    return _tensor_on(storage, tensor.detach(), torch.device("cpu"))
 
 
 def from_cpu(tensor: torch.Tensor, device: DeviceLike = None) -> torch.Tensor:
@@ -47,11 +45,9 @@ def from_cpu(tensor: torch.Tensor, device: DeviceLike = None) -> torch.Tensor:
     _lazy_init()
     if tensor.device.type != "cpu":
         raise ValueError(f"a CPU tensor is needed, and one on '{tensor.device}' was given")
-    _check_strided(tensor)
-    tensor = tensor.detach()
     index = device_index(device)
-    storage = _C.adopt_cpu_storage(tensor.untyped_storage(), index)
-    return _tensor_on(storage, tensor, torch.device(state.name, index))
+    storage = _C.adopt_cpu_storage(_storage(tensor, "shared"), index)
+    return _tensor_on(storage, tensor.detach(), torch.device(state.name, index))
 
 
 def register_host_memory(tensor: torch.Tensor) -> bool:
@@ -68,7 +64,7 @@ def register_host_memory(tensor: torch.Tensor) -> bool:
         ValueError: if the tensor is not on the CPU, not strided, empty, or pinned already.
     """
     _lazy_init()
-    return _C.register_host_memory(_pinnable_storage(tensor))
+    return _C.register_host_memory(_storage(tensor, "pinned"))
 
 
 def unregister_host_memory(tensor: torch.Tensor) -> None:
@@ -77,18 +73,13 @@ def unregister_host_memory(tensor: torch.Tensor) -> None:
     Raises:
         ValueError: if the memory of the tensor was not registered.
     """
-    _C.unregister_host_memory(_pinnable_storage(tensor))
+    _C.unregister_host_memory(_storage(tensor, "pinned"))
 
 
-def _pinnable_storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+def _storage(tensor: torch.Tensor, done: str) -> torch.UntypedStorage:
     if tensor.layout is not torch.strided:
-        raise ValueError(f"memory of strided tensors can be pinned, not of {tensor.layout}")
+        raise ValueError(f"memory of strided tensors can be {done}, not of {tensor.layout}")
     return tensor.untyped_storage()
-
-
-def _check_strided(tensor: torch.Tensor) -> None:
-    if tensor.layout is not torch.strided:
-        raise ValueError(f"memory can be shared by strided tensors, not by {tensor.layout}")
 
 
 def _tensor_on(

@@ -98,9 +98,6 @@ def _make_tensor_type(kind: str, dtype: torch.dtype, name: str) -> type:
 
 
 def _make_storage_type(kind: str, dtype: torch.dtype, module: str) -> type:
-    def fill(namespace: dict[str, object]) -> None:
-        # PyTorch reads the device off the last part of the module's name.
-        namespace["__module__"] = module
-        namespace["dtype"] = namespace["_dtype"] = dtype
-
-    return types.new_class(kind, (_LegacyStorage,), exec_body=fill)
+    # PyTorch reads the device off the last part of the module's name.
+    names = {"__module__": module, "dtype": dtype, "_dtype": dtype}
+    return types.new_class(kind, (_LegacyStorage,), exec_body=lambda space: space.update(names))

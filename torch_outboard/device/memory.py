@@ -131,21 +131,17 @@ class MemPool:
 
     def __init__(self) -> None:
         _lazy_init()
-        self._id = _C.create_memory_pool()
+        # The pool's number, as in the segments of `snapshot`.
+        self.id = _C.create_memory_pool()
         self._uses: list[int] = []
-
-    @property
-    def id(self) -> tuple[int, int]:
-        """The pool's number, as in the segments of `snapshot`."""
-        return self._id
 
     def snapshot(self) -> list[dict[str, Any]]:
         """The segments of this pool, on all devices."""
-        return _C.memory_snapshot(self._id)
+        return _C.memory_snapshot(self.id)
 
     def __del__(self) -> None:
         for index in getattr(self, "_uses", ()):
-            _C.release_memory_pool(index, self._id)
+            _C.release_memory_pool(index, self.id)
 
 
 @contextmanager
@@ -255,8 +251,6 @@ def _checked_index(device: DeviceLike) -> int:
 Record = Literal["state", "all"] | None
 Context = Literal["state", "alloc", "all"] | None
 
-_STACKS = ("python", "all")
-
 
 def _record_memory_history(
     enabled: Record = "all",
@@ -298,7 +292,7 @@ def _record_memory_history(
         return
     if enabled not in ("state", "all"):
         raise ValueError(f"`enabled` is 'state', 'all' or None, and {enabled!r} was given")
-    if stacks not in _STACKS:
+    if stacks not in ("python", "all"):
         raise ValueError(f"`stacks` is 'python' or 'all', and {stacks!r} was given")
     if max_entries < 0:
         raise ValueError(f"`max_entries` is a number of events, and {max_entries} was given")

@@ -73,12 +73,7 @@ def rebuild_storage(
     """Rebuilds, in the receiver, a storage from `reduce_storage`."""
     _lazy_init()
     host = rebuild(*arguments)
-    key = (host._cdata, index)
-    storage = _known_storage(key)
-    if storage is None:
-        storage = _C.adopt_cpu_storage(host, index)
-        _remember(key, storage)
-    return storage
+    return _storage_of((host._cdata, index), lambda: _C.adopt_cpu_storage(host, index))
 
 
 def _export_storage(
@@ -102,11 +97,7 @@ def import_storage(sent: Any, size: int, data: bytes, index: int) -> torch.Untyp
     descriptor = sent.detach()
     try:
         key = _file_key(descriptor, index)
-        storage = _known_storage(key)
-        if storage is None:
-            storage = _C.import_storage(index, descriptor, size, data)
-            _remember(key, storage)
-        return storage
+        return _storage_of(key, lambda: _C.import_storage(index, descriptor, size, data))
     finally:
         os.close(descriptor)
 
@@ -127,11 +118,16 @@ def forget_expired() -> None:
         del _device_storages[key]
 
 
-def _known_storage(key: tuple[int, ...]) -> torch.UntypedStorage | None:
+def _storage_of(
+    key: tuple[int, ...], make: Callable[[], torch.UntypedStorage]
+) -> torch.UntypedStorage:
+    """The known storage, or a new one."""
     known = _device_storages.get(key)
-    if known is None or known.expired():
-        return None
-    return torch.UntypedStorage._new_with_weak_ptr(known.cdata)
+    if known is not None and not known.expired():
+        return torch.UntypedStorage._new_with_weak_ptr(known.cdata)
+    storage = make()
+    _remember(key, storage)
+    return storage
 
 
 def _remember(key: tuple[int, ...], storage: torch.UntypedStorage) -> None:
