@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS
+
 
 class Setting(NamedTuple):
     """An environment variable.
@@ -21,7 +23,6 @@ class Setting(NamedTuple):
         low: smallest number.
         high: largest number.
         choices: the allowed words.
-        driver: the only driver that reads it; "" for a setting of the kit.
         for_tests: whether it is only for tests, not for users.
     """
 
@@ -32,8 +33,13 @@ class Setting(NamedTuple):
     low: float = 0
     high: float = 0
     choices: tuple[str, ...] = ()
-    driver: str = ""
     for_tests: bool = False
+
+    @property
+    def driver(self) -> str:
+        """The only driver that reads it; "" for a setting of the kit."""
+        word = self.name.split("_")[1].lower()
+        return word if word in SHIPPED_DRIVERS else ""
 
 
 _POLICIES = ("allow", "warn", "error")
@@ -153,7 +159,7 @@ TABLE = (
         "operators that may not run on the host whatever the policies say",
         "none",
     ),
-    Setting("OUTBOARD_HOST_DEVICES", "whole", "number of devices", "2", high=64, driver="host"),
+    Setting("OUTBOARD_HOST_DEVICES", "whole", "number of devices", "2", high=64),
     Setting(
         "OUTBOARD_HOST_MEMORY",
         "whole",
@@ -161,7 +167,6 @@ TABLE = (
         "half of the machine's memory, divided equally",
         low=1,
         high=2**46,
-        driver="host",
     ),
     Setting(
         "OUTBOARD_HOST_ACCESS",
@@ -169,7 +174,6 @@ TABLE = (
         "`separate`: the host cannot touch device memory",
         "`shared`",
         choices=("shared", "separate"),
-        driver="host",
     ),
     Setting(
         "OUTBOARD_HOST_THREADS",
@@ -178,7 +182,6 @@ TABLE = (
         "the processors that the process may use",
         low=1,
         high=256,
-        driver="host",
     ),
     Setting(
         "OUTBOARD_CLANG",
@@ -207,7 +210,6 @@ TABLE = (
         "1",
         low=1,
         high=16,
-        driver="riscv",
     ),
     Setting(
         "OUTBOARD_RISCV_MEMORY",
@@ -216,7 +218,6 @@ TABLE = (
         "a quarter of the machine's memory, divided equally",
         low=1,
         high=2**37,
-        driver="riscv",
     ),
     Setting(
         "OUTBOARD_RISCV_TIME_LIMIT",
@@ -225,28 +226,24 @@ TABLE = (
         "600",
         low=1,
         high=86400,
-        driver="riscv",
     ),
     Setting(
         "OUTBOARD_RISCV_UNICORN",
         "text",
         "library of the emulator",
         "that of the package `unicorn`, then the system's",
-        driver="riscv",
     ),
     Setting(
         "OUTBOARD_OCL_DEVICES",
         "list",
         "which OpenCL devices, in this order: numbers, or parts of `platform/device`",
         "all",
-        driver="ocl",
     ),
     Setting(
         "OUTBOARD_OCL_LIBRARY",
         "text",
         "an OpenCL loader or driver to use instead of those that are found",
         "those that are found",
-        driver="ocl",
     ),
     Setting(
         "OUTBOARD_OCL_MEMORY",
@@ -254,7 +251,6 @@ TABLE = (
         "how the driver holds memory",
         "by device",
         choices=("shared", "coarse", "handles"),
-        driver="ocl",
     ),
     Setting(
         "OUTBOARD_OCL_MEMORY_BYTES",
@@ -263,7 +259,6 @@ TABLE = (
         "its memory; for a CPU, half of the machine's memory",
         low=1,
         high=2**60,
-        driver="ocl",
     ),
     Setting(
         "OUTBOARD_OCL_PROCESSOR",
@@ -271,7 +266,6 @@ TABLE = (
         "LLVM's name of the processor that the packaged PoCL compiles for; `unknown`: as if it had "
         "found none",
         "the one it finds, or the nearest that its compiler knows",
-        driver="ocl",
     ),
     Setting(
         "OUTBOARD_OCL_COMPILER_PROCESSES",
@@ -280,7 +274,6 @@ TABLE = (
         "core: this process compiles",
         "4",
         high=64,
-        driver="ocl",
     ),
     Setting(
         "OUTBOARD_OCL_COPIES",
@@ -289,7 +282,6 @@ TABLE = (
         "1",
         low=1,
         high=16,
-        driver="ocl",
         for_tests=True,
     ),
     Setting(
@@ -298,7 +290,6 @@ TABLE = (
         "features that devices do not report",
         "nothing",
         choices=("float16", "float64", "subgroups", "matrix_units"),
-        driver="ocl",
         for_tests=True,
     ),
     Setting(
@@ -307,7 +298,6 @@ TABLE = (
         "whether each command has an event, or events are made when they are asked for",
         "by device",
         choices=("each", "late"),
-        driver="ocl",
         for_tests=True,
     ),
     Setting(

@@ -14,22 +14,10 @@ import os
 import re
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, installed_drivers
 from torch_outboard.setting_table import SETTINGS, Setting
-
-# Names of the settings that Python reads; `setting_table` has those of C++, too.
-CACHE_FOLDER_VARIABLE = "OUTBOARD_CACHE_DIR"
-CACHE_LIMIT_VARIABLE = "OUTBOARD_CACHE_LIMIT"
-CACHE_SHARED_VARIABLE = "OUTBOARD_CACHE_SHARED"
-DRIVER_VARIABLE = "OUTBOARD_DRIVER"
-FALLBACK_ALLOW_VARIABLE = "OUTBOARD_FALLBACK_ALLOW"
-FALLBACK_COPIED_VARIABLE = "OUTBOARD_FALLBACK_COPIED"
-FALLBACK_DENY_VARIABLE = "OUTBOARD_FALLBACK_DENY"
-FALLBACK_HOST_VARIABLE = "OUTBOARD_FALLBACK_HOST"
-FAULTS_VARIABLE = "OUTBOARD_FAULTS"
-PLACEMENT_VARIABLE = "OUTBOARD_PLACEMENT"
-VALIDATE_VARIABLE = "OUTBOARD_VALIDATE"
 
 PREFIX = "OUTBOARD_"
 
@@ -39,8 +27,8 @@ KNOWN = frozenset(SETTINGS)
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def read(name: str) -> str | int | float | list[str] | None:
-    """The value of a setting; None if it is unset or empty.
+def read(name: str) -> Any:
+    """The value of a setting: a string, a number or a list of words; None if it is unset or empty.
 
     Raises:
         ValueError: if the value is invalid, with the range.

@@ -17,11 +17,6 @@ from collections.abc import Iterator
 from torch_outboard import _C
 from torch_outboard.columns import readable_bytes
 from torch_outboard.ops import program_cache
-from torch_outboard.settings import (
-    CACHE_FOLDER_VARIABLE,
-    CACHE_LIMIT_VARIABLE,
-    CACHE_SHARED_VARIABLE,
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     folder = program_cache.folder()
     if not folder:
-        print(f"kernels are not cached on disk: {CACHE_FOLDER_VARIABLE} is empty")
+        print("kernels are not cached on disk: OUTBOARD_CACHE_DIR is empty")
         return _pocl(folder, clear=False)
     print(f"folder    {folder}{'' if os.path.isdir(folder) else ' (does not exist yet)'}")
     if problem := _C.private_folder_problem(folder, shared):
@@ -57,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(f"kernels   {_count(len(found))}, {_bytes(_size(found))}")
     failed_folders = _pocl(folder, options.clear)
-    print(f"limit     {_bytes(limit) if limit else 'none'} ({CACHE_LIMIT_VARIABLE})")
+    print(f"limit     {_bytes(limit) if limit else 'none'} (OUTBOARD_CACHE_LIMIT)")
     if shared:
-        print(f"trusted   everybody who can write to the folder ({CACHE_SHARED_VARIABLE})")
+        print("trusted   everybody who can write to the folder (OUTBOARD_CACHE_SHARED)")
     if failed:
         print(f"{_count(failed)} could not be removed", file=sys.stderr)
     return min(failed + failed_folders, 1)

@@ -22,7 +22,6 @@ from torch_outboard.drivers import validation
 from torch_outboard.drivers.discovery import choose_driver, installed_drivers
 from torch_outboard.loading.autoload import reason_to_stay_away
 from torch_outboard.setting_table import SETTINGS
-from torch_outboard.settings import VALIDATE_VARIABLE
 from torch_outboard.state import state
 
 
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _validate() -> None:
     """Compares the answers of the driver with the contract, unless the environment says not to."""
-    if state.extension_error is not None or os.environ.get(VALIDATE_VARIABLE) == "0":
+    if state.extension_error is not None or os.environ.get("OUTBOARD_VALIDATE") == "0":
         return
     from torch_outboard import _C
 

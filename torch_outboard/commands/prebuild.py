@@ -26,7 +26,6 @@ from torch_outboard.dispatch.dispatcher import overload_of
 from torch_outboard.inspection.sample_arguments import attempts
 from torch_outboard.loading.user_code import run_program
 from torch_outboard.ops import program_cache, tables
-from torch_outboard.settings import CACHE_FOLDER_VARIABLE
 
 # Exceptions of an operator for unsuitable arguments; the next attempt may fit.
 REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
@@ -88,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     if not program_cache.folder():
         console.print(
-            f"kernels would not be cached: {CACHE_FOLDER_VARIABLE} is empty; set it to a folder"
+            "kernels would not be cached: OUTBOARD_CACHE_DIR is empty; set it to a folder"
         )
         return 1
     if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 
@@ -22,12 +22,6 @@ from torch_outboard import _C, settings
 from torch_outboard.columns import columns
 from torch_outboard.dispatch.dispatcher import qualified
 from torch_outboard.dispatch.registrations import notice
-from torch_outboard.settings import (
-    FALLBACK_ALLOW_VARIABLE,
-    FALLBACK_COPIED_VARIABLE,
-    FALLBACK_DENY_VARIABLE,
-    FALLBACK_HOST_VARIABLE,
-)
 
 __all__ = [
     "Report",
@@ -245,8 +239,8 @@ def configure_from_environment() -> None:
         ValueError: if a policy is unknown.
     """
     set_policy(
-        host=cast("str | None", settings.read(FALLBACK_HOST_VARIABLE)),
-        copied=cast("str | None", settings.read(FALLBACK_COPIED_VARIABLE)),
+        host=settings.read("OUTBOARD_FALLBACK_HOST"),
+        copied=settings.read("OUTBOARD_FALLBACK_COPIED"),
     )
-    for variable, change in ((FALLBACK_ALLOW_VARIABLE, allow), (FALLBACK_DENY_VARIABLE, deny)):
-        change(*cast("list[str]", settings.read(variable) or []))
+    allow(*settings.read("OUTBOARD_FALLBACK_ALLOW") or ())
+    deny(*settings.read("OUTBOARD_FALLBACK_DENY") or ())

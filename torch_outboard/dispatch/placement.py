@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
 
 from torch_outboard import _C, settings
 from torch_outboard.device.devices import DeviceLike, device_index
-from torch_outboard.settings import PLACEMENT_VARIABLE
 
 __all__ = ["get_placement", "runs_on_device", "set_placement", "use"]
 
@@ -78,5 +76,5 @@ def configure_from_environment() -> None:
     Raises:
         ValueError: if it names no placement.
     """
-    if name := settings.read(PLACEMENT_VARIABLE):
-        set_placement(cast("str", name))
+    if name := settings.read("OUTBOARD_PLACEMENT"):
+        set_placement(name)

@@ -20,17 +20,10 @@ from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choos
 from torch_outboard.loading import unavailable
 from torch_outboard.loading.device_modules import DeferredModule
 from torch_outboard.loading.driver_choice import register_driver
-from torch_outboard.settings import (
-    DRIVER_VARIABLE,
-    FAULTS_VARIABLE,
-    PLACEMENT_VARIABLE,
-    VALIDATE_VARIABLE,
-)
 from torch_outboard.state import PACKAGE, state
 
 # PyTorch's name of the free slot for out-of-tree devices.
 _FREE_SLOT = "privateuseone"
-_FALLBACK_PREFIX = "OUTBOARD_FALLBACK_"
 # Submodules of the device module, by name, as modules of `torch_outboard.device`.
 _PARTS = {
     "amp": "amp",
@@ -54,11 +47,11 @@ def activate() -> None:
         )
         return
     try:
-        choice = choose_driver(os.environ.get(DRIVER_VARIABLE) or DEFAULT_DRIVER)
+        choice = choose_driver(os.environ.get("OUTBOARD_DRIVER") or DEFAULT_DRIVER)
         if why := name_problem(choice.name):
             problem = (
-                f"{DRIVER_VARIABLE}={choice.name!r} cannot name a device, because {why}; the "
-                f"device is called '{DEFAULT_DRIVER}' until {DRIVER_VARIABLE} names an installed "
+                f"OUTBOARD_DRIVER={choice.name!r} cannot name a device, because {why}; the "
+                f"device is called '{DEFAULT_DRIVER}' until OUTBOARD_DRIVER names an installed "
                 "driver"
             )
             # A warning, because a device string with this name fails in PyTorch's parser.
@@ -101,11 +94,11 @@ def _register(choice: DriverChoice) -> None:
         _C.register_hooks()
         _C.set_device_kernel_loader(_load_device_kernels)
         register_driver(choice)
-        if os.environ.get(FAULTS_VARIABLE):
+        if os.environ.get("OUTBOARD_FAULTS"):
             from torch_outboard.drivers import faults
 
             _C.add_driver_layer(faults.library_path())
-        if os.environ.get(VALIDATE_VARIABLE) == "1":
+        if os.environ.get("OUTBOARD_VALIDATE") == "1":
             from torch_outboard.drivers import validation
 
             _C.add_driver_layer(validation.library_path())
@@ -179,11 +172,11 @@ def _apply_settings() -> None:
         settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
         if problem := settings.first_problem(state.name):
             raise ValueError(problem)
-        if any(variable.startswith(_FALLBACK_PREFIX) for variable in os.environ):
+        if any(variable.startswith("OUTBOARD_FALLBACK_") for variable in os.environ):
             from torch_outboard.dispatch import fallback
 
             fallback.configure_from_environment()
-        if os.environ.get(PLACEMENT_VARIABLE):
+        if os.environ.get("OUTBOARD_PLACEMENT"):
             from torch_outboard.dispatch import placement
 
             placement.configure_from_environment()

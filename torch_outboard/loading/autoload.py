@@ -13,7 +13,6 @@ import sys
 import torch
 
 from torch_outboard.loading import activation
-from torch_outboard.settings import DRIVER_VARIABLE
 
 
 def autoload() -> None:
@@ -35,17 +34,17 @@ def autoload() -> None:
 
 def reason_to_stay_away() -> str | None:
     """The reason why the device needs an explicit request to register; None if it needs none."""
-    if os.environ.get(DRIVER_VARIABLE):
+    if os.environ.get("OUTBOARD_DRIVER"):
         return None
     if other := _accelerator_present():
         return (
             f"this machine has {other}, and PyTorch would prefer this device as the accelerator; "
-            f"import torch_outboard or set {DRIVER_VARIABLE} to use it anyway"
+            f"import torch_outboard or set OUTBOARD_DRIVER to use it anyway"
         )
     if others := _other_backends():
         return (
             f"another PyTorch backend is installed ({', '.join(others)}), and PyTorch has one slot "
-            f"for out-of-tree devices; import torch_outboard or set {DRIVER_VARIABLE} to use this "
+            f"for out-of-tree devices; import torch_outboard or set OUTBOARD_DRIVER to use this "
             "one"
         )
     return None

@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 from torch_outboard.drivers.discovery import DriverChoice, ask_module, choose_driver
-from torch_outboard.settings import DRIVER_VARIABLE
 from torch_outboard.state import check_active, state
 
 # Registered tables (ctypes objects) live as long as the process.
@@ -57,7 +56,7 @@ def _choice_for(driver: str | os.PathLike[str] | int | ctypes.Structure) -> Driv
             name,
             problem=(
                 f"the device is called '{name}' in this process; set "
-                f"{DRIVER_VARIABLE}={text} before torch is imported"
+                f"OUTBOARD_DRIVER={text} before torch is imported"
             ),
         )
     return choose_driver(text)

@@ -7,11 +7,6 @@ import warnings
 from typing import cast
 
 from torch_outboard import _C, settings
-from torch_outboard.settings import (
-    CACHE_FOLDER_VARIABLE,
-    CACHE_LIMIT_VARIABLE,
-    CACHE_SHARED_VARIABLE,
-)
 
 DEFAULT_LIMIT = 2 << 30
 
@@ -22,8 +17,8 @@ def folder() -> str:
     `OUTBOARD_CACHE_DIR` names it, or is empty to cache nothing. If the variable is not set, the
     folder is in the user's cache folder.
     """
-    if CACHE_FOLDER_VARIABLE in os.environ:
-        return os.environ[CACHE_FOLDER_VARIABLE]
+    if "OUTBOARD_CACHE_DIR" in os.environ:
+        return os.environ["OUTBOARD_CACHE_DIR"]
     import platformdirs
 
     return os.path.join(platformdirs.user_cache_dir("torch_outboard"), "programs")
@@ -35,7 +30,7 @@ def limit() -> int:
     Raises:
         ValueError: if `OUTBOARD_CACHE_LIMIT` is no number.
     """
-    value = settings.read(CACHE_LIMIT_VARIABLE)
+    value = settings.read("OUTBOARD_CACHE_LIMIT")
     return DEFAULT_LIMIT if value is None else cast("int", value)
 
 
@@ -45,15 +40,15 @@ def shared() -> bool:
     Raises:
         ValueError: if `OUTBOARD_CACHE_SHARED` is neither 0 nor 1.
     """
-    return settings.read(CACHE_SHARED_VARIABLE) == 1
+    return bool(settings.read("OUTBOARD_CACHE_SHARED"))
 
 
 def remedy(problem: str) -> str:
     """A message about a rejected folder: the problem, and how to solve it."""
     return (
         f"compiled kernels and measurements are not cached, because {problem}; make it yours "
-        f"and writable by you alone (chmod go-w), name another with {CACHE_FOLDER_VARIABLE}, or "
-        f"set {CACHE_SHARED_VARIABLE}=1 if you trust everybody who can write there with machine "
+        f"and writable by you alone (chmod go-w), name another with OUTBOARD_CACHE_DIR, or "
+        f"set OUTBOARD_CACHE_SHARED=1 if you trust everybody who can write there with machine "
         "code"
     )
 
