@@ -76,11 +76,7 @@ def overload_of(name: str) -> torch._ops.OpOverload:
     Raises:
         AttributeError: if PyTorch has no such operator.
     """
-    operator, _, overload = name.partition(".")
-    namespace, _, base = operator.partition("::")
-    packet = getattr(getattr(torch.ops, namespace), base)
-    found: torch._ops.OpOverload = getattr(packet, overload or "default")
-    return found
+    return torch._library.utils.lookup_op(name)
 
 
 def overloads_of(operator: str) -> list[str]:

@@ -144,14 +144,14 @@ class Row:
     op: str
     dtype: torch.dtype | None
     placement: str
+    call_site: str
     calls: int
     copied_bytes: int
     seconds: float  # in the calling thread, waits and compilation included
-    call_site: str = ""
-    waits: int = 0  # waits of the host for the device
-    waiting_seconds: float = 0.0
-    programs: int = 0  # compiled from source
-    compiling_seconds: float = 0.0
+    waits: int  # waits of the host for the device
+    waiting_seconds: float
+    programs: int  # compiled from source
+    compiling_seconds: float
 
 
 @dataclass(frozen=True)
@@ -209,23 +209,10 @@ def report(*, call_sites: bool | Literal["waits"] = False) -> Iterator[Report]:
         yield result
     finally:
         _C.stop_report()
-        for op, dtype, placement, site, calls, copied, spent, *costs in _C.report_rows():
-            waits, waited, programs, compiled = costs
-            result.rows.append(
-                Row(
-                    op,
-                    dtype,
-                    placement,
-                    calls,
-                    copied,
-                    spent * 1e-9,
-                    site,
-                    waits,
-                    waited * 1e-9,
-                    programs,
-                    compiled * 1e-9,
-                )
-            )
+        result.rows += [  # costs are in nanoseconds
+            Row(*r[:6], r[6] * 1e-9, r[7], r[8] * 1e-9, r[9], r[10] * 1e-9)
+            for r in _C.report_rows()
+        ]
         result.waits = [
             Wait(cause, site, count, nanoseconds * 1e-9)
             for cause, site, count, nanoseconds in _C.report_waits()

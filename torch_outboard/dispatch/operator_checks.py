@@ -96,6 +96,8 @@ def _find_misplaced_derivative(
     op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raises AssertionError if a derivative does not come from an autograd key."""
+    from torch.testing._internal.optests.autograd_registration import set_autograd_fallback_mode
+
     given = [t for t in pytree.arg_tree_leaves(*args, **kwargs) if isinstance(t, torch.Tensor)]
     if not any(tensor.requires_grad for tensor in given):
         return
@@ -103,12 +105,8 @@ def _find_misplaced_derivative(
     if any(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key) for key in keys):
         return
     # In this mode results require gradients only if a kernel below autograd recorded them.
-    before = torch._C._get_autograd_fallback_mode()
-    torch._C._set_autograd_fallback_mode("nothing")
-    try:
+    with set_autograd_fallback_mode("nothing"):
         results = pytree.tree_leaves(op(*args, **kwargs))
-    finally:
-        torch._C._set_autograd_fallback_mode(before)
     known = {id(tensor) for tensor in given}
     for result in results:
         if isinstance(result, torch.Tensor) and result.requires_grad and id(result) not in known:

@@ -22,11 +22,6 @@ __all__ = ["get_placement", "runs_on_device", "set_placement", "use"]
 PLACEMENTS = ("auto", "device", "host")
 
 
-def _check(name: str) -> None:
-    if name not in PLACEMENTS:
-        raise ValueError(f"{name!r} is not a placement; use 'auto', 'device' or 'host'")
-
-
 def get_placement(device: DeviceLike = None) -> str:
     """The setting of a device (default: the current one): `"auto"`, `"device"` or `"host"`."""
     return _C.placement_setting(device_index(device))
@@ -47,7 +42,6 @@ def set_placement(name: str, device: DeviceLike = None) -> None:
     Raises:
         ValueError: if `name` is no placement.
     """
-    _check(name)
     _C.set_placement_setting(-1 if device is None else device_index(device), name)
 
 
@@ -58,7 +52,6 @@ def use(name: str, device: DeviceLike = None) -> Iterator[None]:
     Raises:
         ValueError: if `name` is no placement.
     """
-    _check(name)
     indices = range(_C.device_count()) if device is None else [device_index(device)]
     before = {index: _C.placement_setting(index) for index in indices}
     try:

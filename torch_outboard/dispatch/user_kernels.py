@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
@@ -79,12 +78,7 @@ class Registration:
     def __enter__(self) -> Registration:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.remove()
 
 

@@ -41,7 +41,8 @@ class ProgramSummary:
             calls[row.placement] += row.calls
         shares = ", ".join(f"{calls[p]:,} {p}" for p in ("device", "host", "copied") if calls[p])
         moved = readable_bytes(sum(row.copied_bytes for row in self.report.rows))
-        waits, waited = self._waits()
+        waits = sum(wait.count for wait in self.report.waits)
+        waited = sum(wait.seconds for wait in self.report.waits)
         programs = sum(row.programs for row in self.report.rows)
         compiled = sum(row.compiling_seconds for row in self.report.rows)
         return (
@@ -86,10 +87,6 @@ class ProgramSummary:
             body.append("</table>")
         body += [f"<p>{html.escape(note)}</p>" for note in self.notes()]
         return _PAGE.replace("BODY", "\n".join(body))
-
-    def _waits(self) -> tuple[int, float]:
-        waits = self.report.waits
-        return sum(wait.count for wait in waits), sum(wait.seconds for wait in waits)
 
     def _operators(self) -> _Table:
         costs = ("calls", "ms", "moved", "waits", "ms", "programs", "ms")
