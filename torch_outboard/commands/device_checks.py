@@ -92,6 +92,10 @@ def _random(size: int) -> torch.Tensor:
     return torch.frombuffer(bytearray(os.urandom(size)), dtype=torch.uint8)
 
 
+def _placed(pinned: bool, x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return x.pin_memory(device.type) if pinned else x
+
+
 def _compare(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
     wrong = int((found != expected).sum())
     if wrong:
@@ -113,9 +117,8 @@ def _copy_both_ways(device: torch.device) -> None:
         for start in (0, 3):  # offset in bytes in the allocation
             for pinned in (False, True):
                 data = _random(size)
-                sent = data.pin_memory(device.type) if pinned else data
-                found = data.bitwise_not()
-                found = found.pin_memory(device.type) if pinned else found
+                sent = _placed(pinned, data, device)
+                found = _placed(pinned, data.bitwise_not(), device)
                 there = torch.empty(size + start, dtype=torch.uint8, device=device)[start:]
                 there.copy_(sent, non_blocking=pinned)
                 found.copy_(there, non_blocking=pinned)
@@ -129,9 +132,7 @@ def _copy_rows(device: torch.device) -> None:
     rows, columns, width = 64, 8192, 5001
     for pinned in (False, True):
         data = _random(rows * columns).view(rows, columns)
-        sent, found = data, data.bitwise_not()
-        if pinned:
-            sent, found = data.pin_memory(device.type), found.pin_memory(device.type)
+        sent, found = (_placed(pinned, x, device) for x in (data, data.bitwise_not()))
         expected = found.clone()
         expected[:, :width] = data[:, :width]
         there = torch.empty(rows, columns, dtype=torch.uint8, device=device)
@@ -216,9 +217,7 @@ def _best(device: torch.device, function: Callable[[], object]) -> float:
 
 
 def _copy_speed(device: torch.device, towards: str, pinned: bool) -> str:
-    host = torch.ones(COPIED, dtype=torch.uint8)
-    if pinned:
-        host = host.pin_memory(device.type)
+    host = _placed(pinned, torch.ones(COPIED, dtype=torch.uint8), device)
     there = torch.ones(COPIED, dtype=torch.uint8, device=device)
     to, source = (there, host) if towards == "to the device" else (host, there)
     seconds = _best(device, lambda: to.copy_(source, non_blocking=pinned))

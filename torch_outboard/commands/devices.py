@@ -51,3 +51,11 @@ def index_problem(index: int) -> str | None:
         return None
     there = "one device, 0" if count == 1 else f"{count} devices, 0 to {count - 1}"
     return f"device {index} was asked for, and '{name}' has {there}; `devices` lists them"
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """The dtype `torch.<name>`; raises ValueError if there is none."""
+    dtype = getattr(torch, name.removeprefix("torch."), None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"'{name}' is not a dtype; write it as in float32")
+    return dtype

@@ -77,11 +77,10 @@ def _check_devices() -> int:
     """Checks copies and a kernel on every device and prints the results; 1 if any failed."""
     from torch_outboard.commands import device_checks
 
-    name = state.name
     rows: list[tuple[str, ...]] = [("device", "check", "result", "seconds")]
     failed = []
-    for index in range(torch.get_device_module(name).device_count()):
-        for check in device_checks.check(torch.device(name, index)):
+    for device in _devices():
+        for check in device_checks.check(device):
             rows.append((check.device, check.what, check.outcome, f"{check.seconds:.3f}"))
             if check.passed is False:
                 failed.append(check)
@@ -95,13 +94,17 @@ def _check_devices() -> int:
     return 0
 
 
+def _devices() -> list[torch.device]:
+    count = torch.get_device_module(state.name).device_count()
+    return [torch.device(state.name, index) for index in range(count)]
+
+
 def _print_speeds() -> None:
     """Prints rough speeds of every device."""
     from torch_outboard.commands import device_checks
 
     rows: list[tuple[str, ...]] = [("device", "speed of", "")]
-    for index in range(torch.get_device_module(state.name).device_count()):
-        device = torch.device(state.name, index)
+    for device in _devices():
         rows += [(str(device), *speed) for speed in device_checks.speeds(device)]
     print()
     print_columns(rows, right=(2,))

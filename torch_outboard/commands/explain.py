@@ -15,6 +15,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.columns import columns
+from torch_outboard.commands.devices import dtype_named
 from torch_outboard.dispatch import dispatcher, fallback
 from torch_outboard.inspection.operator_list import Kernel, kernels, load_kernels
 from torch_outboard.loading.user_code import add_library_argument, load_extensions
@@ -68,11 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation; 1 if the operator does not exist or the tensor is impossible."""
-    dtype = getattr(torch, options.dtype.removeprefix("torch."), None)
-    if not isinstance(dtype, torch.dtype):
-        print(f"'{options.dtype}' is not a dtype; write it as in float32", file=sys.stderr)
-        return 1
     try:
+        dtype = dtype_named(options.dtype)
         load_extensions(options.library)
         with fallback.policy(copied="allow"):
             dense = torch.ones(2, 2, device=torch.device(state.name, options.device), dtype=dtype)

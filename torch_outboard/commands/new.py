@@ -49,16 +49,15 @@ class Options:
     @property
     def command(self) -> str:
         """The command that writes the project."""
-        return " ".join(
-            [
-                f"python -m torch_outboard new {self.name}",
-                *(["--memory shared"] if self.memory == "shared" else []),
-                *(["--queues threads"] if self.queues == "threads" else []),
-                *([f"--compiler {self.compiler}"] if self.compiler != "none" else []),
-                *(["--products"] if self.products else []),
-                *(["--python"] if self.python else []),
-            ]
-        )
+        options = {
+            "--memory shared": self.memory == "shared",
+            "--queues threads": self.queues == "threads",
+            f"--compiler {self.compiler}": self.compiler != "none",
+            "--products": self.products,
+            "--python": self.python,
+        }
+        given = (option for option, taken in options.items() if taken)
+        return " ".join([f"python -m torch_outboard new {self.name}", *given])
 
 
 WORDS = {

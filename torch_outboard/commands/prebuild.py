@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from rich.console import Console
@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import torch_outboard
 from torch_outboard import _C
+from torch_outboard.commands.devices import dtype_named
 from torch_outboard.dispatch import fallback, placement
 from torch_outboard.dispatch.dispatcher import overload_of
 from torch_outboard.inspection.sample_arguments import attempts
@@ -44,15 +45,8 @@ class Job:
 
     family: str
     overload: str
-    dtype: torch.dtype = torch.float32
-    strided: bool = False
-
-
-@dataclass
-class Result:
-    launched: int = 0
-    # Overloads whose device kernel did not run for any of the dtypes.
-    missed: list[str] = field(default_factory=list)
+    dtype: torch.dtype
+    strided: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,18 +93,23 @@ def run(options: argparse.Namespace) -> int:
         return 1
     before = _C.program_counts()
     if options.record is not None:
-        code = record(options.record, options.placement)
+        if not options.record:
+            raise SystemExit("prebuild --record needs a program: --record train.py --epochs 1")
+        if options.placement:
+            placement.set_placement(options.placement)
+        code = run_program(options.record)
     else:
         try:
-            jobs = jobs_of(dtypes_of(options.dtype), options.family, options.operator)
+            dtypes = [dtype_named(name) for name in options.dtype or ["float32"]]
+            jobs = jobs_of(dtypes, options.family, options.operator)
         except ValueError as error:
             console.print(str(error))
             return 1
         with placement.use(options.placement or "device", device), fallback.policy(copied="allow"):
-            result = build(jobs, device, console)
-        console.print(f"{result.launched} of {len(jobs)} calls launched a device kernel")
-        if result.missed:
-            console.print(f"never launched: {', '.join(result.missed)}", soft_wrap=True)
+            launched = build(jobs, device, console)
+        console.print(f"{len(launched)} of {len(jobs)} calls launched a device kernel")
+        if missed := {job.overload for job in jobs} - {job.overload for job in launched}:
+            console.print(f"never launched: {', '.join(sorted(missed))}", soft_wrap=True)
         code = 0
     _C.flush_disk_cache()
     built, loaded, _ = (now - then for now, then in zip(_C.program_counts(), before, strict=True))
@@ -124,24 +123,6 @@ def run(options: argparse.Namespace) -> int:
             f"{placement.get_placement(device)}); --placement device selects device kernels"
         )
     return code
-
-
-def record(command: list[str], where: str) -> int:
-    """Runs a Python program in this process like `python command...`; returns its exit status."""
-    if not command:
-        raise SystemExit("prebuild --record needs a program: --record train.py --epochs 1")
-    if where:
-        placement.set_placement(where)
-    return run_program(command)
-
-
-def dtypes_of(names: list[str]) -> list[torch.dtype]:
-    """Dtypes by name, float32 for an empty list; raises ValueError for an unknown dtype."""
-    found = [getattr(torch, name.removeprefix("torch."), None) for name in names or ["float32"]]
-    for name, dtype in zip(names, found, strict=False):
-        if not isinstance(dtype, torch.dtype):
-            raise ValueError(f"'{name}' is not a dtype; write it as in torch.float32")
-    return [dtype for dtype in found if isinstance(dtype, torch.dtype)]
 
 
 def jobs_of(
@@ -160,16 +141,12 @@ def jobs_of(
     overloads[COPIES] = COPY
     _check_names("family", families, overloads.values())
     _check_names("operator", operators, overloads)
-    jobs = [
+    return [
         Job(family, overload, dtype, strided)
         for dtype in dtypes
         for overload, family in overloads.items()
         for strided in (False, True)
-    ]
-    return [
-        job
-        for job in jobs
-        if (not families or job.family in families) and (not operators or job.overload in operators)
+        if (not families or family in families) and (not operators or overload in operators)
     ]
 
 
@@ -179,10 +156,9 @@ def _check_names(kind: str, wanted: Collection[str], known: Iterable[str]) -> No
         raise ValueError(f"no {kind} {', '.join(sorted(unknown))}; there are {', '.join(close)}")
 
 
-def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
-    """Runs the jobs, with a progress bar."""
-    result = Result()
-    launched: set[str] = set()
+def build(jobs: list[Job], device: torch.device, console: Console) -> list[Job]:
+    """Runs the jobs, with a progress bar; returns those for which a device kernel ran."""
+    launched = []
     start = _C.program_counts()
     columns = (
         TextColumn("{task.description}"),
@@ -197,21 +173,14 @@ def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
             progress.update(task, description=job.family)
             if number % SAVED_TOGETHER == SAVED_TOGETHER - 1:
                 _C.flush_disk_cache()
-            if _perform(job, device):
-                result.launched += 1
-                launched.add(job.overload)
+            if (_convert if job.family == COPY else _call)(job, device):
+                launched.append(job)
             built, loaded, _ = _C.program_counts()
             progress.update(task, advance=1, compiled=built - start[0], loaded=loaded - start[1])
         progress.update(task, description="writing")
         _C.flush_disk_cache()
         progress.update(task, description="all families")
-    result.missed = sorted({job.overload for job in jobs} - launched)
-    return result
-
-
-def _perform(job: Job, device: torch.device) -> bool:
-    """Runs a job; returns whether a device kernel ran."""
-    return _convert(job, device) if job.family == COPY else _call(job, device)
+    return launched
 
 
 def _call(job: Job, device: torch.device) -> bool:
