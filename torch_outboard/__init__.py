@@ -46,10 +46,12 @@ __all__ = [
     "use_driver",
 ]
 
-# Imported at the first access, so that `import torch` stays fast.
+# Modules, and names of modules; imported at the first access, so that `import torch` stays fast.
 _LAZY = {
     "Declined": "torch_outboard._C",
     "Plan": "torch_outboard.ops.template",
+    "fallback": "torch_outboard.dispatch.fallback",
+    "placement": "torch_outboard.dispatch.placement",
     "as_cpu": "torch_outboard.device.host_memory",
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",
@@ -59,11 +61,6 @@ _LAZY = {
     "registrations": "torch_outboard.dispatch.registrations",
     "trace": "torch_outboard.inspection.tracing",
     "use_driver": "torch_outboard.loading.driver_choice",
-}
-
-_LAZY_MODULES = {
-    "fallback": "torch_outboard.dispatch.fallback",
-    "placement": "torch_outboard.dispatch.placement",
 }
 
 
@@ -99,10 +96,9 @@ def __getattr__(name: str) -> Any:
         import importlib.metadata
 
         return importlib.metadata.version("torch-outboard")
-    if name in _LAZY_MODULES:
-        return importlib.import_module(_LAZY_MODULES[name])
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        module = importlib.import_module(_LAZY[name])
+        return module if name in ("fallback", "placement") else getattr(module, name)
     raise AttributeError(f"module 'torch_outboard' has no attribute {name!r}")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import in_threads, run_python
-from torch_outboard.loading.device_modules import DeferredModule
+from torch_outboard.loading.activation import DeferredModule
 
 STATE = "read below"
 

@@ -12,13 +12,13 @@ import re
 import sys
 import types
 import warnings
+from typing import Any
 
 import torch
 from torch.utils import backend_registration
 
 from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choose_driver
 from torch_outboard.loading import unavailable
-from torch_outboard.loading.device_modules import DeferredModule
 from torch_outboard.loading.driver_choice import register_driver
 from torch_outboard.state import PACKAGE, state
 
@@ -26,12 +26,40 @@ from torch_outboard.state import PACKAGE, state
 _FREE_SLOT = "privateuseone"
 # Submodules of the device module, by name, as modules of `torch_outboard.device`.
 _PARTS = {
-    "amp": "amp",
-    "graphs": "graphs",
-    "memory": "memory",
+    **{name: name for name in ("amp", "graphs", "memory", "streams")},
     "random": "generators",
-    "streams": "streams",
 }
+
+
+class DeferredModule(types.ModuleType):
+    """A placeholder for a module; the first read of a name loads all names of the module.
+
+    `import torch` registers the device module, which most programs use much later, or never.
+    Attributes set before stay. Threads may read concurrently: the import system lets only one of
+    them import.
+
+    Args:
+        name: the full name of the module.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        # `inspect` reads the file of every module.
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        self._become()
+        return getattr(self, name)
+
+    def __dir__(self) -> list[str]:
+        self._become()
+        return dir(self)
+
+    def _become(self) -> None:
+        module = importlib.import_module(self.__name__)
+        own = self.__dict__
+        for name, value in vars(module).items():
+            if own.get(name) is None:  # `__doc__` and `__spec__` are None until here
+                own[name] = value
+        self.__class__ = types.ModuleType  # type: ignore[assignment]
 
 
 def activate() -> None:
@@ -180,10 +208,8 @@ def _apply_settings() -> None:
             from torch_outboard.dispatch import placement
 
             placement.configure_from_environment()
-    except (
-        ValueError,
-        Warning,
-    ) as error:  # warnings may be errors, but `import torch` must not fail
+    except (ValueError, Warning) as error:
+        # Warnings may be errors, but `import torch` must not fail.
         state.wrong_setting = str(error)
 
 

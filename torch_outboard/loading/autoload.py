@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from os.path import exists
 
 import torch
 
@@ -56,14 +57,12 @@ _XPU_FILES = ("/dev/dri", "/dev/dxg")
 
 
 def _accelerator_present() -> str | None:
-    built_and_files = (
+    accelerators = (
         ("CUDA", torch.backends.cuda.is_built(), _CUDA_FILES),
         ("XPU", torch.xpu._is_compiled(), _XPU_FILES),
     )
-    for name, built, files in built_and_files:
-        if built and any(os.path.exists(file) for file in files):
-            return name
-    return None
+    found = (name for name, built, files in accelerators if built and any(map(exists, files)))
+    return next(found, None)
 
 
 def _other_backends() -> list[str]:

@@ -32,14 +32,10 @@ class AbsentDevice(types.ModuleType):
     def is_available(self) -> bool:
         return False
 
-    def is_initialized(self) -> bool:
-        return False
+    is_initialized = _is_in_bad_fork = is_available
 
     def device_count(self) -> int:
         return 0
-
-    def _is_in_bad_fork(self) -> bool:
-        return False
 
     def manual_seed_all(self, seed: int) -> None:
         """Does nothing: there is nothing to seed."""
