@@ -42,7 +42,7 @@
 #if CHANNELS_LAST
 
 // A work-group computes rows of a result, several channels at once.
-__kernel void average_pool_channels(OB_PARAMETERS) {
+__kernel void average_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(row) {
     const ob_index image = row / out_height;

@@ -12,7 +12,7 @@
     sums[k] += indices_load(at_index + k) == location ? gradient : 0; \
   }
 
-__kernel void max_pool_backward_channels(OB_PARAMETERS) {
+__kernel void max_pool_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(row) {
     const ob_index image = row / height;
@@ -162,7 +162,7 @@ static inline ob_index interval(const ob_index o, const V sample, const ob_index
     locations[k] = better ? location : locations[k];         \
   }
 
-__kernel void max_pool_channels(OB_PARAMETERS) {
+__kernel void max_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(row) {
     const ob_index image = row / out_height;

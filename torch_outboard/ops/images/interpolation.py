@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from torch_outboard.ops.definition import FLOATS, WIDE, Definition
-from torch_outboard.ops.images.pooling_windows import pass_image, pass_images, plane_count
+from torch_outboard.ops.images.pooling_windows import launch_planes, pass_image, pass_images
 from torch_outboard.ops.symbolic import (
     Float,
     Int,
@@ -158,7 +158,7 @@ def _launch(
         BACKWARD=backward,
     )
     plan.launch("find_taps", outputs.size(-1), when=plan.on_processor & (out.numel() > 0))
-    plan.launch("interpolate", groups=plane_count(out, of.dimensions))
+    launch_planes(plan, "interpolate", out, of.dimensions)
 
 
 def _interpolate(of: _Interpolation, *, backward: bool) -> Definition:

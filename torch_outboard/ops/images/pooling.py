@@ -10,12 +10,11 @@ import torch
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.images.pooling_windows import (
     Windows,
-    line_count,
+    launch_planes,
     pass_axes,
     pass_images,
     pass_windows,
     per_axis,
-    plane_count,
     plane_scatter,
     require_adjacent_channels,
     require_room,
@@ -56,9 +55,7 @@ def definitions() -> list[Definition]:
         _adaptive_max_pool_backward,
     )
     return [
-        average_pool_of_adjacent_channels,
-        max_pool_of_adjacent_channels,
-        max_pool_backward_of_adjacent_channels,
+        *(define(2, adjacent=True) for define in (_average_pool, _max_pool, _max_pool_backward)),
         *(define(dimensions) for define in kinds for dimensions in (2, 3)),
     ]
 
@@ -84,36 +81,28 @@ def _pass_average(
     plan.constants(BACKWARD=backward)
 
 
-@template(
-    "avg_pool2d avg_pool2d.out",
-    "pooling average_pool",
-    dtypes=(*FLOATS, torch.int64),
-    strided=("self", "out"),
-)
-def average_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> None:
-    """Average pooling of images in the memory format channels_last."""
-    require_adjacent_channels(plan, self)
-    out = plan.result()
-    plan.parameters(channels=self.size(1))
-    plan.constants(CHANNELS_LAST=True)
-    _pass_average(plan, self, out, 2, **rest)
-    plan.launch("average_pool_channels", groups=line_count(out))
-
-
 def _average_dtypes(dimensions: int) -> tuple[torch.dtype, ...]:
     # In three dimensions CPU's kernel does not support half precision.
     floats = FLOATS if dimensions == 2 else WIDE
     return (*floats, torch.int64)
 
 
-def _average_pool(dimensions: int) -> Definition:
+def _average_pool(dimensions: int, *, adjacent: bool = False) -> Definition:
+    """`adjacent`: of images with adjacent channels."""
     name = f"avg_pool{dimensions}d"
 
-    @template(f"{name} {name}.out", "pooling average_pool", dtypes=_average_dtypes(dimensions))
+    @template(
+        f"{name} {name}.out",
+        "pooling average_pool",
+        dtypes=_average_dtypes(dimensions),
+        strided=("self", "out") if adjacent else (),
+    )
     def average_pool(plan: Plan, self: SymTensor, **rest: Any) -> None:
+        if adjacent:
+            require_adjacent_channels(plan, self)
         out = plan.result()
         _pass_average(plan, self, out, dimensions, **rest)
-        plan.launch("average_pool", groups=plane_count(out, dimensions))
+        launch_planes(plan, "average_pool", out, dimensions, adjacent=adjacent)
 
     return average_pool
 
@@ -130,12 +119,12 @@ def _average_pool_backward(dimensions: int) -> Definition:
         plan.require(same_dtype(self, grad_output))
         out = plan.result()
         _pass_average(plan, self, grad_output, dimensions, backward=True, **rest)
-        plan.launch("average_pool", groups=plane_count(out, dimensions))
+        launch_planes(plan, "average_pool", out, dimensions)
 
     return average_pool_backward
 
 
-# ---- Max pooling of images with adjacent channels
+# ---- Max pooling
 
 
 def _pass(
@@ -146,52 +135,6 @@ def _pass(
     pass_images(plan, inputs, outputs, dimensions)
     pass_windows(plan, known)
     pass_axes(plan, "dilation", known.dilation)
-
-
-# ---- Images with adjacent channels
-
-
-@template(
-    "max_pool2d_with_indices max_pool2d_with_indices.out",
-    "pooling max_pool",
-    dtypes=(*FLOATS, *INTEGERS),
-    strided=("self", "out", "indices"),
-)
-def max_pool_of_adjacent_channels(plan: Plan, self: SymTensor, **rest: Any) -> None:
-    """Max pooling of images in the memory format channels_last."""
-    require_adjacent_channels(plan, self)
-    plan.require(self.numel() < _INT32_VALUES)
-    out = plan.result()
-    plan.result("indices", dtype=torch.int64)
-    plan.parameters(channels=self.size(1))
-    plan.constants(CHANNELS_LAST=True)
-    _pass(plan, self, out, 2, **rest)
-    plan.launch("max_pool_channels", groups=line_count(out))
-
-
-@_gradient(
-    "max_pool2d_with_indices_backward max_pool2d_with_indices_backward.grad_input",
-    "pooling max_pool",
-    dtypes=FLOATS,
-    accepts={"indices": (torch.int64,)},
-    strided=("grad_output", "indices", "out"),
-)
-def max_pool_backward_of_adjacent_channels(
-    plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
-) -> None:
-    """The gradient of `max_pool_of_adjacent_channels`, with all tensors in channels_last."""
-    require_adjacent_channels(plan, self)
-    plan.require((grad_output.dim() == 4) & (indices.dim() == 4), same_dtype(self, grad_output))
-    for tensor in (grad_output, indices):
-        plan.require((tensor.size(1) > 1) & (tensor.stride(1) == 1))
-    out = plan.result()
-    plan.parameters(channels=self.size(1))
-    plan.constants(CHANNELS_LAST=True)
-    _pass(plan, self, grad_output, 2, **rest)
-    plan.launch("max_pool_backward_channels", groups=line_count(out))
-
-
-# ---- Planes and volumes
 
 
 def _pooled_shape(image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:
@@ -231,24 +174,34 @@ def _volume_shape(
     return shape
 
 
-def _max_pool(dimensions: int) -> Definition:
+def _max_pool(dimensions: int, *, adjacent: bool = False) -> Definition:
+    """`adjacent`: of images with adjacent channels."""
     name = f"max_pool{dimensions}d_with_indices"
 
-    @template(f"{name} {name}.out", "pooling max_pool", dtypes=(*FLOATS, *INTEGERS))
+    @template(
+        f"{name} {name}.out",
+        "pooling max_pool",
+        dtypes=(*FLOATS, *INTEGERS),
+        strided=("self", "out", "indices") if adjacent else (),
+    )
     def max_pool(plan: Plan, self: SymTensor, **rest: Any) -> None:
         shape = strides = None
-        if dimensions == 3:
+        if adjacent:
+            require_adjacent_channels(plan, self)
+            plan.require(self.numel() < _INT32_VALUES)
+        elif dimensions == 3:
             shape = _volume_shape(plan, self, **rest)
             strides = strides_like(self, shape, 3)
         out = plan.result("out", shape, strides=strides)
         plan.result("indices", shape, torch.int64, strides=strides)
         _pass(plan, self, out, dimensions, **rest)
-        plan.launch("max_pool", groups=plane_count(out, dimensions))
+        launch_planes(plan, "max_pool", out, dimensions, adjacent=adjacent)
 
     return max_pool
 
 
-def _max_pool_backward(dimensions: int) -> Definition:
+def _max_pool_backward(dimensions: int, *, adjacent: bool = False) -> Definition:
+    """`adjacent`: of tensors that all have adjacent channels."""
     name = f"max_pool{dimensions}d_with_indices_backward"
 
     @_gradient(
@@ -256,19 +209,23 @@ def _max_pool_backward(dimensions: int) -> Definition:
         "pooling max_pool",
         dtypes=FLOATS,
         accepts={"indices": (torch.int64,)},
+        strided=("grad_output", "indices", "out") if adjacent else (),
     )
     def max_pool_backward(
         plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor, **rest: Any
     ) -> None:
         plan.require(same_dtype(self, grad_output))
+        if adjacent:
+            for tensor in (self, grad_output, indices):
+                require_adjacent_channels(plan, tensor)
+        shape = strides = None
         if dimensions == 3:
             pooled = _volume_shape(plan, self, **rest)
             plan.require((grad_output.shape == pooled) & (indices.shape == pooled))
-            out = plan.result("out", self.shape, strides=strides_like(self, self.shape, 3))
-        else:
-            out = plan.result()
+            shape, strides = self.shape, strides_like(self, self.shape, 3)
+        out = plan.result("out", shape, strides=strides)
         _pass(plan, self, grad_output, dimensions, **rest)
-        plan.launch("max_pool_backward", groups=plane_count(out, dimensions))
+        launch_planes(plan, "max_pool_backward", out, dimensions, adjacent=adjacent)
 
     return max_pool_backward
 
@@ -295,7 +252,7 @@ def _fractional_max_pool(dimensions: int) -> Definition:
         pass_axes(plan, "kernel", per_axis(expand(kernel_size, dimensions), dimensions, 1))
         pass_images(plan, self, out, dimensions)
         plan.parameters(samples=dimensions)
-        plan.launch("max_pool", groups=plane_count(out, dimensions))
+        launch_planes(plan, "max_pool", out, dimensions)
 
     return fractional_max_pool
 
@@ -373,7 +330,7 @@ def _launch_adaptive(
 ) -> None:
     pass_images(plan, inputs, outputs, dimensions)
     plan.constants(ADAPTIVE=True)
-    plan.launch(kernel, groups=plane_count(result, dimensions))
+    launch_planes(plan, kernel, result, dimensions)
 
 
 def _has_planes(image: SymTensor, dimensions: int) -> SymBool:

@@ -77,9 +77,20 @@ def pass_images(plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: i
     pass_image(plan, outputs, dimensions, "out_")
 
 
-def plane_count(result: SymTensor, dimensions: int) -> SymInt:
-    """The number of planes (volumes in three dimensions): a work-group computes one each."""
-    return where(result.numel() > 0, result.shape[:-dimensions].prod(), 0)
+def launch_planes(
+    plan: Plan, kernel: str, result: SymTensor, dimensions: int, *, adjacent: bool = False
+) -> None:
+    """Launches a kernel whose work-groups compute a plane each, in three dimensions a volume.
+
+    `adjacent`: of images with adjacent channels, where a work-group computes all channels of a
+    line.
+    """
+    groups = result.shape[:-dimensions].prod()
+    if adjacent:
+        plan.parameters(channels=result.size(1))
+        plan.constants(CHANNELS_LAST=True)
+        groups = result.size(0) * result.size(2)
+    plan.launch(kernel, groups=where(result.numel() > 0, groups, 0))
 
 
 # ---- Channels last
@@ -91,11 +102,6 @@ def require_adjacent_channels(plan: Plan, image: SymTensor) -> None:
         image.dim() == 4,
         (image.size(1) > 1) & (image.stride(1) == 1) & (image.stride(3) >= image.size(1)),
     )
-
-
-def line_count(result: SymTensor) -> SymInt:
-    """The number of lines of a batch of images: a work-group computes all channels of a line."""
-    return where(result.numel() > 0, result.size(0) * result.size(2), 0)
 
 
 def strides_like(image: SymTensor, shape: SymInts, dimensions: int) -> SymInts:
