@@ -121,14 +121,3 @@ static inline V row_max_8(const ob_value8 v) {
     total_##type += dy;                                          \
     product_##type += dy * (input_##load(first + i) - average);  \
   }
-
-#if HAS_grad_weight
-#define STORE_GRAD_WEIGHT(i, v) grad_weight_store(i, v);
-#else
-#define STORE_GRAD_WEIGHT(i, v)
-#endif
-#if HAS_grad_bias
-#define STORE_GRAD_BIAS(i, v) grad_bias_store(i, v);
-#else
-#define STORE_GRAD_BIAS(i, v)
-#endif

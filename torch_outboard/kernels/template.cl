@@ -3,7 +3,7 @@
 //
 //   OB_REPORT            a statement: an index is out of range (definitions that report); see
 //                        ob_checked_index and ob_wrapped_index below
-//   HAS_x                1 if the tensor is given
+//   HAS_x, IF_x(text)    1 if the tensor is given; `text` if it is, else nothing
 //   x_t, x_value         its elements in memory, and as values (float for half, uchar for bool)
 //   x_load(i)            element i as a value; x_store(i, v) writes one
 //   x_load_vector(i)     W elements from i on, as T; x_store_vector(i, v)  (with vectors)

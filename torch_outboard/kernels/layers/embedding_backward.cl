@@ -57,9 +57,7 @@ __kernel void embedding_backward(OB_PARAMETERS) {
           scale[k] /= (V)((volatile __global int *)counts)[location[k]];
 #endif
 #if BAG
-#if HAS_per_sample_weights
-          scale[k] *= per_sample_weights_load(source[k]);
-#endif
+          IF_per_sample_weights(scale[k] *= per_sample_weights_load(source[k]);)
           source[k] = ob_checked_index(offset2bag_load(source[k]), bags);
           if (source[k] < 0) {
             location[k] = -1;

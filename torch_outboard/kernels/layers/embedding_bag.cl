@@ -85,19 +85,15 @@ __kernel void embedding_bag(OB_PARAMETERS) {
 #else
     const V scale = 1;
 #endif
-#if HAS_per_sample_weights
-#define WEIGHT *per_sample_weights_load(k)
-#else
-#define WEIGHT
-#endif
-#define BAG_OF(type, load, store)                           \
-  {                                                         \
-    type total = (type)(0);                                 \
-    for (ob_index k = first; k < last; ++k) {               \
-      KNOWN                                                 \
-      total += weight_##load(location * n + i) WEIGHT;      \
-    }                                                       \
-    out_##store(bag * n + i, total * scale);                \
+#define BAG_OF(type, load, store)                                         \
+  {                                                                       \
+    type total = (type)(0);                                               \
+    for (ob_index k = first; k < last; ++k) {                             \
+      KNOWN                                                               \
+      total += weight_##load(location * n + i)                            \
+               IF_per_sample_weights(* per_sample_weights_load(k));       \
+    }                                                                     \
+    out_##store(bag * n + i, total * scale);                              \
   }
     FOR_ROW(BAG_OF)
 #endif

@@ -50,22 +50,12 @@ static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
 // the backward: (input, forget, cell, output gates) of LSTM cells, (reset, update, new gates,
 // previous state, the state's part of the new gate) of GRU cells.
 
-#if HAS_input_bias
-#define INPUT_BIAS(load, j) +input_bias##load(j)
-#else
-#define INPUT_BIAS(load, j)
-#endif
-#if HAS_hidden_bias
-#define HIDDEN_BIAS(load, j) +hidden_bias##load(j)
-#else
-#define HIDDEN_BIAS(load, j)
-#endif
 #define FROM_INPUT(load, gates, gate)                            \
   (input_gates##load((row * gates + gate) * hidden + j)          \
-       INPUT_BIAS(load, gate *hidden + j))
+       IF_input_bias(+ input_bias##load(gate * hidden + j)))
 #define FROM_HIDDEN(load, gates, gate)                           \
   (hidden_gates##load((row * gates + gate) * hidden + j)         \
-       HIDDEN_BIAS(load, gate *hidden + j))
+       IF_hidden_bias(+ hidden_bias##load(gate * hidden + j)))
 
 #if LSTM && !BACKWARD
 
@@ -238,12 +228,6 @@ __kernel void turn_weights(OB_PARAMETERS) {
 // alternate between the halves of `to_cells`, because overlapping vectors reread values.
 #define SLOT(turn, row) (((turn) % 2 * batch + (row)) * hidden)
 
-#if HAS_grad_output
-#define OF_OUTPUT(load, s, row) +grad_output##load(OUTPUT(s, row) + j)
-#else
-#define OF_OUTPUT(load, s, row)
-#endif
-
 #define STEP(type, load, store, sigmoid, tanh_of)                                   \
   const ob_index s = steps - 1 - ob_step;                                           \
   type to_hidden[ROWS], rest[ROWS], of_cell[ROWS];                                  \
@@ -272,7 +256,8 @@ __kernel void turn_weights(OB_PARAMETERS) {
       grad_hx##store(row[r] * hidden + j, to_hidden[r]);                            \
       grad_cx##store(row[r] * hidden + j, of_cell[r]);                              \
     } else {                                                                        \
-      const type to_output = to_hidden[r] OF_OUTPUT(load, s, row[r]);               \
+      const type to_output =                                                        \
+          to_hidden[r] IF_grad_output(+ grad_output##load(OUTPUT(s, row[r]) + j));  \
       const type to_cell = of_cell[r];                                              \
       GRADIENTS_OF_CELL(type, load, store, GATE(s, row[r], 0),                      \
                         workspace##load(CELL(s + 1, row[r]) + j),                   \

@@ -8,12 +8,8 @@
 #else
 #define SHARE
 #endif
-#if HAS_weight
-#define WEIGHT(class) * weight_load(class)
-#else
-#define WEIGHT(class)
-#endif
-#define SLOPE(class, location) (-grad_output_load(REDUCTION ? 0 : location) SHARE WEIGHT(class))
+#define SLOPE(class, location) \
+  (-grad_output_load(REDUCTION ? 0 : location) SHARE IF_weight(* weight_load(class)))
 #define IS_WRONG(t) ((t) != ignore && ((t) < 0 || (t) >= classes))
 
 __kernel void nll_loss_backward(OB_PARAMETERS) {
@@ -46,11 +42,6 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
 
 #else
 
-#if HAS_weight
-#define SHARE_OF(class) weight_load(class)
-#else
-#define SHARE_OF(class) ((V)1)
-#endif
 // The loss of element i, and its weight in a mean.
 #define LOSS_AND_SHARE(i)                                                                         \
   V loss = 0, share = 0;                                                                          \
@@ -61,7 +52,7 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
       const bool known = t >= 0 && t < classes;                                                   \
       const ob_index at = known ? (ob_index)t : 0;                                                \
       if (!known) { OB_REPORT }                                                                   \
-      share = SHARE_OF(at);                                                                       \
+      share = (V)1 IF_weight(* weight_load(at));                                                  \
       loss = known ? -self_load((outer * classes + at) * inner + (i) - outer * inner) * share     \
                    : (V)NAN;                                                                      \
     }                                                                                             \

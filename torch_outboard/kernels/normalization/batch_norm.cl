@@ -22,25 +22,8 @@
 #define STATISTICS RUNNING_STATISTICS
 #endif
 
-#if HAS_weight
-#define SCALE_BY_WEIGHT           \
-  scale *= weight_load(channel);  \
-  shift *= weight_load(channel);
-#else
-#define SCALE_BY_WEIGHT
-#endif
-#if HAS_bias
-#define SHIFT_BY_BIAS shift += bias_load(channel);
-#else
-#define SHIFT_BY_BIAS
-#endif
 #define RESULT(type, load, store) \
   out_##store(first + i, input_##load(first + i) * scale + shift);
-#define STORE_RESULTS                             \
-  V scale = inverse, shift = -average * inverse;  \
-  SCALE_BY_WEIGHT                                 \
-  SHIFT_BY_BIAS                                   \
-  FOR_ELEMENTS(RESULT)
 
 #if ROUNDED
 // CPU continues with both rounded to the dtype of the statistics.
@@ -145,7 +128,10 @@ __kernel void batch_norm(OB_PARAMETERS) {
     }
 #endif
     STATISTICS
-    STORE_RESULTS
+    V scale = inverse, shift = -average * inverse;
+    IF_weight(scale *= weight_load(channel); shift *= weight_load(channel);)
+    IF_bias(shift += bias_load(channel);)
+    FOR_ELEMENTS(RESULT)
   }
 }
 
@@ -159,11 +145,6 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #define STATISTICS const V average = save_mean_load(channel), inverse = save_invstd_load(channel);
 #endif
 
-#if HAS_weight
-#define SCALE_BY_WEIGHT scale *= weight_load(channel);
-#else
-#define SCALE_BY_WEIGHT
-#endif
 #if TRAINING
 #define SHIFT_AND_SLOPE               \
   const V count = (V)blocks * (V)n;   \
@@ -176,15 +157,6 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #define SHIFT_AND_SLOPE
 #define RESULT(type, load, store) \
   grad_input_##store(first + i, grad_out_##load(first + i) * scale);
-#endif
-#if HAS_grad_input
-#define STORE_GRAD_INPUT \
-  V scale = inverse;     \
-  SCALE_BY_WEIGHT        \
-  SHIFT_AND_SLOPE        \
-  FOR_ELEMENTS(RESULT)
-#else
-#define STORE_GRAD_INPUT
 #endif
 
 #if IN_PARTS
@@ -233,10 +205,15 @@ __kernel void batch_norm_backward(OB_PARAMETERS) {
     const V total = ROW_SUM(total), product = ROW_SUM(product);
 #endif
     if (part == 0 && OB_LANE == 0) {
-      STORE_GRAD_WEIGHT(channel, product * inverse)
-      STORE_GRAD_BIAS(channel, total)
+      IF_grad_weight(grad_weight_store(channel, product * inverse);)
+      IF_grad_bias(grad_bias_store(channel, total);)
     }
-    STORE_GRAD_INPUT
+#if HAS_grad_input
+    V scale = inverse;
+    IF_weight(scale *= weight_load(channel);)
+    SHIFT_AND_SLOPE
+    FOR_ELEMENTS(RESULT)
+#endif
   }
 }
 

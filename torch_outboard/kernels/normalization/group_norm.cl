@@ -22,18 +22,10 @@ __kernel void group_norm(OB_PARAMETERS) {
       rstd_store(row, inverse);
     }
     const ob_index channel = row % groups * blocks;
-#if HAS_weight
-#define WEIGHT * weight_load(channel + block)
-#else
-#define WEIGHT
-#endif
-#if HAS_bias
-#define BIAS + bias_load(channel + block)
-#else
-#define BIAS
-#endif
-#define RESULT(type, load, store) \
-  out_##store(first + i, (input_##load(first + i) - average) * (inverse WEIGHT) BIAS);
+#define RESULT(type, load, store)                                                                 \
+  out_##store(first + i, (input_##load(first + i) - average) *                                    \
+                             (inverse IF_weight(* weight_load(channel + block)))                  \
+                             IF_bias(+ bias_load(channel + block)));
     FOR_RUNS(START, RESULT)
   }
 }
@@ -60,11 +52,7 @@ __kernel void group_norm_sums(OB_PARAMETERS) {
   }
 }
 
-#if HAS_weight
-#define WEIGHT(channel) *weight_load((channel) % channels)
-#else
-#define WEIGHT(channel)
-#endif
+#define WEIGHT(channel) IF_weight(* weight_load((channel) % channels))
 
 __kernel void group_norm_input(OB_PARAMETERS) {
   OB_BEGIN
@@ -96,8 +84,8 @@ __kernel void group_norm_channels(OB_PARAMETERS) {
     total += totals_load(b * channels + channel);
     product += products_load(b * channels + channel);
   }
-  STORE_GRAD_WEIGHT(channel, product)
-  STORE_GRAD_BIAS(channel, total)
+  IF_grad_weight(grad_weight_store(channel, product);)
+  IF_grad_bias(grad_bias_store(channel, total);)
 }
 
 #endif

@@ -19,18 +19,9 @@ __kernel void layer_norm(OB_PARAMETERS) {
       mean_store(row, average);
       rstd_store(row, scale);
     }
-#if HAS_weight
-#define WEIGHT(load) * weight_##load(i)
-#else
-#define WEIGHT(load)
-#endif
-#if HAS_bias
-#define BIAS(load) + bias_##load(i)
-#else
-#define BIAS(load)
-#endif
-#define RESULT(type, load, store)                                                                 \
-  out_##store(first + i, (input_##load(first + i) - average) * scale WEIGHT(load) BIAS(load));
+#define RESULT(type, load, store)                                               \
+  out_##store(first + i, (input_##load(first + i) - average) * scale            \
+                             IF_weight(* weight_##load(i)) IF_bias(+ bias_##load(i)));
     FOR_ROW(RESULT)
   }
 }
@@ -44,13 +35,7 @@ __kernel void layer_norm(OB_PARAMETERS) {
 // For rows of one element the gradient is 0, which fused products would miss.
 #pragma OPENCL FP_CONTRACT OFF
 
-#if HAS_weight
-#define WEIGHTED(load) (grad_out_##load(first + i) * weight_##load(i))
-#else
-#define WEIGHTED(load) grad_out_##load(first + i)
-#endif
-
-#if HAS_grad_input
+#define WEIGHTED(load) (grad_out_##load(first + i) IF_weight(* weight_##load(i)))
 #define SUMS(type, load, store)                                         \
   {                                                                     \
     const type dy = WEIGHTED(load);                                     \
@@ -68,9 +53,6 @@ __kernel void layer_norm(OB_PARAMETERS) {
   const V shift = ROW_SUM(total) / (V)n;                      \
   const V slope = ROW_SUM(product) * scale * scale / (V)n;    \
   FOR_ROW(RESULT)
-#else
-#define GRAD_INPUT
-#endif
 
 #if OB_LOCAL == 1
 __kernel void layer_norm_backward(OB_PARAMETERS) {
@@ -81,7 +63,7 @@ __kernel void layer_norm_backward(OB_PARAMETERS) {
     for (ob_index row = start; row < min(start + chunk_rows, row_count); ++row) {
       const ob_index first = row * n;
       const V average = mean_load(row), scale = rstd_load(row);
-      GRAD_INPUT
+      IF_grad_input(GRAD_INPUT)
 #if HAS_grad_weight || HAS_grad_bias
       // A lane always adds to the same columns.
       const ob_index part = chunk * n;
@@ -107,8 +89,8 @@ __kernel void layer_norm_columns(OB_PARAMETERS) {
     weight_total += weight_parts_load(chunk * n + i);
     bias_total += bias_parts_load(chunk * n + i);
   }
-  STORE_GRAD_WEIGHT(i, weight_total)
-  STORE_GRAD_BIAS(i, bias_total)
+  IF_grad_weight(grad_weight_store(i, weight_total);)
+  IF_grad_bias(grad_bias_store(i, bias_total);)
 }
 #else
 
@@ -149,7 +131,7 @@ __kernel void layer_norm_backward(OB_PARAMETERS) {
   for (; item < ob_items; item += get_num_groups(0)) {
     const ob_index row = item - chunks * tiles, first = row * n;
     const V average = mean_load(row), scale = rstd_load(row);
-    GRAD_INPUT
+    IF_grad_input(GRAD_INPUT)
   }
 }
 
@@ -177,8 +159,8 @@ __kernel void layer_norm_columns(OB_PARAMETERS) {
     weight_total += weight_totals[other * COLUMNS + lane];
     bias_total += bias_totals[other * COLUMNS + lane];
   }
-  STORE_GRAD_WEIGHT(i, weight_total)
-  STORE_GRAD_BIAS(i, bias_total)
+  IF_grad_weight(grad_weight_store(i, weight_total);)
+  IF_grad_bias(grad_bias_store(i, bias_total);)
 }
 #endif
 

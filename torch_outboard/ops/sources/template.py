@@ -123,7 +123,9 @@ def _storage(tensor: TemplateTensor) -> str:
 def _tensor(source: TemplateSource, tensor: TemplateTensor) -> str:
     """Types and macros of a tensor in a template."""
     name, storage, dtype = tensor.name, _storage(tensor), tensor.dtype
-    lines = f"#define HAS_{name} {int(dtype is not None)}\ntypedef {storage} {name}_t;\n"
+    given = dtype is not None
+    lines = f"#define HAS_{name} {int(given)}\n#define IF_{name}(text) {'text' if given else ''}\n"
+    lines += f"typedef {storage} {name}_t;\n"
     if dtype is None:
         return lines
     if tensor.items:
