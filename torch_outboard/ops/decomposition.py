@@ -1,8 +1,6 @@
 """Operators made of other operators: a function that calls them
 (csrc/device_kernels/decompositions/decomposition.cpp runs it)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

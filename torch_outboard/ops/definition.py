@@ -2,8 +2,6 @@
 symbols, and arguments of operators as symbols.
 """
 
-from __future__ import annotations
-
 import inspect
 import keyword
 import re

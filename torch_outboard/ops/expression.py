@@ -1,8 +1,6 @@
 """Pointwise operators: an expression in OpenCL C for each result
 (csrc/device_kernels/pointwise/pointwise.cpp makes the kernels)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """Settings of the disk cache of compiled programs: folder, size limit, shared access."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from typing import cast

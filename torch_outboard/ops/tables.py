@@ -1,7 +1,5 @@
 """Collects all operator definitions and loads them into C++."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc

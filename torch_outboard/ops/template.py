@@ -1,8 +1,6 @@
 """Operators with hand-written kernels in OpenCL C: the source, and a function that plans the
 results and launches of a call (csrc/device_kernels/template/template.h runs them)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, TypeAlias

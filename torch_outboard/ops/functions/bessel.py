@@ -4,8 +4,6 @@ Expansions of special_coefficients.py: of the function near zero, and beyond of 
 asymptotic form. DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
 """
 
-from __future__ import annotations
-
 import math
 
 from torch_outboard.ops.functions import special_coefficients as known

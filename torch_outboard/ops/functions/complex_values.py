@@ -8,8 +8,6 @@ tangents by W. Kahan, "Branch cuts for complex elementary functions, or much ado
 sign bit" (1987).
 """
 
-from __future__ import annotations
-
 from torch_outboard.ops.functions.scalar_function import Functions, ScalarFunction
 
 _LOG_2 = "(S)(0.6931471805599453)"

@@ -3,8 +3,6 @@
 scalar_function.py lists the types and macros that a source can use.
 """
 
-from __future__ import annotations
-
 from torch_outboard.ops.functions.scalar_function import (
     ONE,
     THREE,

@@ -15,8 +15,6 @@ values; None where it makes no sense. In the sources
 - OB_BOOL and OB_DOUBLE are defined where values are bool (uchar, 0 or 1) and of double precision.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ only if it has such an element. The polynomials come from tools/single_precision
 Errors measured against double precision: 2 units in the last place at most.
 """
 
-from __future__ import annotations
-
 from torch_outboard.ops.functions import single_precision_coefficients as known
 from torch_outboard.ops.functions.scalar_function import by_precision, constant, polynomial
 

@@ -3,8 +3,6 @@
 DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
 """
 
-from __future__ import annotations
-
 import math
 
 from torch_outboard.ops.functions import special_coefficients as known

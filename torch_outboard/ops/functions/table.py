@@ -4,8 +4,6 @@ scalar_function.py lists what a source can use. NaN, infinities, signs of zeros 
 on CPU.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import cache

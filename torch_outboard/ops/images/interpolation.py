@@ -1,7 +1,5 @@
 """Interpolation in one to three dimensions, samples at positions of a grid, and gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, cast

@@ -1,7 +1,5 @@
 """Average and max pooling, also to a given size and at random positions, and max unpooling."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -4,8 +4,6 @@ Images have one to three spatial dimensions behind batch and channels. Kernels g
 of depth, height and width; the value for a missing dimension has no effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

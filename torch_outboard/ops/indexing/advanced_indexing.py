@@ -4,8 +4,6 @@ A single index tensor has its own kernels; every other case is a decomposition i
 flat indices (csrc/device_kernels/decompositions/advanced_indexing.cpp).
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

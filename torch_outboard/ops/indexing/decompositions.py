@@ -1,7 +1,5 @@
 """Decompositions of operators that read and write elements at indices or by masks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Operators that read and write elements at the indices in tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple

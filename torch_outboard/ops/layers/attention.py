@@ -1,8 +1,6 @@
 """Kernels of torch.nn.functional.scaled_dot_product_attention, which selects them by PyTorch's
 rules for CPU (csrc/cpu_kernels/operators/attention.cpp)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 

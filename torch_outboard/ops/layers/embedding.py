@@ -3,8 +3,6 @@
 Indices out of range are skipped; the forward functions report them.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

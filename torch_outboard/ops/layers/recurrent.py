@@ -5,8 +5,6 @@ The workspaces of cells have the same layout as in the decomposition of a cell
 csrc/decompositions/lstm.cpp calls the steps.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

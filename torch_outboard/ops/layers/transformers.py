@@ -1,7 +1,5 @@
 """Fused inference operators of torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear

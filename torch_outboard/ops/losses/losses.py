@@ -3,8 +3,6 @@
 Values that CPU rejects, such as a target that is not a class, give NaN.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

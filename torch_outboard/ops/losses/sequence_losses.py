@@ -1,7 +1,5 @@
 """Connectionist temporal classification, and its gradient."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

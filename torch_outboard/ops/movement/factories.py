@@ -1,7 +1,5 @@
 """Tensors computed from numbers only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

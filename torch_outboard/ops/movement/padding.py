@@ -1,7 +1,5 @@
 """Padding, and its gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Operators that move elements by rules, without index tensors, and joining."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple

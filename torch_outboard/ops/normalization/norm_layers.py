@@ -3,8 +3,6 @@
 Weights and statistics have the dtype of the input, or are float32 for a float16 or bfloat16 input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

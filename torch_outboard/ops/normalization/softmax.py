@@ -1,7 +1,5 @@
 """Softmax, its logarithm, their gradients, and masked softmax."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

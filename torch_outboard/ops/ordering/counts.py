@@ -1,7 +1,5 @@
 """Counts of values: histograms in one and several dimensions, and comparisons of whole tensors."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator, Sequence

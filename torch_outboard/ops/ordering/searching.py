@@ -1,7 +1,5 @@
 """Searching in sorted values, distinct values, and membership."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -1,7 +1,5 @@
 """Sorting, mode, and selection by rank."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Activations, gated linear units, and their derivatives."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition

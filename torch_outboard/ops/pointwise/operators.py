@@ -4,8 +4,6 @@ Arithmetic, comparison and elementary functions, also over lists of tensors; act
 activations.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

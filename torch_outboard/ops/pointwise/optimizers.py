@@ -1,7 +1,5 @@
 """Fused optimizers, and the operators of torch.amp.GradScaler."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

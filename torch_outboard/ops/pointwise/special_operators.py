@@ -1,7 +1,5 @@
 """Special functions as operators, most of them of the kind `pointwise`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Distances between rows of matrices, and cross products."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

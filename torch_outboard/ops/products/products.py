@@ -2,8 +2,6 @@
 (csrc/device_kernels/{product,convolution,fourier,library}).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar

@@ -4,8 +4,6 @@ and deviations in tensors, and categories with weights.
 As on CPU, values in tensors are checked, which synchronizes with the device.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

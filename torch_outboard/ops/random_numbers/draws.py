@@ -4,8 +4,6 @@ The host serves calls with invalid arguments, and with limits that float16 or bf
 represent. Probabilities in a tensor are not checked: outside of [0, 1] they count as 0 or 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Reductions: a state joined with the states of elements (csrc/device_kernels/reduction)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Running sums, products, maxima, minima and logarithms of sums of exponentials."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reductions of segments, and the gradient."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The macros read and write one vector of each operand, so the kernels of pointwis
 on the number of operands and their dtypes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from string import Template
 from typing import Any

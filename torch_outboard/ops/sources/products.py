@@ -1,7 +1,5 @@
 """Sources of matrix products, convolutions and Fourier transforms: types and macros."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

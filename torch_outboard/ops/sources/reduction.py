@@ -1,8 +1,6 @@
 """Sources of reductions: the state and its functions, then reductions/reduction.cl; and of norms of
 lists: macros, then reductions/list_norms.cl."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

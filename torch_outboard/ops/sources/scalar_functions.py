@@ -1,7 +1,5 @@
 """Macros and scalar functions that expressions use, for one value type, and merged launches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import torch

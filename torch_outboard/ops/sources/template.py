@@ -3,8 +3,6 @@
 kernels/template.cl lists the macros.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

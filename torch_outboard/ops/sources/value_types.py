@@ -5,8 +5,6 @@ bfloat16, uchar (0 or 1) for bool, float2 and double2 for complex dtypes. Only r
 vectors.
 """
 
-from __future__ import annotations
-
 import re
 
 import torch
