@@ -199,30 +199,53 @@ static inline I row_vectors(const Layout *l) { return (l->columns + W - 1) / W; 
     STORE_RESULTS(sum, OFFSET_IN_ROW)                                                     \
   }
 
+// The work-group's tile: rows from `first_row` and columns from `first_column` on, of a part of K.
+#define TILE_OF_GROUP(tile_rows, tile_columns)                                \
+  LOCATIONS_OF_TILE(tile_columns)                                             \
+  const int item = get_local_id(0);                                           \
+  I rest = get_group_id(0);                                                   \
+  const I column_tiles = (l.columns + (tile_columns) - 1) / (tile_columns);   \
+  const I first_column = rest % column_tiles * (tile_columns);                \
+  rest /= column_tiles;                                                       \
+  const I row_tiles = (l.rows + (tile_rows) - 1) / (tile_rows);               \
+  const I first_row = rest % row_tiles * (tile_rows);                         \
+  rest /= row_tiles;                                                          \
+  const I part = rest % l.parts;                                              \
+  const I batch = rest / l.parts;                                             \
+  const I begin = part * l.part;                                              \
+  const I depth = min(l.depth - begin, l.part);
+
+#ifdef IMAGE
+#define LOCATIONS_OF_TILE(tile_columns)             \
+  __local int4 column_locations[tile_columns];      \
+  __local int out_offsets[tile_columns];            \
+  __local int4 depth_locations[KEPT];               \
+  __local int left_offsets[KEPT];                   \
+  const Image source = image;
+// Locations and offsets of all columns of the tile, and of the first indices along K.
+#define FIND_LOCATIONS(tile_columns, items)                                                   \
+  for (int c = item; c < (tile_columns); c += (items)) {                                      \
+    int offset;                                                                               \
+    column_locations[c] =                                                                     \
+        image_location(first_column + c, l.columns, &source.columns, &source, &offset);       \
+    out_offsets[c] = offset;                                                                  \
+  }                                                                                           \
+  for (int k = item; k < KEPT; k += (items)) {                                                \
+    int offset;                                                                               \
+    depth_locations[k] = image_location(begin + k, l.depth, &source.depth, &source, &offset); \
+    left_offsets[k] = offset;                                                                 \
+  }                                                                                           \
+  barrier(CLK_LOCAL_MEM_FENCE);
+#else
+#define LOCATIONS_OF_TILE(tile_columns)
+#endif
+
 #ifndef MATRIX_UNITS
 GROUP_KERNEL void group_tiles(PARAMETERS) {
   BEGIN
   __local V left_slices[2][DEPTH * LEFT_LINE];
   __local V right_slices[2][DEPTH * RIGHT_LINE];
-#ifdef IMAGE
-  __local int4 column_locations[TILE_COLUMNS];
-  __local int out_offsets[TILE_COLUMNS];
-  __local int4 depth_locations[KEPT];
-  __local int left_offsets[KEPT];
-  const Image source = image;
-#endif
-  const int item = get_local_id(0);
-  I rest = get_group_id(0);
-  const I column_tiles = (l.columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  const I first_column = rest % column_tiles * TILE_COLUMNS;
-  rest /= column_tiles;
-  const I row_tiles = (l.rows + TILE_ROWS - 1) / TILE_ROWS;
-  const I first_row = rest % row_tiles * TILE_ROWS;
-  rest /= row_tiles;
-  const I part = rest % l.parts;
-  const I batch = rest / l.parts;
-  const I begin = part * l.part;
-  const I depth = min(l.depth - begin, l.part);
+  TILE_OF_GROUP(TILE_ROWS, TILE_COLUMNS)
 
   // 32 consecutive work-items have 4 x 8 positions: their reads of local memory are in one line of
   // banks, or equal.
@@ -246,19 +269,7 @@ GROUP_KERNEL void group_tiles(PARAMETERS) {
 #ifdef IMAGE
   const I left_step = left_walk.lines * l.left.row;
   const __global X *right_from = right + batch * l.right.batch;
-  for (int c = item; c < TILE_COLUMNS; c += ITEMS) {
-    int offset;
-    column_locations[c] =
-        image_location(first_column + c, l.columns, &source.columns, &source, &offset);
-    out_offsets[c] = offset;
-  }
-  if (item < CHUNK) {
-    int offset;
-    depth_locations[item] =
-        image_location(begin + item, l.depth, &source.depth, &source, &offset);
-    left_offsets[item] = offset;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
+  FIND_LOCATIONS(TILE_COLUMNS, ITEMS)
 #else
   const I left_step = left_walk.lines * l.left.row + left_walk.depths * l.left.column;
   const I right_lines = l.columns - first_column - right_walk.line;

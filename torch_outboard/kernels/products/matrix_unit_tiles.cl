@@ -166,25 +166,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
   BEGIN
   __local uchar slices[MAX_OF(STAGES * STAGE_BYTES, RESULT_BYTES)] __attribute__((aligned(1024)));
   UNIT_SCRATCH
-#ifdef IMAGE
-  __local int4 column_locations[UNIT_COLUMNS];
-  __local int out_offsets[UNIT_COLUMNS];
-  __local int4 depth_locations[KEPT];
-  __local int left_offsets[KEPT];
-  const Image source = image;
-#endif
-  const int item = get_local_id(0);
-  I rest = get_group_id(0);
-  const I column_tiles = (l.columns + UNIT_COLUMNS - 1) / UNIT_COLUMNS;
-  const I first_column = rest % column_tiles * UNIT_COLUMNS;
-  rest /= column_tiles;
-  const I row_tiles = (l.rows + UNIT_ROWS - 1) / UNIT_ROWS;
-  const I first_row = rest % row_tiles * UNIT_ROWS;
-  rest /= row_tiles;
-  const I part = rest % l.parts;
-  const I batch = rest / l.parts;
-  const I begin = part * l.part;
-  const I depth = min(l.depth - begin, l.part);
+  TILE_OF_GROUP(UNIT_ROWS, UNIT_COLUMNS)
   const int warp = item / 32;
   const int down = warp / WARPS_ACROSS * WARP_ROWS, across = warp % WARPS_ACROSS * WARP_COLUMNS;
 
@@ -192,18 +174,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
       (const __global ushort *)left + batch * l.left.batch + first_row * l.left.row;
   const __global ushort *right_from = (const __global ushort *)right + batch * l.right.batch;
 #ifdef IMAGE
-  for (int c = item; c < UNIT_COLUMNS; c += UNIT_ITEMS) {
-    int offset;
-    column_locations[c] =
-        image_location(first_column + c, l.columns, &source.columns, &source, &offset);
-    out_offsets[c] = offset;
-  }
-  for (int k = item; k < KEPT; k += UNIT_ITEMS) {
-    int offset;
-    depth_locations[k] = image_location(begin + k, l.depth, &source.depth, &source, &offset);
-    left_offsets[k] = offset;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
+  FIND_LOCATIONS(UNIT_COLUMNS, UNIT_ITEMS)
 #else
   left_from += begin * l.left.column;
   right_from += first_column * l.right.column + begin * l.right.row;
