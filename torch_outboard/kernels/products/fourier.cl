@@ -206,47 +206,37 @@ __kernel void tangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots
 #define PASS_PARAMETERS                                                                      \
   OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots), const ob_index items,        \
       const ob_index s, const ob_index m, const ob_index step, const int sign, const S scale
-#define PASS(r)                                                                      \
-  __kernel void pass##r(PASS_PARAMETERS) {                                           \
-    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                                \
-    ITEM(items)                                                                      \
-    const ob_index rest = i / s, outer = rest / m;                                   \
-    const ob_index q = i - rest * s, p = rest - outer * m;                           \
-    __global const V *x = from + outer * (s * m * r) + q + s * p;                    \
-    V a[r];                                                                          \
-    for (int j = 0; j < r; ++j) a[j] = x[s * m * j];                                 \
-    transform##r(a, (S)sign);                                                        \
-    __global V *y = to + outer * (s * m * r) + q + s * r * p;                        \
-    y[0] = scale * a[0];                                                             \
-    for (int k = 1; k < r; ++k) y[s * k] = scale * times(a[k], roots[p * k * step]); \
+// A work-item computes `width` adjacent butterflies of values of type T, `lanes` in names: s is a
+// multiple of `width`.
+#define PASS(name, r, lanes, T, width, READ, TIMES, WRITE)                     \
+  __kernel void name##r(PASS_PARAMETERS) {                                     \
+    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                          \
+    ITEM(items)                                                                \
+    const ob_index across = s / (width);                                       \
+    const ob_index rest = i / across, outer = rest / m;                        \
+    const ob_index q = (i - rest * across) * (width), p = rest - outer * m;    \
+    __global const V *x = from + outer * (s * m * r) + q + s * p;              \
+    T a[r];                                                                    \
+    for (int j = 0; j < r; ++j) a[j] = READ(x + s * m * j);                    \
+    transform##r##lanes(a, (S)sign);                                           \
+    __global V *y = to + outer * (s * m * r) + q + s * r * p;                  \
+    WRITE(scale * a[0], y);                                                    \
+    for (int k = 1; k < r; ++k) {                                              \
+      WRITE(scale * TIMES(a[k], roots[p * k * step]), y + s * k);              \
+    }                                                                          \
   }
 
-PASS(2)
-PASS(3)
-PASS(4)
-PASS(5)
-PASS(8)
+#define READ_ONE(p) (*(p))
+#define WRITE_ONE(v, p) (*(p) = (v))
+#define ONE_PASS(r) PASS(pass, r, , V, 1, READ_ONE, times, WRITE_ONE)
+ONE_PASS(2)
+ONE_PASS(3)
+ONE_PASS(4)
+ONE_PASS(5)
+ONE_PASS(8)
 
-// The same for OB_LANES adjacent butterflies: s is a multiple of OB_LANES.
-#define LANES_PASS(r)                                                        \
-  __kernel void lanes_pass##r(PASS_PARAMETERS) {                             \
-    OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)                        \
-    ITEM(items)                                                              \
-    const ob_index across = s / OB_LANES;                                    \
-    const ob_index rest = i / across, outer = rest / m;                      \
-    const ob_index q = (i - rest * across) * OB_LANES, p = rest - outer * m; \
-    __global const V *x = from + outer * (s * m * r) + q + s * p;            \
-    L a[r];                                                                  \
-    for (int j = 0; j < r; ++j) a[j] = LOAD(x + s * m * j);                  \
-    transform##r##_lanes(a, (S)sign);                                        \
-    __global V *y = to + outer * (s * m * r) + q + s * r * p;                \
-    STORE(scale * a[0], y);                                                  \
-    for (int k = 1; k < r; ++k) {                                            \
-      const V root = roots[p * k * step];                                    \
-      STORE(scale * times_lanes(a[k], BROADCAST(root)), y + s * k);          \
-    }                                                                        \
-  }
-
+static inline L times_root(const L a, const V w) { return times_lanes(a, BROADCAST(w)); }
+#define LANES_PASS(r) PASS(lanes_pass, r, _lanes, L, OB_LANES, LOAD, times_root, STORE)
 LANES_PASS(2)
 LANES_PASS(4)
 LANES_PASS(8)
