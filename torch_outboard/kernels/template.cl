@@ -134,17 +134,6 @@ static inline ob_index ob_wrapped_index(const long given, const ob_index n) {
   return ob_checked_index(given < 0 ? given + n : given, n);
 }
 
-// Offset of element i, in row-major order, in a strided tensor.
-static inline ob_index ob_offset_of(const ob_layout layout, ob_index i) {
-  ob_index offset = 0;
-  for (ob_index d = layout.dims - 1; d >= 0; --d) {
-    const ob_index rest = i / layout.size[d];
-    offset += (i - rest * layout.size[d]) * layout.stride[d];
-    i = rest;
-  }
-  return offset;
-}
-
 // Offset of line `line` along dimension `dim` in a strided tensor; lines are counted in row-major
 // order of the other dimensions.
 static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_index line) {
@@ -156,4 +145,9 @@ static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_in
     line = rest;
   }
   return offset;
+}
+
+// Offset of element i, in row-major order, in a strided tensor.
+static inline ob_index ob_offset_of(const ob_layout layout, const ob_index i) {
+  return ob_line(layout, -1, i);
 }
