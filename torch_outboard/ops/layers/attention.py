@@ -1,12 +1,11 @@
 """Kernels of torch.nn.functional.scaled_dot_product_attention, which selects them by PyTorch's
 rules for CPU (csrc/cpu_kernels/operators/attention.cpp)."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
 
 import torch
 
-from torch_outboard.ops.definition import FLOATS, WIDE, Definition
+from torch_outboard.ops.definition import FLOATS, HALVES, WIDE, Definition
 from torch_outboard.ops.symbolic import (
     Int,
     SymBool,
@@ -32,25 +31,29 @@ _MASKS = (*FLOATS, torch.bool)
 
 def definitions() -> list[Definition]:
     """Every operator definition."""
+    halves = [((dtype,), _unit_macros(dtype)) for dtype in HALVES]
     return [
-        *_by_matrix_units(torch.float16),
-        *_by_matrix_units(torch.bfloat16),
-        *_by_items(),
+        define(dtypes, units)
+        for dtypes, units in (*halves, (FLOATS, ""))
+        for define in (_forward, _backward)
     ]
 
 
-# ---- Blocks of rows, one per work-group
+def _unit_macros(dtype: torch.dtype) -> str:
+    """Macros of unit_attention.cl, for GPUs with matrix units for the dtype."""
+    name = {torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
+    source = f'#define MATRIX_UNITS "{name}"\n#define UNIT_ITEMS OB_LOCAL\n'
+    source += "#define STRIDED_GRADIENT\n"
+    return source + ("#define UNIT_BFLOAT16\n" if dtype == torch.bfloat16 else "")
 
 
-class _Block(NamedTuple):
-    """A block of query rows or key rows, which a work-group processes at once."""
+def _kernels_of(units: str) -> str:
+    if units:
+        return "matrix_units attention_tiles unit_attention"
+    return "attention_tiles attention"
 
-    rows: SymInt
-    registers: SymInt | None = None  # the most registers of a work-item
 
-
-# Arguments: plan, query, attn_mask. It may limit the work-items of a work-group and decline calls.
-_BlockOf: TypeAlias = Callable[[Plan, SymTensor, SymTensor], _Block]
+# ---- Blocks of query rows or key rows, one per work-group
 
 
 def rows_of_groups(plan: Plan, query: SymTensor, tall: Int) -> SymInt:
@@ -75,9 +78,9 @@ def _row_count(query: SymTensor) -> SymInt:
     return query.size(0) * query.size(1) * query.size(2)
 
 
-def _blocks(operand: SymTensor, block: _Block) -> SymInt:
+def _blocks(operand: SymTensor, rows: SymInt) -> SymInt:
     """The number of blocks in all heads of an operand."""
-    return operand.size(0) * operand.size(1) * ceil_div(operand.size(2), block.rows)
+    return operand.size(0) * operand.size(1) * ceil_div(operand.size(2), rows)
 
 
 def _whole_heads(plan: Plan, key: SymTensor) -> SymBool:
@@ -89,94 +92,39 @@ def _whole_heads(plan: Plan, key: SymTensor) -> SymBool:
     return plan.on_processor & (ceil_div(groups, cores) * cores * 3 <= groups * 4)
 
 
-def _item_block(tall: Callable[[SymTensor], Int]) -> _BlockOf:
-    return lambda plan, query, _: _Block(rows_of_groups(plan, query, tall(query)))
-
-
-# The 65,536 registers of a compute unit hold two work-groups of 256 work-items, or three of 128.
-# Small work-groups read keys more often, but spread few queries over more compute units.
-def _unit_forward_block(plan: Plan, query: SymTensor, attn_mask: SymTensor) -> _Block:
-    light = (query.size(3) <= 64) & ~given(attn_mask)  # needs few registers
+def _rows_of_block(
+    plan: Plan, query: SymTensor, attn_mask: SymTensor, *, units: bool, backward: bool
+) -> SymInt:
+    """Rows of a block. With matrix units it declines calls, and each warp has 16 rows."""
+    if not units:
+        double = query.element_size() == 8
+        return rows_of_groups(plan, query, 4 if backward else where(double, 4, 8))
+    # The 65,536 registers of a compute unit hold two work-groups of 256 work-items, or three of
+    # 128. Small work-groups read keys more often, but spread few queries over more compute units.
+    small = query.size(3) <= 64
+    light = small & ~given(attn_mask)  # needs few registers
     few = _row_count(query) < plan.processors * 256
-    plan.limit_lanes(where(~light | few, 128, 256))
-    return _unit_block(plan, query, where(light, 128, 168))
-
-
-def _unit_backward_block(plan: Plan, query: SymTensor, _: SymTensor) -> _Block:
-    plan.limit_lanes(128)
-    return _unit_block(plan, query, where(query.size(3) <= 64, 168, 255))
-
-
-def _unit_block(plan: Plan, query: SymTensor, registers: SymInt) -> _Block:
-    """Each warp of 32 work-items has 16 rows."""
+    plan.limit_lanes(128 if backward else where(~light | few, 128, 256))
+    registers = where(small, 168, 255) if backward else where(light, 128, 168)
+    plan.constants(OB_REGISTERS=registers)
     lanes = plan.group_lanes
     plan.require(
         plan.matrix_units & (lanes >= 64) & (lanes % 32 == 0), query.size(3) <= LARGEST_UNIT_HEAD
     )
-    return _Block(lanes // 2, registers)
-
-
-# ---- Kernels
-
-
-class _Kernels(NamedTuple):
-    """Kernels of the forward or the backward pass.
-
-    Attributes:
-        files: names of the source files.
-        block: chooses the blocks of a call.
-        head: source in front of the files.
-        strided: further operands that are read by their strides, without a contiguous copy.
-    """
-
-    files: str
-    block: _BlockOf
-    head: str = ""
-    strided: tuple[str, ...] = ()
-
-
-def _by_items() -> list[Definition]:
-    def tall(query: SymTensor) -> SymInt:
-        return where(query.element_size() == 8, 4, 8)
-
-    backward = "attention_tiles attention"
-    return [
-        _forward(FLOATS, _Kernels("attention_tiles attention", _item_block(tall))),
-        _backward(FLOATS, _Kernels(backward, _item_block(lambda _: 4))),
-    ]
-
-
-def _by_matrix_units(dtype: torch.dtype) -> list[Definition]:
-    """Definitions for GPUs with matrix units for the dtype."""
-    bfloat16 = dtype == torch.bfloat16
-    head = (
-        "#define UNIT_BFLOAT16\n" if bfloat16 else ""
-    ) + f'#define MATRIX_UNITS "{"bf16" if bfloat16 else "f16"}"\n#define UNIT_ITEMS OB_LOCAL\n'
-    files = "matrix_units attention_tiles"
-    forward = _Kernels(f"{files} unit_attention", _unit_forward_block, head)
-    backward = _Kernels(
-        f"{files} unit_attention",
-        _unit_backward_block,
-        f"#define STRIDED_GRADIENT\n{head}",
-        ("grad_out",),
-    )
-    return [
-        _forward((dtype,), forward),
-        _backward((dtype,), backward),
-    ]
+    return lanes // 2
 
 
 # ---- Definitions
 
 
-def _forward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
+def _forward(dtypes: Sequence[torch.dtype], units: str) -> Definition:
     @template(
         "_scaled_dot_product_flash_attention_for_cpu",
-        kernels.files,
-        source=kernels.head,
+        _kernels_of(units),
+        source=units,
         dtypes=dtypes,
         accepts={"attn_mask": _MASKS},
-        strided=("query", "key", "value", "attn_mask", "out", "logsumexp", *kernels.strided),
+        strided=("query", "key", "value", "attn_mask", "out", "logsumexp"),
         vectors=True,
     )
     def attention(
@@ -189,31 +137,29 @@ def _forward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
         is_causal: SymBool,
         scale: SymFloat,
     ) -> None:
-        block = kernels.block(plan, query, attn_mask)
-        _require_heads(plan, query, key, value, dropout_p)
-        _require_mask(plan, query, key, attn_mask)
+        block = _rows_of_block(plan, query, attn_mask, units=bool(units), backward=False)
+        _take_operands(plan, query, key, value, attn_mask, dropout_p)
+        _pass_values(plan, query, key, scale, is_causal, block)
         plan.result("out", like=query)
         heads, queries = query.size(1), query.size(2)
         strides = ints((heads * queries, 1, heads))
         plan.result("logsumexp", query.shape[:3], "value", strides=strides)
-        _pass_values(plan, query, key, scale, is_causal, block)
-        _pass_mask(plan, attn_mask)
         plan.launch("attend", groups=_blocks(query, block))
 
     return attention
 
 
-def _backward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
+def _backward(dtypes: Sequence[torch.dtype], units: str) -> Definition:
     gradients = ("grad_query", "grad_key", "grad_value")
     read = ("query", "key", "value", "attn_mask", "out", "logsumexp")
 
     @template(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
-        kernels.files,
-        source=kernels.head,
+        _kernels_of(units),
+        source=units,
         dtypes=dtypes,
         accepts={"attn_mask": _MASKS, "logsumexp": WIDE},
-        strided=(*read, *gradients, *kernels.strided),
+        strided=(*read, *gradients, *(["grad_out"] if units else [])),
         vectors=True,
     )
     def attention_backward(
@@ -229,9 +175,9 @@ def _backward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
         is_causal: SymBool,
         scale: SymFloat,
     ) -> None:
-        block = kernels.block(plan, query, attn_mask)
-        _require_heads(plan, query, key, value, dropout_p)
-        _require_mask(plan, query, key, attn_mask)
+        block = _rows_of_block(plan, query, attn_mask, units=bool(units), backward=True)
+        _take_operands(plan, query, key, value, attn_mask, dropout_p)
+        _pass_values(plan, query, key, scale, is_causal, block)
         plan.require(
             (grad_out.shape == query.shape) & (out.shape == query.shape),
             logsumexp.shape == query.shape[:3],
@@ -241,12 +187,10 @@ def _backward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
         for name, operand in zip(gradients, (query, key, value), strict=True):
             plan.result(name, operand.shape, strides=_turned(operand))
         plan.temporary("delta", logsumexp.numel(), "value")
-        _pass_values(plan, query, key, scale, is_causal, block)
-        _pass_mask(plan, attn_mask)
         whole = _whole_heads(plan, key)
         plan.temporary("query_sums", where(whole, query.numel(), 0), "value")
         plan.parameters(all_rows=logsumexp.numel(), whole_heads=whole)
-        plan.launch("delta_of_rows", groups=delta_groups(plan, logsumexp, block.rows))
+        plan.launch("delta_of_rows", groups=delta_groups(plan, logsumexp, block))
         key_groups = where(whole, key.size(0) * key.size(1), _blocks(key, block))
         plan.launch("differentiate_keys", groups=key_groups)
         plan.launch("differentiate_queries", groups=_blocks(query, block), when=~whole)
@@ -254,9 +198,20 @@ def _backward(dtypes: Sequence[torch.dtype], kernels: _Kernels) -> Definition:
     return attention_backward
 
 
-def _require_heads(
-    plan: Plan, query: SymTensor, key: SymTensor, value: SymTensor, dropout_p: SymFloat
+def _take_operands(
+    plan: Plan,
+    query: SymTensor,
+    key: SymTensor,
+    value: SymTensor,
+    mask: SymTensor,
+    dropout_p: SymFloat,
 ) -> None:
+    """Requires heads that fit, and a mask of two or four dimensions with sizes that broadcast."""
+
+    def repeats(dim: int, size: SymInt) -> SymBool:
+        return (mask.size(dim) == 1) | (mask.size(dim) == size)
+
+    fits_heads = repeats(0, query.size(0)) & repeats(1, query.size(1))
     plan.require(
         (query.dim() == 4) & (key.dim() == 4) & (value.dim() == 4),
         (query.numel() > 0) & (key.numel() > 0),
@@ -264,25 +219,21 @@ def _require_heads(
         (key.shape == value.shape) & (query.size(0) == key.size(0)),
         (query.size(1) % key.size(1) == 0) & (dropout_p == 0),
         (query.stride(3) == 1) & (key.stride(3) == 1) & (value.stride(3) == 1),
-    )
-
-
-def _require_mask(plan: Plan, query: SymTensor, key: SymTensor, mask: SymTensor) -> None:
-    """Requires a mask of two or four dimensions with sizes that broadcast."""
-
-    def repeats(dim: int, size: SymInt) -> SymBool:
-        return (mask.size(dim) == 1) | (mask.size(dim) == size)
-
-    fits_heads = repeats(0, query.size(0)) & repeats(1, query.size(1))
-    plan.require(
         where(given(mask), (mask.dim() == 2) | (mask.dim() == 4), True),
         where(given(mask), repeats(-1, key.size(2)) & repeats(-2, query.size(2)), True),
         where(given(mask), (mask.dim() == 2) | fits_heads, True),
     )
+    plan.parameters(
+        mask_boolean=given(mask) & (mask.element_size() == 1),
+        mask_batch=_mask_stride(mask, -4),
+        mask_head=_mask_stride(mask, -3),
+        mask_query=_mask_stride(mask, -2),
+        mask_key=_mask_stride(mask, -1),
+    )
 
 
 def _pass_values(
-    plan: Plan, query: SymTensor, key: SymTensor, scale: SymFloat, is_causal: SymBool, block: _Block
+    plan: Plan, query: SymTensor, key: SymTensor, scale: SymFloat, is_causal: SymBool, rows: SymInt
 ) -> None:
     plan.parameters(
         heads=query.size(1),
@@ -292,19 +243,7 @@ def _pass_values(
         has_scale=given(scale),
         scale_value=either(scale, 0),
     )
-    plan.constants(HEAD=query.size(3), CAUSAL=is_causal, ROWS=block.rows)
-    if block.registers is not None:
-        plan.constants(OB_REGISTERS=block.registers)
-
-
-def _pass_mask(plan: Plan, mask: SymTensor) -> None:
-    plan.parameters(
-        mask_boolean=given(mask) & (mask.element_size() == 1),
-        mask_batch=_mask_stride(mask, -4),
-        mask_head=_mask_stride(mask, -3),
-        mask_query=_mask_stride(mask, -2),
-        mask_key=_mask_stride(mask, -1),
-    )
+    plan.constants(HEAD=query.size(3), CAUSAL=is_causal, ROWS=rows)
 
 
 def _mask_stride(mask: SymTensor, dim: int) -> SymInt:
