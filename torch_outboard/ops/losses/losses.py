@@ -320,36 +320,27 @@ def _multi_margin_loss(forward: bool) -> Definition:
     return loss
 
 
-@_define_margins(
-    "multilabel_margin_loss_forward multilabel_margin_loss_forward.output",
-    "losses",
-    reports=RuntimeError(_NO_CLASS),
-)
-def _multilabel_margin_loss(
-    plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt
-) -> None:
-    rows = _rows_of(plan, self)
-    plan.require(target.shape == self.shape)
-    _result_of_margins(plan, rows, self, reduction)
-    plan.result("is_target_of", target.shape)
-    _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=True)
+def _multilabel_margin_loss(forward: bool) -> Definition:
+    name = f"multilabel_margin_loss_{'forward' if forward else 'backward'}"
 
+    @_define_margins(
+        f"{name} {name}.{'output' if forward else 'grad_input'}",
+        "losses",
+        reports=RuntimeError(_NO_CLASS) if forward else None,
+    )
+    def loss(
+        plan: Plan, self: SymTensor, target: SymTensor, reduction: SymInt, **rest: Symbol
+    ) -> None:
+        rows = _rows_of(plan, self)
+        plan.require(target.shape == self.shape)
+        if not forward:
+            plan.require(plan.operand("is_target", rest["is_target"]).shape == self.shape)
+        _result_of_margins(plan, rows, self, reduction, rest.get("grad_output"))
+        if forward:
+            plan.result("is_target_of", target.shape)
+        _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=forward)
 
-@_define_margins(
-    "multilabel_margin_loss_backward multilabel_margin_loss_backward.grad_input", "losses"
-)
-def _multilabel_margin_loss_backward(
-    plan: Plan,
-    self: SymTensor,
-    target: SymTensor,
-    is_target: SymTensor,
-    reduction: SymInt,
-    **rest: Symbol,
-) -> None:
-    rows = _rows_of(plan, self)
-    plan.require(target.shape == self.shape, is_target.shape == self.shape)
-    _result_of_margins(plan, rows, self, reduction, rest["grad_output"])
-    _launch_margins(plan, "multilabel_margin_loss", rows, reduction, forward=False)
+    return loss
 
 
 def definitions() -> list[Definition]:
@@ -362,7 +353,9 @@ def definitions() -> list[Definition]:
         ),
         *(_nll_loss(images) for images in (False, True)),
         *(_nll_loss_backward(images) for images in (False, True)),
-        *(_multi_margin_loss(forward) for forward in (True, False)),
-        _multilabel_margin_loss,
-        _multilabel_margin_loss_backward,
+        *(
+            define(forward)
+            for define in (_multi_margin_loss, _multilabel_margin_loss)
+            for forward in (True, False)
+        ),
     ]
