@@ -1,10 +1,14 @@
 """Average and max pooling, also to a given size and at random positions, and max unpooling."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.images.pooling_windows import (
     Windows,
@@ -13,10 +17,7 @@ from torch_outboard.ops.images.pooling_windows import (
     pass_images,
     pass_windows,
     per_axis,
-    plane_scatter,
     require_adjacent_channels,
-    require_room,
-    scatter_planes,
     strides_like,
     windows_of,
 )
@@ -27,6 +28,7 @@ from torch_outboard.ops.symbolic import (
     SymTensor,
     either,
     expand,
+    has_dtype,
     same_dtype,
     where,
 )
@@ -255,64 +257,94 @@ def _fractional_max_pool(dimensions: int) -> Definition:
     return fractional_max_pool
 
 
+# ---- Values that return to the indices that pooling read
+
+
+def _scattered(
+    values: Tensor, indices: Tensor, shape: Sequence[int], dimensions: int, *, adds: bool
+) -> Tensor:
+    """Values at indices in planes of zeros; `adds`: values of equal indices are summed."""
+    planes = values.new_zeros(shape)
+    flat = planes.flatten(-dimensions)
+    scatter = flat.scatter_add_ if adds else flat.scatter_
+    scatter(-1, indices.flatten(-dimensions), values.flatten(-dimensions))
+    return planes
+
+
+def _fits_planes(values: SymTensor, indices: SymTensor, plane: SymInts) -> SymBool:
+    has_room = (plane.prod() > 0) | (values.numel() == 0)
+    return has_dtype(indices, torch.int64) & (indices.shape == values.shape) & has_room
+
+
 def _fractional_max_pool_backward(dimensions: int) -> Definition:
     name = f"fractional_max_pool{dimensions}d_backward"
 
-    @plane_scatter(
-        f"{name} {name}.grad_input", "grad_output", meta=f"aten::{name}" if dimensions == 2 else ""
-    )
-    def fractional_max_pool_backward(
-        plan: Plan,
-        grad_output: SymTensor,
-        self: SymTensor,
-        output_size: SymInts,
-        indices: SymTensor,
-    ) -> None:
-        plane = self.shape[-dimensions:]
-        plan.require(same_dtype(self, grad_output))
-        require_room(plan, grad_output, plane)
+    def body(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+        return _scattered(grad_output, indices, self.shape, dimensions, adds=True)
+
+    def served(
+        grad_output: SymTensor, self: SymTensor, output_size: SymInts, indices: SymTensor
+    ) -> SymBool:
+        fits = _fits_planes(grad_output, indices, self.shape[-dimensions:])
         if dimensions == 3:  # PyTorch has no Meta kernel in C++
-            plan.require(
-                (self.dim() == 4) | (self.dim() == 5),
-                (grad_output.dim() == self.dim()) & (indices.shape == grad_output.shape),
-                grad_output.shape == self.shape[:-3] + output_size,
-            )
-        plan.result("out", self.shape if dimensions == 3 else None, initial=0)
-        scatter_planes(plan, grad_output, plane, dimensions, adds=True)
+            fits = fits & ((self.dim() == 4) | (self.dim() == 5))
+            fits = fits & (grad_output.shape == self.shape[:-3] + output_size)
+        return same_dtype(self, grad_output) & fits
 
-    return fractional_max_pool_backward
+    return decomposition(
+        f"{name} {name}.grad_input", body, dtypes=FLOATS, condition=served,
+        meta=f"aten::{name}" if dimensions == 2 else "", reports=RuntimeError,
+    )  # fmt: skip
 
 
-# ---- Unpooling
+def _adaptive_max_pool_backward(dimensions: int) -> Definition:
+    name = f"adaptive_max_pool{dimensions}d_backward"
+
+    def body(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+        planes = _scattered(grad_output, indices, self.shape, dimensions, adds=True)
+        return _in_format_of(self, planes, dimensions)
+
+    def served(grad_output: SymTensor, self: SymTensor, indices: SymTensor) -> SymBool:
+        fits = _fits_planes(grad_output, indices, self.shape[-dimensions:])
+        fits = fits & (grad_output.shape[:-dimensions] == self.shape[:-dimensions])
+        some = (self.numel() > 0) | (grad_output.numel() == 0)
+        return same_dtype(self, grad_output) & fits & some
+
+    return decomposition(
+        f"{name} {name}.grad_input", body, dtypes=FLOATS, condition=served, reports=RuntimeError
+    )
+
+
+def _in_format_of(image: Tensor, planes: Tensor, dimensions: int) -> Tensor:
+    # PyTorch keeps the memory format in two dimensions only.
+    if dimensions == 3:
+        return planes
+    return planes.contiguous(memory_format=suggest_memory_format(image))
 
 
 def _max_unpool(dimensions: int) -> Definition:
     """Writes values of planes or volumes to their indices."""
     name = f"max_unpool{dimensions}d"
 
-    # Duplicate indices are not deterministic, for which PyTorch may raise.
-    @plane_scatter(f"{name} {name}.out", "self", alert=f"max_unpooling{dimensions}d_forward_out")
-    def max_unpool(
-        plan: Plan, self: SymTensor, indices: SymTensor, output_size: SymInts, **rest: Any
-    ) -> None:
-        require_room(plan, self, output_size)
-        plan.require(
-            (self.dim() == dimensions + 1) | (self.dim() == dimensions + 2),
-            (self.shape == indices.shape) & (output_size.len() == dimensions),
-            self.shape[-1 - dimensions :].min() > 0,
-            output_size.min() > 0,
-        )
-        shape = self.shape[:-dimensions] + output_size
-        strides = None
+    def body(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
+        shape = [*self.shape[:-dimensions], *output_size]
+        planes = _scattered(self, indices, shape, dimensions, adds=False)
+        return _in_format_of(self, planes, dimensions)
+
+    def served(self: SymTensor, indices: SymTensor, output_size: SymInts, **rest: Any) -> SymBool:
+        fits = (self.dim() == dimensions + 1) | (self.dim() == dimensions + 2)
+        fits = fits & (output_size.len() == dimensions) & (output_size.min() > 0)
+        fits = fits & (self.shape[-1 - dimensions :].min() > 0)
         if dimensions == 3:
             stride, padding = rest["stride"], rest["padding"]
-            plan.require((stride.len() == 3) & (padding.len() == 3), stride.min() > 0)
-        else:
-            strides = strides_like(self, shape, 2)
-        plan.result("out", shape, strides=strides, initial=0)
-        scatter_planes(plan, self, output_size, dimensions, adds=False)
+            fits = fits & (stride.len() == 3) & (padding.len() == 3) & (stride.min() > 0)
+        return fits & _fits_planes(self, indices, output_size)
 
-    return max_unpool
+    # Duplicate indices are not deterministic, for which PyTorch may raise.
+    return decomposition(
+        f"{name} {name}.out", body, dtypes=FLOATS, condition=served, reports=RuntimeError,
+        alert=f"max_unpooling{dimensions}d_forward_out",
+    )  # fmt: skip
 
 
 # ---- Pooling to a given size
@@ -394,20 +426,3 @@ def _adaptive_max_pool(dimensions: int) -> Definition:
         _launch_adaptive(plan, "max_pool", self, out, out, dimensions)
 
     return max_pool
-
-
-def _adaptive_max_pool_backward(dimensions: int) -> Definition:
-    name = f"adaptive_max_pool{dimensions}d_backward"
-
-    @plane_scatter(f"{name} {name}.grad_input", "grad_output")
-    def max_pool_backward(
-        plan: Plan, grad_output: SymTensor, self: SymTensor, indices: SymTensor
-    ) -> None:
-        plane = self.shape[-dimensions:]
-        plan.require(same_dtype(self, grad_output))
-        require_room(plan, grad_output, plane)
-        plan.require((self.numel() > 0) | (grad_output.numel() == 0))
-        plan.result("out", initial=0)
-        scatter_planes(plan, grad_output, plane, dimensions, adds=True)
-
-    return max_pool_backward

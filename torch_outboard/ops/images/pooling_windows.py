@@ -1,17 +1,14 @@
-"""Windows, sizes and strides of images, and scatter within planes, for pooling and interpolation.
+"""Windows, sizes and strides of images, for pooling and interpolation.
 
 Images have one to three spatial dimensions behind batch and channels. Kernels get a value for each
 of depth, height and width; the value for a missing dimension has no effect.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-
-from torch_outboard.ops.definition import FLOATS, Definition, kernel_source
 from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, expand, ints, where
-from torch_outboard.ops.template import Body, Plan, template
+from torch_outboard.ops.template import Plan
 
 
 class Windows(NamedTuple):
@@ -130,52 +127,3 @@ def _channels_last_strides(shape: SymInts, dimensions: int, batched: SymBool) ->
         strides.insert(1, step)
         step = step * shape[axis]
     return where(batched, ints([step, *strides]), ints(strides))
-
-
-# ---- Scatter within planes: values return to the indices that pooling read
-
-
-def plane_scatter(
-    overloads: str, values: str, *, meta: str = "", alert: str = ""
-) -> Callable[[Body], Definition]:
-    """Decorator: makes a function that calls `scatter_planes` an operator definition.
-
-    Args:
-        overloads: as in `template`.
-        values: the argument that moves to `indices`. If it is not `self`, only the sizes of `self`
-            are used.
-        meta, alert: as in docs/kernels.md.
-    """
-    moves_self = values == "self"
-    return template(
-        overloads,
-        source=kernel_source("plane_scatter").replace("source_load", f"{values}_load"),
-        dtypes=FLOATS,
-        shapes_only=() if moves_self else ("self",),
-        accepts={"indices": (torch.int64,)},
-        reports=RuntimeError,
-        meta=meta,
-        alert=alert,
-    )
-
-
-def require_room(plan: Plan, values: SymTensor, plane: SymInts) -> None:
-    """Declines values for planes without elements."""
-    plan.require((plane.prod() > 0) | (values.numel() == 0))
-
-
-def scatter_planes(
-    plan: Plan, values: SymTensor, plane: SymInts, dimensions: int, *, adds: bool
-) -> None:
-    """Moves the values of planes to indices in planes of other sizes.
-
-    Args:
-        plan: the plan of the call.
-        values: the source values.
-        plane: the sizes of a plane of the result.
-        dimensions: the number of sizes.
-        adds: whether values with the same index are summed.
-    """
-    plan.parameters(inputs=values.shape[-dimensions:].prod(), outputs=plane.prod())
-    plan.constants(ADDS=adds)
-    plan.launch("plane_scatter", values.shape[:-dimensions].prod())
