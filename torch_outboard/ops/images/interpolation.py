@@ -227,34 +227,7 @@ def _interpolate_bytes(name: str, taps: int, *, wide: bool) -> Definition:
 # ---- Samples at the positions of a grid
 
 
-def _require_grid(
-    plan: Plan,
-    dimensions: int,
-    input: SymTensor,
-    grid: SymTensor,
-    interpolation_mode: SymInt,
-    padding_mode: SymInt,
-    **_: object,
-) -> None:
-    modes = 2 if dimensions == 2 else 1  # no cubic interpolation in three dimensions
-    plan.require(
-        (input.dim() == dimensions + 2) & (grid.dim() == dimensions + 2),
-        (input.size(0) == grid.size(0)) & (input.numel() > 0) & (grid.numel() > 0),
-        grid.size(-1) == dimensions,
-        (interpolation_mode >= 0) & (interpolation_mode <= modes),
-        (padding_mode >= 0) & (padding_mode <= 2),
-    )
-
-
-def _sampled_shape(input: SymTensor, grid: SymTensor) -> SymInts:
-    return input.shape[:2] + grid.shape[1:-1]
-
-
-def _sample_count(grid: SymTensor) -> SymInt:
-    return grid.shape[:-1].prod()
-
-
-def _pass_grid(
+def _take_grid(
     plan: Plan,
     dimensions: int,
     input: SymTensor,
@@ -264,8 +237,16 @@ def _pass_grid(
     align_corners: SymBool,
     *,
     backward: bool,
-    **_: object,
 ) -> None:
+    """States conditions and parameters common to the samples and the gradients."""
+    modes = 2 if dimensions == 2 else 1  # no cubic interpolation in three dimensions
+    plan.require(
+        (input.dim() == dimensions + 2) & (grid.dim() == dimensions + 2),
+        (input.size(0) == grid.size(0)) & (input.numel() > 0) & (grid.numel() > 0),
+        grid.size(-1) == dimensions,
+        (interpolation_mode >= 0) & (interpolation_mode <= modes),
+        (padding_mode >= 0) & (padding_mode <= 2),
+    )
     pass_image(plan, input, dimensions)
     plan.parameters(channels=input.size(1), samples=grid.shape[1:-1].prod())
     plan.constants(
@@ -277,12 +258,19 @@ def _pass_grid(
     )
 
 
+def _sampled_shape(input: SymTensor, grid: SymTensor) -> SymInts:
+    return input.shape[:2] + grid.shape[1:-1]
+
+
+def _sample_count(grid: SymTensor) -> SymInt:
+    return grid.shape[:-1].prod()
+
+
 def _sample(dimensions: int) -> Definition:
     @template(f"grid_sampler_{dimensions}d", "grid_sampling", dtypes=FLOATS)
     def sample(plan: Plan, input: SymTensor, grid: SymTensor, **rest: Any) -> None:
-        _require_grid(plan, dimensions, input, grid, **rest)
+        _take_grid(plan, dimensions, input, grid, backward=False, **rest)
         plan.result("out", _sampled_shape(input, grid))
-        _pass_grid(plan, dimensions, input, grid, backward=False, **rest)
         plan.launch("sample", _sample_count(grid))
 
     return sample
@@ -298,14 +286,13 @@ def _sample_backward(dimensions: int) -> Definition:
         output_mask: SymList[SymBool],
         **rest: Any,
     ) -> None:
-        _require_grid(plan, dimensions, input, grid, **rest)
+        _take_grid(plan, dimensions, input, grid, backward=True, **rest)
         plan.require(grad_output.shape == _sampled_shape(input, grid))
         plan.result("grad_input", input.shape, wanted=output_mask[0])
         plan.result("grad_grid", grid.shape, wanted=output_mask[1])
         # Gradients of half precision are summed in float32.
         narrow = (input.element_size() == 2) & output_mask[0]
         plan.temporary("sums", where(narrow, input.numel(), 1), "value")
-        _pass_grid(plan, dimensions, input, grid, backward=True, **rest)
         planes = input.size(0) * input.size(1)
         plan.launch("differentiate_input", planes, when=output_mask[0])
         plan.launch("differentiate_grid", _sample_count(grid), when=output_mask[1])
