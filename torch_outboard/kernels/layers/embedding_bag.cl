@@ -1,21 +1,6 @@
-// Bags of embeddings, and two of their gradients; embedding_backward.cl has that of sums and means.
-// Needs rows.cl before it, except for maxima.
+// Bags of embeddings, and the gradient of the weights of samples. Needs rows.cl before it.
 
-#if HAS_maximum_indices
-
-// The gradient of maxima of bags: one work-item per column.
-
-__kernel void embedding_bag_maximum_backward(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_ITEM(i)
-  for (ob_index bag = 0; bag < bags; ++bag) {
-    const ob_index location = ob_checked_index(maximum_indices_load(bag * n + i), row_count);
-    if (bag_size_load(bag) == 0 || location < 0) continue;
-    out_store(location * n + i, out_load(location * n + i) + grad_load(bag * n + i));
-  }
-}
-
-#elif HAS_grad
+#if HAS_grad
 
 // The gradient of the weights of the samples of bags: products of rows of `grad` and `weight`.
 

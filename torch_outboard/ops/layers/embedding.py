@@ -3,15 +3,17 @@
 Indices out of range are skipped; the forward functions report them.
 """
 
+import math
 from functools import partial
 
 import torch
+from torch import Tensor
 
+from torch_outboard.ops.decomposition import decomposition
 from torch_outboard.ops.definition import FLOATS, INDICES, Definition
 from torch_outboard.ops.symbolic import (
     Symbol,
     SymBool,
-    SymFloat,
     SymInt,
     SymTensor,
     as_flag,
@@ -35,7 +37,18 @@ def definitions() -> list[Definition]:
         *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out"),
         *_bags_backward("_embedding_bag_backward"),
         _bag_weights_backward,
-        _renormalization,
+        decomposition(
+            "embedding_renorm_",
+            _renormalize,
+            dtypes=FLOATS,
+            condition=lambda self, indices, norm_type: (
+                (self.dim() == 2)
+                & (self.numel() > 0)
+                & (norm_type > 0)
+                & ((norm_type < 1e30) | (norm_type == math.inf))
+                & has_dtype(indices, *INDICES)
+            ),
+        ),
     ]
 
 
@@ -54,18 +67,13 @@ def _embedding(plan: Plan, weight: SymTensor, indices: SymTensor) -> None:
     plan.launch("embedding", groups=indices.numel())
 
 
-@template("embedding_renorm_", "embedding", dtypes=FLOATS, accepts={"indices": INDICES})
-def _renormalization(
-    plan: Plan, self: SymTensor, indices: SymTensor, max_norm: SymFloat, norm_type: SymFloat
-) -> None:
-    plan.require(self.dim() == 2, self.numel() > 0, norm_type > 0)
-    plan.result("out", initial=self)
-    plan.temporary("chosen", self.size(0), torch.int32, initial=-1)
-    plan.parameters(n=self.size(1), row_count=self.size(0), limit=max_norm, order=norm_type)
-    one_or_two = where(norm_type == 1, 1, where(norm_type == 2, 2, 3))
-    plan.constants(NORM=where(norm_type > 1e300, 0, one_or_two))
-    plan.launch("embedding_renorm_choose", indices.numel())
-    plan.launch("embedding_renorm", groups=indices.numel())
+def _renormalize(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scales rows with a larger norm down to `max_norm`; equal indices write equal rows."""
+    rows = self.index_select(0, indices.reshape(-1))
+    wide = torch.float64 if self.dtype == torch.float64 else torch.float32
+    norms = torch.linalg.vector_norm(rows, norm_type, 1, True, dtype=wide)
+    scales = torch.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+    return self.index_copy_(0, indices.reshape(-1).to(torch.int64), (rows * scales).to(self.dtype))
 
 
 # ---- Gradients of embeddings, and of sums and means of bags
@@ -112,19 +120,16 @@ def _dense_backward(
 def _bags_backward(overloads: str) -> list[Definition]:
     """Gradients of bags: of sums and means, and of maxima."""
 
-    def require(
-        plan: Plan,
+    def served(
         grad: SymTensor,
         indices: SymTensor,
         bag_size: SymTensor,
         num_weights: SymInt,
         rest: dict[str, Symbol],
-    ) -> None:
-        plan.require(
-            ~as_flag(rest.get("sparse", False)),
-            (grad.dim() == 2) & (indices.dim() == 1) & (num_weights > 0) & (grad.numel() > 0),
-            bag_size.shape == [grad.size(0)],
-        )
+    ) -> SymBool:
+        some = (grad.dim() == 2) & (indices.dim() == 1) & (num_weights > 0) & (grad.numel() > 0)
+        dense = ~as_flag(rest.get("sparse", False))
+        return dense & some & (bag_size.shape == [grad.size(0)])
 
     @_gradient(
         overloads,
@@ -145,8 +150,8 @@ def _bags_backward(overloads: str) -> list[Definition]:
         padding_idx: SymInt,
         **rest: Symbol,
     ) -> None:
-        require(plan, grad, indices, bag_size, num_weights, rest)
         plan.require(
+            served(grad, indices, bag_size, num_weights, rest),
             has_dtype(rest["offsets"], *INDICES) if "offsets" in rest else True,
             (mode == 0) | (mode == 1),
             offset2bag.shape == indices.shape,
@@ -156,30 +161,30 @@ def _bags_backward(overloads: str) -> list[Definition]:
         plan.parameters(padding=padding_idx, bags=grad.size(0))
         plan.constants(BAG=1, MODE=mode)
 
-    @_gradient(
-        overloads,
-        "embedding_bag",
-        shapes_only=("indices",),
-        accepts=dict.fromkeys(("maximum_indices", "bag_size"), INDICES),
-    )
-    def maxima(
-        plan: Plan,
+    def maxima(grad: Tensor, maximum_indices: Tensor, bag_size: Tensor, num_weights: int) -> Tensor:
+        counted = torch.where(bag_size.unsqueeze(1) > 0, grad, 0)
+        weights = grad.new_zeros([num_weights, grad.size(1)])
+        return weights.scatter_add_(0, maximum_indices.to(torch.int64), counted)
+
+    def of_maxima(
         grad: SymTensor,
-        maximum_indices: SymTensor,
-        bag_size: SymTensor,
         indices: SymTensor,
+        bag_size: SymTensor,
+        maximum_indices: SymTensor,
         num_weights: SymInt,
         mode: SymInt,
         **rest: Symbol,
-    ) -> None:
-        require(plan, grad, indices, bag_size, num_weights, rest)
-        plan.require(mode == 2, maximum_indices.shape == grad.shape)
-        n = grad.size(1)
-        plan.result("out", [num_weights, n], initial=0)
-        plan.parameters(n=n, row_count=num_weights, bags=grad.size(0))
-        plan.launch("embedding_bag_maximum_backward", n)
+    ) -> SymBool:
+        fits = (mode == 2) & (maximum_indices.shape == grad.shape)
+        fits = fits & has_dtype(maximum_indices, *INDICES) & has_dtype(bag_size, *INDICES)
+        return fits & served(grad, indices, bag_size, num_weights, rest)
 
-    return [sums_and_means, maxima]
+    return [
+        sums_and_means,
+        decomposition(
+            overloads, maxima, dtypes=FLOATS, condition=of_maxima, family="embedding_backward"
+        ),
+    ]
 
 
 # ---- Bags
