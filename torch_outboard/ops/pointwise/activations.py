@@ -1,6 +1,6 @@
 """Activations, gated linear units, and their derivatives."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch_outboard.ops.definition import COMPLEX, FLOATS, Definition
 from torch_outboard.ops.expression import FORMS, Names, pointwise
@@ -211,89 +211,79 @@ def _logistic() -> list[Definition]:
 # Along a dimension the first half of the elements, a, is multiplied by the logistic function of the
 # second half, b.
 
-# A work-item per pair of elements; `first` and `second` are the indices of a and b.
-_PAIR = """
-static inline V logistic(const V x) { return 1 / (1 + exp(-x)); }
 
-#define OB_PAIR                                          \\
-  OB_ITEM(i)                                             \\
-  const ob_index first = i + (i / half_size) * half_size; \\
-  const ob_index second = first + half_size;
-"""
+# A work-item per pair of elements.
+def _glu_kernel(x: str, body: str) -> str:
+    return f"""
+        __kernel void glu(OB_PARAMETERS) {{
+          OB_BEGIN
+          OB_ITEM(i)
+          const ob_index first = i + (i / half_size) * half_size, second = first + half_size;
+          const V gate = 1 / (1 + exp(-{x}_load(second)));
+          {body}
+        }}
+    """
 
 
-def _glu_kernel(body: str) -> str:
-    return f"{_PAIR}\n__kernel void glu(OB_PARAMETERS) {{\nOB_BEGIN\nOB_PAIR\n{body}\n}}\n"
+def _halve(plan: Plan, x: SymTensor, dim: SymInt) -> SymInts:
+    """Requires two halves along a dimension, and returns the shape of a half."""
+    d = wrap(dim, x.dim())
+    size = x.size(d)
+    plan.require(x.dim() > 0, size % 2 == 0)
+    plan.parameters(half_size=size // 2 * x.shape[d + 1 :].prod())
+    return x.shape.replace(d, size // 2)
 
 
-_GLU = _glu_kernel("out_store(i, self_load(first) * logistic(self_load(second)));")
-_GLU_BACKWARD = _glu_kernel("""
-    const V gate = logistic(self_load(second));
+@template(
+    "glu glu.out",
+    source=_glu_kernel("self", "out_store(i, self_load(first) * gate);"),
+    dtypes=FLOATS,
+)
+def _glu(plan: Plan, self: SymTensor, dim: SymInt) -> None:
+    _halve(plan, self, dim)
+    plan.launch("glu", plan.result("out").numel())
+
+
+_BACKWARD = """
     const V grad = grad_output_load(i) * gate;
     grad_input_store(first, grad);
     grad_input_store(second, grad * (1 - gate) * self_load(first));
-""")
-_GLU_JVP = _glu_kernel("""
-    const V gate = logistic(x_load(second));
-    out_store(i, dx_load(first) * gate + glu_load(i) * (1 - gate) * dx_load(second));
-""")
+"""
+
+
+@template(
+    "glu_backward glu_backward.grad_input", source=_glu_kernel("self", _BACKWARD), dtypes=FLOATS
+)
+def _glu_backward(plan: Plan, self: SymTensor, grad_output: SymTensor, dim: SymInt) -> None:
+    plan.require(grad_output.shape == _halve(plan, self, dim))
+    plan.result("grad_input", self.shape)
+    plan.launch("glu", grad_output.numel())
+
+
+_JVP = "out_store(i, dx_load(first) * gate + glu_load(i) * (1 - gate) * dx_load(second));"
+
+
+@template("glu_jvp glu_jvp.out", source=_glu_kernel("x", _JVP), dtypes=FLOATS)
+def _glu_jvp(plan: Plan, glu: SymTensor, x: SymTensor, dx: SymTensor, dim: SymInt) -> None:
+    plan.require(glu.shape == _halve(plan, x, dim), dx.shape == x.shape)
+    plan.result("out", like=glu)
+    plan.launch("glu", glu.numel())
+
+
 # The forward-mode derivative of the backward pass, for both halves.
-_GLU_BACKWARD_JVP = _glu_kernel("""
-    const V gate = logistic(x_load(second));
+_BACKWARD_JVP = """
     const V slope = gate * (1 - gate);
     const V a = x_load(first), da = dx_load(first), db = dx_load(second);
     const V grad = grad_x_load(first);
     const V dgrad = dgrad_glu_load(i) * gate + grad * (1 - gate) * db;
     out_store(first, dgrad);
     out_store(second, (dgrad * a + grad * da) * (1 - gate) - grad * a * slope * db);
-""")
-
-
-class _Halves(NamedTuple):
-    """The halves of a tensor along a dimension."""
-
-    shape: SymInts  # of a half
-    length: SymInt  # adjacent elements of a half
-
-
-def _halves_of(plan: Plan, tensor: SymTensor, dim: SymInt) -> _Halves:
-    d = wrap(dim, tensor.dim())
-    size = tensor.size(d)
-    half = size // 2
-    plan.require(tensor.dim() > 0, size % 2 == 0)
-    return _Halves(tensor.shape.replace(d, half), half * tensor.shape[d + 1 :].prod())
-
-
-def _launch_glu(plan: Plan, halves: _Halves, half: SymTensor) -> None:
-    plan.parameters(half_size=halves.length)
-    plan.launch("glu", half.numel())
-
-
-@template("glu glu.out", source=_GLU, dtypes=FLOATS)
-def _glu(plan: Plan, self: SymTensor, dim: SymInt) -> None:
-    halves = _halves_of(plan, self, dim)
-    _launch_glu(plan, halves, plan.result("out"))
-
-
-@template("glu_backward glu_backward.grad_input", source=_GLU_BACKWARD, dtypes=FLOATS)
-def _glu_backward(plan: Plan, self: SymTensor, grad_output: SymTensor, dim: SymInt) -> None:
-    halves = _halves_of(plan, self, dim)
-    plan.require(grad_output.shape == halves.shape)
-    plan.result("grad_input", self.shape)
-    _launch_glu(plan, halves, grad_output)
-
-
-@template("glu_jvp glu_jvp.out", source=_GLU_JVP, dtypes=FLOATS)
-def _glu_jvp(plan: Plan, glu: SymTensor, x: SymTensor, dx: SymTensor, dim: SymInt) -> None:
-    halves = _halves_of(plan, x, dim)
-    plan.require(glu.shape == halves.shape, dx.shape == x.shape)
-    plan.result("out", like=glu)
-    _launch_glu(plan, halves, glu)
+"""
 
 
 @template(
     "glu_backward_jvp glu_backward_jvp.out",
-    source=_GLU_BACKWARD_JVP,
+    source=_glu_kernel("x", _BACKWARD_JVP),
     dtypes=FLOATS,
     shapes_only=("grad_glu",),
 )
@@ -306,11 +296,10 @@ def _glu_backward_jvp(
     grad_glu: SymTensor,
     dim: SymInt,
 ) -> None:
-    halves = _halves_of(plan, x, dim)
     plan.require(
-        grad_glu.shape == halves.shape,
+        grad_glu.shape == _halve(plan, x, dim),
         dgrad_glu.shape == grad_glu.shape,
         (grad_x.shape == x.shape) & (dx.shape == x.shape),
     )
     plan.result("out", x.shape)
-    _launch_glu(plan, halves, dgrad_glu)
+    plan.launch("glu", dgrad_glu.numel())
