@@ -187,18 +187,15 @@ class _Channels(NamedTuple):
     parts: SymInt  # of each channel: a compute unit of a GPU has room for several work-groups
 
 
-def _channels_of(plan: Plan, input: SymTensor) -> _Channels:
+def _channels_of(plan: Plan, input: SymTensor, *per_channel: SymTensor) -> _Channels:
     channels, blocks, n = input.size(1), input.size(0), input.shape[2:].prod()
+    plan.require(
+        (input.dim() >= 2) & (input.numel() > 0),
+        *(fits(tensor, [channels]) for tensor in per_channel),
+    )
     room = ceil_div(8 * plan.processors, channels)
     parts = minimum(blocks * n // (16 * plan.group_lanes), room)
     return _Channels(channels, blocks, n, where(plan.on_processor, 1, maximum(1, parts)))
-
-
-def _require_channels(plan: Plan, input: SymTensor, of: _Channels, *per_channel: SymTensor) -> None:
-    plan.require(
-        (input.dim() >= 2) & (input.numel() > 0),
-        *(fits(tensor, [of.channels]) for tensor in per_channel),
-    )
 
 
 def _pass_channels(plan: Plan, of: _Channels, temporaries: Sequence[str]) -> SymBool:
@@ -238,8 +235,7 @@ def _batch_norm() -> list[Definition]:
         ) -> None:
             trains = as_flag(rest["training"] if training is None else training)
             running = [plan.operand(name, rest[name]) for name in statistics]
-            of = _channels_of(plan, input)
-            _require_channels(plan, input, of, weight, bias, *running)
+            of = _channels_of(plan, input, weight, bias, *running)
             if running:
                 plan.require(trains | (given(running[0]) & given(running[1])))
             else:
@@ -310,8 +306,7 @@ def _batch_norm_backward() -> list[Definition]:
         ) -> None:
             saved = plan.operand(inverse, rest[inverse])
             train = rest[training]
-            of = _channels_of(plan, input)
-            _require_channels(plan, input, of, weight, running_mean, running_var)
+            of = _channels_of(plan, input, weight, running_mean, running_var)
             plan.require(
                 grad_out.shape == input.shape,
                 where(
