@@ -115,9 +115,9 @@ FAULTS: tuple[Fault, ...] = (
         name="cumsum-third-block",
         kind="kernel index",
         file="torch_outboard/kernels/reductions/scans.cl",
-        old="before = other == row * blocks ? each : join(before, each);",
-        new="before = each;",
-        effect="cumsum over a row of three or more blocks drops all blocks but the one before.",
+        old="other < item + k; ++other) {",
+        new="other < item + k - 1; ++other) {",
+        effect="cumsum over a row of three or more blocks drops the block before.",
     ),
     Fault(
         name="fourier-radix-3",

@@ -9,14 +9,6 @@ typedef struct {
 static inline State join(const State a, const State b) { return (State){a.value + b.value}; }
 #define STATE_OF(x, i) ((State){(double)(x)})
 #define RESULT(s) ((V)(s).value)
-#define PART_VALUE(s) RESULT(s)
-// 0 for infinities.
-static inline V part_rest(const State s) {
-  const V rest = (V)(s.value - (double)RESULT(s));
-  return rest - rest == 0 ? rest : 0;
-}
-#define PART_REST(s) part_rest(s)
-#define STATE_OF_PART(part_value, part_rest) ((State){(double)(part_value) + (double)(part_rest)})
 #elif SCAN == 0 && (OB_FLOATING || OB_COMPLEX)
 // The sum and its rounding error: CPU adds float32 in float64.
 typedef struct {
@@ -86,13 +78,6 @@ static inline State join(const State a, const State b) {
 #define RESULT(s) (s).value
 #endif
 
-#define TWO_VALUES ((SCAN == 2 && !OB_COMPLEX) || (SCAN == 0 && (OB_FLOATING || OB_COMPLEX)))
-#ifndef STATE_OF_PART
-#define PART_VALUE(s) s.value
-#define PART_REST(s) s.rest
-#define STATE_OF_PART(part_value, part_rest) ((State){(part_value), (part_rest)})
-#endif
-
 // Elements in the dtype of the result.
 #if OB_COMPLEX
 #define ELEMENT(at) self_load(at)
@@ -129,25 +114,7 @@ typedef struct {
 // Scans of long rows with element stride `inner`, in blocks of `block` elements, a work-group each:
 // first the state of whole blocks, then each block with the states before it.
 
-static inline State part_of(const V value, const V rest, const ob_index location) {
-#if TWO_VALUES
-  return STATE_OF_PART(value, rest);
-#elif SCAN >= 3
-  return (State){value, location};
-#else
-  return (State){value};
-#endif
-}
-
-#if TWO_VALUES
-#define STORE_PART(item, s) \
-  { part_values_store(item, PART_VALUE(s)); part_rests_store(item, PART_REST(s)); }
-#elif SCAN >= 3
-#define STORE_PART(item, s) \
-  { part_values_store(item, s.value); part_locations_store(item, s.rest); }
-#else
-#define STORE_PART(item, s) part_values_store(item, s.value);
-#endif
+#define PARTS ((__global State *)part_states)
 
 #if OB_LOCAL == 1
 // CPU: several blocks at once, whose elements are independent. Some elements of each are loaded and
@@ -220,7 +187,7 @@ __kernel void scan_parts(OB_PARAMETERS) {
   OB_BEGIN
 #define START(k, row)
 #define EACH(k, at, s) {}
-#define FINISH(K) for (int k = 0; k < K; ++k) STORE_PART((item + k), s[k])
+#define FINISH(K) for (int k = 0; k < K; ++k) PARTS[item + k] = s[k];
   SCAN_ALL(START, EACH)
 #undef START
 #undef EACH
@@ -230,16 +197,14 @@ __kernel void scan_parts(OB_PARAMETERS) {
 __kernel void scan(OB_PARAMETERS) {
   OB_BEGIN
   LINE_STEPS
-#define START(k, row)                                                                     \
-  if (first[k] > 0) {                                                                     \
-    State before;                                                                         \
-    for (ob_index other = row * blocks; other < item + k; ++other) {                      \
-      const State each =                                                                  \
-          part_of(part_values_load(other), part_rests_load(other), part_locations_load(other)); \
-      before = other == row * blocks ? each : join(before, each);                         \
-    }                                                                                     \
-    s[k] = join(before, s[k]);                                                            \
-  }                                                                                       \
+#define START(k, row)                                                          \
+  if (first[k] > 0) {                                                          \
+    State before = PARTS[row * blocks];                                        \
+    for (ob_index other = row * blocks + 1; other < item + k; ++other) {       \
+      before = join(before, PARTS[other]);                                     \
+    }                                                                          \
+    s[k] = join(before, s[k]);                                                 \
+  }                                                                            \
   STORE(line[k], first[k], s[k])
 #define EACH(k, at, state) STORE(line[k], (at), state)
 #define FINISH(K)
@@ -314,7 +279,7 @@ __kernel void scan_parts(OB_PARAMETERS) {
     State before;
     bool some = false;
     SCAN_TILES(NOTHING)
-    if (OB_LANE == 0) STORE_PART(item, before)
+    if (OB_LANE == 0) PARTS[item] = before;
   }
 }
 
@@ -326,11 +291,9 @@ __kernel void scan(OB_PARAMETERS) {
   OB_FOR_GROUPS(item) {
     BLOCK
     const Line line = LINE_OF(row, start);
-    State before;
-    for (ob_index other = row * blocks; other < item; ++other) {
-      const State part =
-          part_of(part_values_load(other), part_rests_load(other), part_locations_load(other));
-      before = other == row * blocks ? part : join(before, part);
+    State before = PARTS[row * blocks];
+    for (ob_index other = row * blocks + 1; other < item; ++other) {
+      before = join(before, PARTS[other]);
     }
     bool some = which > 0;
     SCAN_TILES(STORE_IN_LINE)

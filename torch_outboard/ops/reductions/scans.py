@@ -63,10 +63,10 @@ def _launch(plan: Plan, rows: Lines, number: int, *, in_order: bool = False) -> 
     blocks = ceil_div(n, block)
     plan.parameters(n=n, inner=rows.inner, block=block, blocks=blocks, d=rows.dim)
     plan.constants(SCAN=number, IN_BLOCKS=~short)
-    parts = where(short, 1, maximum(rows.total * blocks, 1))
-    plan.temporary("part_values", parts, "value")
-    plan.temporary("part_rests", parts, "value")
-    plan.temporary("part_locations", parts, torch.int64)
+    # States of up to 32 bytes.
+    plan.temporary(
+        "part_states", where(short, 1, 32 * maximum(rows.total * blocks, 1)), torch.uint8
+    )
     plan.launch("scan_parts", groups=rows.total * blocks, when=~short & (blocks > 1))
     plan.launch("scan", groups=rows.total * blocks, when=~short)
     plan.launch("scan", rows.total, when=short)
