@@ -1,30 +1,5 @@
-// Bags of embeddings, and the gradient of the weights of samples. Needs rows.cl before it.
-
-#if HAS_grad
-
-// The gradient of the weights of the samples of bags: products of rows of `grad` and `weight`.
-
-__kernel void embedding_bag_weights_backward(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_SCRATCH(S)
-  OB_FOR_GROUPS(k) {
-    const ob_index location = ob_checked_index(indices_load(k), row_count);
-    const ob_index bag = ob_checked_index(offset2bag_load(k), bags);
-    const bool known = location != padding && location >= 0 && bag >= 0;
-    const ob_index from = known ? location * n : 0, gradient = known ? bag * n : 0;
-    ROW_VALUE(total, 0)
-#define ADD(type, load, store) \
-  total_##type += grad_##load(gradient + i) * weight_##load(from + i);
-    FOR_ROW(ADD)
-    const V total = ROW_SUM(total);
-    if (OB_LANE == 0) out_store(k, known ? total : 0);
-  }
-}
-
-#else
-
 // Sums (MODE 0), means (1) and maxima (2) of bags of rows of `weight`. One work-group per bag.
-// Index `padding` does not count. Indices out of range are skipped.
+// Index `padding` does not count. Indices out of range are skipped. Needs rows.cl before it.
 
 __kernel void embedding_bag(OB_PARAMETERS) {
   OB_BEGIN
@@ -84,5 +59,3 @@ __kernel void embedding_bag(OB_PARAMETERS) {
 #endif
   }
 }
-
-#endif

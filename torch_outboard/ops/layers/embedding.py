@@ -36,7 +36,14 @@ def definitions() -> list[Definition]:
         _bags,
         *_bags_backward("_embedding_bag_dense_backward _embedding_bag_dense_backward.out"),
         *_bags_backward("_embedding_bag_backward"),
-        _bag_weights_backward,
+        decomposition(
+            "_embedding_bag_per_sample_weights_backward"
+            " _embedding_bag_per_sample_weights_backward.out",
+            _weights_backward,
+            dtypes=FLOATS,
+            condition=_weighs_samples,
+            family="embedding_backward",
+        ),
         decomposition(
             "embedding_renorm_",
             _renormalize,
@@ -234,32 +241,28 @@ def _bags(
     plan.launch("embedding_bag", groups=bags)
 
 
-@_gradient(
-    "_embedding_bag_per_sample_weights_backward _embedding_bag_per_sample_weights_backward.out",
-    "rows embedding_bag",
-    accepts={"indices": INDICES, "offset2bag": INDICES},
-    vectors=True,
-    shapes_only=("offsets",),
-)
-def _bag_weights_backward(
-    plan: Plan,
+def _weights_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offset2bag: Tensor, padding_idx: int
+) -> Tensor:
+    """Products of rows of `grad` and `weight`; samples of no bag have none."""
+    counts = (indices != padding_idx) & (offset2bag >= 0) & (offset2bag < grad.size(0))
+    rows = weight.index_select(0, torch.where(counts, indices, 0))
+    gradients = grad.index_select(0, torch.where(counts, offset2bag, 0))
+    products = torch.bmm(gradients.unsqueeze(1), rows.unsqueeze(2)).reshape(indices.shape)
+    return torch.where(counts, products, 0)
+
+
+def _weighs_samples(
     grad: SymTensor,
     weight: SymTensor,
     indices: SymTensor,
     offsets: SymTensor,
     offset2bag: SymTensor,
     mode: SymInt,
-    padding_idx: SymInt,
-) -> None:
-    plan.require(
-        mode == 0,
-        has_dtype(offsets, *INDICES),
-        (grad.dim() == 2) & (weight.dim() == 2) & (grad.size(1) == weight.size(1)),
-        (indices.dim() == 1) & (offset2bag.shape == indices.shape),
-        (weight.numel() > 0) & (grad.numel() > 0),
-    )
-    plan.result("out", indices.shape)
-    plan.parameters(
-        n=weight.size(1), row_count=weight.size(0), bags=grad.size(0), padding=padding_idx
-    )
-    plan.launch("embedding_bag_weights_backward", groups=indices.numel())
+) -> SymBool:
+    of_rows = (grad.dim() == 2) & (weight.dim() == 2) & (grad.size(1) == weight.size(1))
+    indexed = (indices.dim() == 1) & (offset2bag.shape == indices.shape)
+    for tensor in (indices, offsets, offset2bag):
+        indexed = indexed & has_dtype(tensor, *INDICES)
+    some = (weight.numel() > 0) & (grad.numel() > 0)
+    return (mode == 0) & same_dtype(grad, weight) & of_rows & indexed & some
