@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 
 from torch_outboard.ops.definition import FLOATS, WIDE, Definition
-from torch_outboard.ops.images.pooling_windows import launch_planes, pass_image, pass_images
+from torch_outboard.ops.images.pooling_windows import (
+    launch_planes,
+    pass_axes,
+    pass_image,
+    pass_images,
+)
 from torch_outboard.ops.symbolic import (
-    Float,
     Int,
-    Symbol,
     SymBool,
     SymFloat,
     SymInt,
@@ -63,26 +66,6 @@ _REACH: Mapping[_Mode, int] = {
 }
 
 
-class _Interpolation(NamedTuple):
-    """An interpolation operator."""
-
-    name: str
-    mode: _Mode
-
-    @property
-    def dimensions(self) -> int:
-        return next(d for d in (1, 2, 3) if f"{d}d" in self.name)
-
-    @property
-    def nearest(self) -> bool:
-        return self.mode in (_Mode.NEAREST, _Mode.NEAREST_EXACT)
-
-    @property
-    def dtypes(self) -> tuple[torch.dtype, ...]:
-        # Antialiased modes serve the same dtypes as CPU.
-        return WIDE if self.mode in _REACH else FLOATS
-
-
 # ---- How inputs and outputs lie
 
 
@@ -105,11 +88,6 @@ def _scales(
     return scales
 
 
-def _given_scales(dimensions: int, arguments: Mapping[str, Symbol]) -> list[SymFloat]:
-    names = ("scales",) if dimensions == 1 else ("scales_d", "scales_h", "scales_w")[-dimensions:]
-    return [cast("SymFloat", arguments[name]) for name in names]
-
-
 def _tap_count(mode: _Mode, scale: SymFloat) -> Int:
     """The largest number of inputs of a line that contribute to an output."""
     if mode in _REACH:
@@ -120,61 +98,52 @@ def _tap_count(mode: _Mode, scale: SymFloat) -> Int:
 # ---- Definitions
 
 
-def _launch(
-    plan: Plan,
-    of: _Interpolation,
-    inputs: SymTensor,
-    outputs: SymTensor,
-    out: SymTensor,
-    arguments: Mapping[str, Symbol],
-) -> None:
-    """Launches the forward or backward kernels; `out` is the result: `outputs` or `inputs`."""
-    backward = out is inputs
-    align_corners = cast("SymBool | None", arguments.get("align_corners"))
-    given = _given_scales(of.dimensions, arguments)
-    scales = _scales(inputs.shape, outputs.shape, given, align_corners)
-    taps = _tap_count(of.mode, scales[-1])
-
-    # Temporaries of a CPU: the taps along rows, lines of sums, and sums of narrow dtypes.
-    def allocate(name: str, numel: Int, dtype: Dtype = "value") -> None:
-        plan.temporary(name, where(plan.on_processor, numel, 1), dtype)
-
-    allocate("locations", outputs.size(-1) * taps, torch.int32)
-    allocate("weights", outputs.size(-1) * taps)
-    allocate("lines", inputs.shape[:2].prod() * inputs.size(-1))
-    if backward:
-        allocate("sums", where(outputs.element_size() == 2, inputs.numel(), 1))
-
-    pass_images(plan, inputs, outputs, of.dimensions)
-    each: list[Float] = [*[1.0] * (3 - of.dimensions), *scales]
-    scale_d, scale_h, scale_w = each
-    plan.parameters(tap_count=taps, scale_d=scale_d, scale_h=scale_h, scale_w=scale_w)
-    plan.constants(
-        MODE=of.mode.value,
-        ALIGN=False if align_corners is None else align_corners,
-        DIMENSIONS=of.dimensions,
-        BACKWARD=backward,
-    )
-    plan.launch("find_taps", outputs.size(-1), when=plan.on_processor & (out.numel() > 0))
-    launch_planes(plan, "interpolate", out, of.dimensions)
-
-
-def _interpolate(of: _Interpolation, *, backward: bool) -> Definition:
-    name = f"{of.name}_backward" if backward else of.name
+def _interpolate(name: str, mode: _Mode, *, backward: bool) -> Definition:
+    dimensions = next(d for d in (1, 2, 3) if f"{d}d" in name)
+    nearest = mode in (_Mode.NEAREST, _Mode.NEAREST_EXACT)
+    # Antialiased modes serve the same dtypes as CPU.
+    dtypes = WIDE if mode in _REACH else FLOATS
+    scale_names = ["scales"] if dimensions == 1 else [f"scales_{axis}" for axis in "dhw"]
     operand, out_form = ("grad_output", "grad_input") if backward else ("self", "out")
+    overload = f"{name}_backward" if backward else name
 
     @template(
-        f"{name} {name}.{out_form}",
+        f"{overload} {overload}.{out_form}",
         "pooling interpolation",
-        dtypes=(*of.dtypes, torch.uint8) if of.nearest and not backward else of.dtypes,
-        meta=f"aten::{name}",
-        vectors=not of.nearest,
+        dtypes=(*dtypes, torch.uint8) if nearest and not backward else dtypes,
+        meta=f"aten::{overload}",
+        vectors=not nearest,
     )
-    def interpolate(plan: Plan, **arguments: Symbol) -> None:
+    def interpolate(plan: Plan, **arguments: Any) -> None:
         given = plan.operand(operand, arguments[operand])
         out = plan.result()
         inputs, outputs = (out, given) if backward else (given, out)
-        _launch(plan, of, inputs, outputs, out, arguments)
+        align_corners = arguments.get("align_corners")
+        given_scales = [arguments[name] for name in scale_names[-dimensions:]]
+        scales = _scales(inputs.shape, outputs.shape, given_scales, align_corners)
+        taps = _tap_count(mode, scales[-1])
+
+        # Temporaries of a CPU: the taps along rows, lines of sums, and sums of narrow dtypes.
+        def allocate(name: str, numel: Int, dtype: Dtype = "value") -> None:
+            plan.temporary(name, where(plan.on_processor, numel, 1), dtype)
+
+        allocate("locations", outputs.size(-1) * taps, torch.int32)
+        allocate("weights", outputs.size(-1) * taps)
+        allocate("lines", inputs.shape[:2].prod() * inputs.size(-1))
+        if backward:
+            allocate("sums", where(outputs.element_size() == 2, inputs.numel(), 1))
+
+        pass_images(plan, inputs, outputs, dimensions)
+        pass_axes(plan, "scale", [*[1.0] * (3 - dimensions), *scales])
+        plan.parameters(tap_count=taps)
+        plan.constants(
+            MODE=mode.value,
+            ALIGN=False if align_corners is None else align_corners,
+            DIMENSIONS=dimensions,
+            BACKWARD=backward,
+        )
+        plan.launch("find_taps", outputs.size(-1), when=plan.on_processor & (out.numel() > 0))
+        launch_planes(plan, "interpolate", out, dimensions)
 
     return interpolate
 
@@ -304,7 +273,7 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         *(
-            _interpolate(_Interpolation(name, mode), backward=backward)
+            _interpolate(name, mode, backward=backward)
             for mode, names in _NAMES.items()
             for name in names
             for backward in (False, True)

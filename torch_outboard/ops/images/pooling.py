@@ -15,7 +15,6 @@ from torch_outboard.ops.images.pooling_windows import (
     launch_planes,
     pass_axes,
     pass_images,
-    pass_windows,
     per_axis,
     require_adjacent_channels,
     strides_like,
@@ -60,6 +59,15 @@ def definitions() -> list[Definition]:
     ]
 
 
+def _pass(
+    plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: int, **windows: Any
+) -> None:
+    """Passes the arguments of a call to kernels; `windows` has those of windows_of."""
+    pass_images(plan, inputs, outputs, dimensions)
+    for name, values in windows_of(dimensions, **windows)._asdict().items():
+        pass_axes(plan, name, values)
+
+
 # ---- Average pooling
 
 
@@ -74,9 +82,7 @@ def _pass_average(
     backward: bool = False,
     **windows: Any,
 ) -> None:
-    """Passes the arguments of a call to kernels; `windows` has those of windows_of."""
-    pass_windows(plan, windows_of(dimensions, **windows))
-    pass_images(plan, inputs, outputs, dimensions)
+    _pass(plan, inputs, outputs, dimensions, **windows)
     plan.parameters(divisor=either(divisor_override, 0), padded=count_include_pad)
     plan.constants(BACKWARD=backward)
 
@@ -125,16 +131,6 @@ def _average_pool_backward(dimensions: int) -> Definition:
 
 
 # ---- Max pooling
-
-
-def _pass(
-    plan: Plan, inputs: SymTensor, outputs: SymTensor, dimensions: int, **windows: Any
-) -> None:
-    """Passes the arguments of a call to kernels; `windows` has those of windows_of."""
-    known = windows_of(dimensions, **windows)
-    pass_images(plan, inputs, outputs, dimensions)
-    pass_windows(plan, known)
-    pass_axes(plan, "dilation", known.dilation)
 
 
 def _pooled_shape(image: SymTensor, windows: Windows, ceil_mode: SymBool) -> SymInts:

@@ -7,7 +7,16 @@ of depth, height and width; the value for a missing dimension has no effect.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch_outboard.ops.symbolic import SymBool, SymInt, SymInts, SymTensor, expand, ints, where
+from torch_outboard.ops.symbolic import (
+    Float,
+    SymBool,
+    SymInt,
+    SymInts,
+    SymTensor,
+    expand,
+    ints,
+    where,
+)
 from torch_outboard.ops.template import Plan
 
 
@@ -47,16 +56,9 @@ def windows_of(
     return Windows(*windows, per_axis(expand(dilation, dimensions), dimensions, 1))
 
 
-def pass_axes(plan: Plan, name: str, values: Sequence[SymInt | int]) -> None:
+def pass_axes(plan: Plan, name: str, values: Sequence[Float]) -> None:
     """Passes a number for each axis to kernels: `name_d`, `name_h` and `name_w`."""
     plan.parameters(**{f"{name}_{axis}": n for axis, n in zip("dhw", values, strict=True)})
-
-
-def pass_windows(plan: Plan, windows: Windows) -> None:
-    """Passes windows to kernels, except their dilation."""
-    pass_axes(plan, "kernel", windows.kernel)
-    pass_axes(plan, "step", windows.step)
-    pass_axes(plan, "padding", windows.padding)
 
 
 def pass_image(plan: Plan, image: SymTensor, dimensions: int, prefix: str = "") -> None:
