@@ -30,12 +30,16 @@ from torch_outboard.ops.template import Plan, template
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [*by_single_index(), *by_lists()]
-
-
-def by_single_index() -> list[Definition]:
-    """Operators with a single index tensor; the dimensions before it have none."""
-    return [index, put(accumulates=False), put(accumulates=True)]
+    by_lists = partial(decomposition, cpu_arguments=True, reports=IndexError)
+    return [
+        # With a single index tensor; the dimensions before it have none.
+        index,
+        put(accumulates=False),
+        put(accumulates=True),
+        # With one index tensor, mask or nothing per dimension.
+        by_lists("index.Tensor index.Tensor_out", "index"),
+        by_lists("_index_put_impl_", "index_put"),
+    ]
 
 
 INDEX_DTYPES = {"index": INDICES}  # a uint8 tensor is a mask
@@ -75,21 +79,6 @@ def index(plan: Plan, self: SymTensor, indices: SymTensors) -> None:
     launch_select(plan, out, selected.after)
 
 
-def _in_order(plan: Plan, count: SymInt, accumulates: bool) -> SymBool:
-    """Whether work-groups of a GPU write in the order of the indices; always so for sums."""
-    if accumulates:
-        return ~plan.on_processor
-    return ~plan.on_processor & (plan.deterministic | (count <= FEW_INDICES))
-
-
-def _block(plan: Plan, count: SymInt, ordered: SymBool, accumulates: bool) -> SymInt:
-    """The number of indices that a work-item processes sequentially."""
-    every = maximum(count, 1)
-    if accumulates:
-        return every
-    return where(plan.deterministic | ordered, every, where(plan.on_processor, 4096, 1))
-
-
 def put(accumulates: bool) -> Definition:
     """Writes or adds values, or a single value, at the indices of one tensor."""
 
@@ -112,8 +101,13 @@ def put(accumulates: bool) -> Definition:
             single_value | (values.shape == selected.shape),
         )
         count, after = selected.total, selected.after
-        ordered = _in_order(plan, count, accumulates)
-        block = _block(plan, count, ordered, accumulates)
+        # Whether work-groups of a GPU write in the order of the indices; always so for sums.
+        in_order = plan.deterministic | (count <= FEW_INDICES) | accumulates
+        ordered = ~plan.on_processor & in_order
+        # Indices that a work-item processes sequentially.
+        several = where(plan.on_processor, 4096, 1)
+        all_at_once = plan.deterministic | ordered | accumulates
+        block = where(all_at_once, maximum(count, 1), several)
         blocks = selected.before * ceil_div(count, block)
         widths = ceil_div(after, SLICE_WIDTH)
         ranges = where(ordered, shared_ranges(selected.before * widths, count), 1)
@@ -133,12 +127,3 @@ def put(accumulates: bool) -> Definition:
         plan.launch("index_put_slices", groups=blocks * widths * ranges, when=in_slices)
 
     return definition
-
-
-def by_lists() -> list[Definition]:
-    """Operators with one index tensor, mask or nothing per dimension."""
-    by_list = partial(decomposition, cpu_arguments=True, reports=IndexError)
-    return [
-        by_list("index.Tensor index.Tensor_out", "index"),
-        by_list("_index_put_impl_", "index_put"),
-    ]

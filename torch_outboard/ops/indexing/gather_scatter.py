@@ -1,6 +1,6 @@
 """Operators that read and write elements at the indices in tensors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ from torch_outboard.ops.symbolic import (
     Bool,
     Int,
     SymBool,
-    SymFloat,
     SymInt,
     SymString,
     SymTensor,
@@ -21,7 +20,7 @@ from torch_outboard.ops.symbolic import (
     where,
     wrap,
 )
-from torch_outboard.ops.template import ANY, Body, Plan, template
+from torch_outboard.ops.template import ANY, Plan, template
 
 # PyTorch accepts an empty uint8 tensor as index.
 INDEX_DTYPES = {"index": (*INDICES, torch.uint8)}
@@ -30,17 +29,17 @@ selecting = partial(template, kernels="index_select", dtypes=EVERY, moves=("self
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [*assertions(), gather, *along_dimension(), *of_flat_indices()]
-
-
-def along_dimension() -> list[Definition]:
-    """Operators with one index tensor for one dimension."""
     return [
+        asserted,
+        functionally_asserted,
+        gather,
         index_select,
-        scatter_src,
-        scatter_value,
         *(
-            scatter_reduction(overloads, dtypes)
+            scatter(f"scatter.{kind} scatter.{kind}_out scatter_.{kind}", EVERY, reduces=False)
+            for kind in ("src", "value")
+        ),
+        *(
+            scatter(overloads, dtypes)
             for overloads in (
                 "scatter.reduce scatter.reduce_out scatter_.reduce",
                 "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
@@ -49,12 +48,9 @@ def along_dimension() -> list[Definition]:
             )
             for dtypes in (REALS, COMPLEX, BOOL)
         ),
+        take,
+        nonzero,
     ]
-
-
-def of_flat_indices() -> list[Definition]:
-    """Operators with indices into the flattened tensor."""
-    return [take, nonzero]
 
 
 # ---- Reading
@@ -152,16 +148,14 @@ class _Lines(NamedTuple):
     """The lines of an index tensor along a dimension, and their distribution to work-groups."""
 
     dim: SymInt
-    length: SymInt
     total: SymInt
     name_slices: SymBool  # the index repeats along the last dimension
-    grouping: SymInt  # one of NO_GROUPS, LINE_OF_GROUP, LINE_OF_GROUPS
-    ranges: SymInt  # work-groups that share a line or a slice
     items: SymInt  # work-items of kernels for single elements
     slice_groups: SymInt  # work-groups of kernels for slices
 
 
 def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Lines:
+    """Makes the result, too, and passes the common parameters of the kernels."""
     d = wrap(dim, self.dim())
     length, last, cpu = index.size(d), index.dim() - 1, plan.on_processor
     count = index.numel() // maximum(length, 1)
@@ -175,90 +169,24 @@ def _lines_of(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor) -> _Li
     ranges = where(cpu, 1, shared_ranges(groups, length))
     runs = count // width * ceil_div(width, SCATTER_ADJACENT)
     single_lines = ~cpu | (index.dim() == 0) | (d == last)
-    return _Lines(
-        dim=d,
-        length=length,
-        total=count,
-        name_slices=name_slices,
-        grouping=where(grouped, where(ranges > 1, LINE_OF_GROUPS, LINE_OF_GROUP), NO_GROUPS),
-        ranges=ranges,
-        items=where(grouped, count * ranges * plan.group_lanes, where(single_lines, count, runs)),
-        slice_groups=groups * ranges,
-    )
-
-
-def _result_of_lines(plan: Plan, lines: _Lines, self: SymTensor, index: SymTensor) -> None:
-    """Makes the result, and passes the common parameters of the kernels."""
-    d = lines.dim
     out = plan.result("out", initial=self)
     plan.parameters(
         dim=d,
-        n=lines.length,
+        n=length,
         size=out.size(d),
-        ranges=lines.ranges,
+        ranges=ranges,
         index_stride=index.stride(d),
         out_stride=out.stride(d),
     )
-    plan.constants(GROUPED=lines.grouping)
-
-
-def _scattering(
-    overloads: str,
-    kernels: str,
-    dtypes: Sequence[torch.dtype],
-    *,
-    src: bool = True,
-    moves: Sequence[str] = (),
-) -> Callable[[Body], Definition]:
-    """The decorator of all scatter operators, with or without a tensor `src`."""
-    return template(
-        overloads,
-        kernels,
-        dtypes=dtypes,
-        accepts=INDEX_DTYPES,
-        strided=("index", "src", "out") if src else ("index", "out"),
-        moves=moves,
-        reports=RuntimeError,
+    grouping = where(grouped, where(ranges > 1, LINE_OF_GROUPS, LINE_OF_GROUP), NO_GROUPS)
+    plan.constants(GROUPED=grouping)
+    return _Lines(
+        dim=d,
+        total=count,
+        name_slices=name_slices,
+        items=where(grouped, count * ranges * plan.group_lanes, where(single_lines, count, runs)),
+        slice_groups=groups * ranges,
     )
-
-
-SCATTER = "indices_in_order scatter"
-
-
-def _launch_scatter(plan: Plan, lines: _Lines, in_slices: SymBool) -> None:
-    plan.launch("scatter", lines.items, when=~in_slices)
-    plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
-
-
-@_scattering(
-    "scatter.src scatter.src_out scatter_.src", SCATTER, EVERY, moves=("self", "src", "out")
-)
-def scatter_src(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, src: SymTensor) -> None:
-    """Elements of a tensor, written at indices."""
-    lines = _lines_of(plan, self, dim, index)
-    _result_of_lines(plan, lines, self, index)
-    plan.parameters(src_stride=src.stride(lines.dim))
-    _launch_scatter(plan, lines, lines.name_slices)
-
-
-@_scattering(
-    "scatter.value scatter.value_out scatter_.value",
-    SCATTER,
-    EVERY,
-    src=False,
-    moves=("self", "out"),
-)
-def scatter_value(
-    plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, value: SymFloat
-) -> None:
-    """A number, written at indices."""
-    lines = _lines_of(plan, self, dim, index)
-    _result_of_lines(plan, lines, self, index)
-    plan.scalars(value)
-    _launch_scatter(plan, lines, lines.name_slices)
-
-
-# ---- Scatter with a reduction, with separate definitions for numbers and for flags
 
 
 def _reduction_of(reduce: SymString | None) -> Int:
@@ -274,11 +202,24 @@ def _reduction_of(reduce: SymString | None) -> Int:
     return reduction
 
 
-def scatter_reduction(overloads: str, dtypes: Sequence[torch.dtype]) -> Definition:
-    """Sums, products, extremes and means with the elements of a tensor, or with a number."""
-    src = "value" not in overloads
+def scatter(overloads: str, dtypes: Sequence[torch.dtype], *, reduces: bool = True) -> Definition:
+    """Writes elements of a tensor, or a number, to indices.
 
-    @_scattering(overloads, SCATTER, dtypes, src=src)
+    `reduces`: it writes sums, products, extremes and means with them; with separate definitions for
+    numbers and for flags.
+    """
+    src = "value" not in overloads
+    tensors = ("self", "src", "out") if src else ("self", "out")
+
+    @template(
+        overloads,
+        "indices_in_order scatter",
+        dtypes=dtypes,
+        accepts=INDEX_DTYPES,
+        strided=("index", *tensors[1:]),
+        moves=() if reduces else tensors,
+        reports=RuntimeError,
+    )
     def definition(plan: Plan, self: SymTensor, dim: SymInt, index: SymTensor, **rest: Any) -> None:
         if src:
             plan.operand("src", rest["src"])
@@ -292,53 +233,48 @@ def scatter_reduction(overloads: str, dtypes: Sequence[torch.dtype]) -> Definiti
         if dtypes == BOOL:
             plan.require(reduction != MEAN)
         lines = _lines_of(plan, self, dim, index)
-        _result_of_lines(plan, lines, self, index)
+        in_slices = lines.name_slices
         if src:
             plan.parameters(src_stride=rest["src"].stride(lines.dim))
-        # Counts the elements written to each index, for means and for indices without any.
-        counts = where(include_self, reduction == MEAN, True)
-        plan.temporary(
-            "count", where(counts, lines.total * self.size(lines.dim), 1), torch.int32, initial=0
-        )
-        plan.constants(REDUCE=reduction, INCLUDE_SELF=include_self, BOOLEAN=dtypes == BOOL)
-        _launch_scatter(plan, lines, ~counts & lines.name_slices)
+        if reduces:
+            # Counts the elements written to each index, for means and for indices without any.
+            counts = where(include_self, reduction == MEAN, True)
+            counted = where(counts, lines.total * self.size(lines.dim), 1)
+            plan.temporary("count", counted, torch.int32, initial=0)
+            plan.constants(REDUCE=reduction, INCLUDE_SELF=include_self, BOOLEAN=dtypes == BOOL)
+            in_slices = ~counts & in_slices
+        plan.launch("scatter", lines.items, when=~in_slices)
+        plan.launch("scatter_slices", groups=lines.slice_groups, when=in_slices)
 
     return definition
 
 
-# ---- Assertions
+# ---- Assertions, which the next synchronization raises
+
+_asserting = partial(
+    template,
+    source="""
+        __kernel void assertion(OB_PARAMETERS) {
+          OB_BEGIN
+          OB_ITEM(i)
+          if (self_load(i) == 0) { OB_REPORT }
+        }
+        """,
+    dtypes=ORDERED,
+    reports=RuntimeError("Expected Tensor with single nonzero value, but got zero,"),
+)
 
 
-def assertions() -> list[Definition]:
-    """Assertions, which the next synchronization raises."""
-
-    @_asserting("_assert_async")
-    def asserted(plan: Plan, self: SymTensor) -> None:
-        plan.require(self.numel() == 1)
-        plan.launch("assertion", 1)
-
-    @_asserting("_functional_assert_async.msg", accepts={"dep_token": ANY})
-    def functional(plan: Plan, self: SymTensor, dep_token: SymTensor) -> None:
-        plan.require(self.numel() == 1)
-        plan.result("out", dep_token.shape, dep_token, initial=dep_token)
-        plan.launch("assertion", 1)
-
-    return [asserted, functional]
+@_asserting("_assert_async")
+def asserted(plan: Plan, self: SymTensor) -> None:
+    """Raises for zero."""
+    plan.require(self.numel() == 1)
+    plan.launch("assertion", 1)
 
 
-def _asserting(
-    overload: str, accepts: dict[str, tuple[torch.dtype, ...]] | None = None
-) -> Callable[[Body], Definition]:
-    return template(
-        overload,
-        source="""
-            __kernel void assertion(OB_PARAMETERS) {
-              OB_BEGIN
-              OB_ITEM(i)
-              if (self_load(i) == 0) { OB_REPORT }
-            }
-            """,
-        dtypes=ORDERED,
-        accepts=accepts,
-        reports=RuntimeError("Expected Tensor with single nonzero value, but got zero,"),
-    )
+@_asserting("_functional_assert_async.msg", accepts={"dep_token": ANY})
+def functionally_asserted(plan: Plan, self: SymTensor, dep_token: SymTensor) -> None:
+    """Raises for zero, and copies a tensor, for the order of operators."""
+    plan.require(self.numel() == 1)
+    plan.result("out", dep_token.shape, dep_token, initial=dep_token)
+    plan.launch("assertion", 1)
