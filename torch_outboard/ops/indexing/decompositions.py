@@ -7,15 +7,20 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import EVERY, INDICES, REALS, Definition, Report
-from torch_outboard.ops.symbolic import (
-    SymBool,
-    SymTensor,
-)
+from torch_outboard.ops.symbolic import SymBool, SymTensor
 
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
-    return [*_along_dimension(), *_of_flat_indices(), *_with_masks()]
+    return [
+        *_along_dimension(),
+        _put(accumulates=True),
+        _put(accumulates=False),
+        decomposition("repeat_interleave.Tensor", _repeat_interleave),
+        decomposition("nonzero_static nonzero_static.out", _nonzero_static),
+        decomposition("masked_select masked_select.out", _masked_select),
+        decomposition("masked_scatter_", _masked_scatter_),
+    ]
 
 
 def _expanded(index: Tensor, d: int, like: Tensor) -> Tensor:
@@ -194,15 +199,6 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
 
 
-def _of_flat_indices() -> list[Definition]:
-    """Operators with indices into the flattened tensor."""
-    return [
-        _put(accumulates=True),
-        _put(accumulates=False),
-        decomposition("repeat_interleave.Tensor", _repeat_interleave),
-    ]
-
-
 def _nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
     require(size >= 0)
     indices = self.nonzero()[:size]
@@ -231,12 +227,3 @@ def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         what = source.reshape(-1).index_select(0, indices)
         self.copy_(torch.where(m, what, self.reshape(-1)).reshape(self.shape))
     return self
-
-
-def _with_masks() -> list[Definition]:
-    """Operators on nonzero elements, or on elements selected by a mask."""
-    return [
-        decomposition("nonzero_static nonzero_static.out", _nonzero_static),
-        decomposition("masked_select masked_select.out", _masked_select),
-        decomposition("masked_scatter_", _masked_scatter_),
-    ]

@@ -107,12 +107,10 @@ def _encoder_layer(
 
     x = first_norm(src) if norm_first else src
     weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
-    x = (
-        src
-        + _multi_head_attention(
-            x, x, x, embed_dim, num_heads, *weights, mask, False, False, mask_type
-        )[0]
+    attended, _ = _multi_head_attention(
+        x, x, x, embed_dim, num_heads, *weights, mask, False, False, mask_type
     )
+    x = src + attended
     if not norm_first:
         x = first_norm(x)
     attended = x

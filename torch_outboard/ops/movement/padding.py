@@ -39,11 +39,6 @@ def _only_cuts(self: SymTensor, pad: SymInts) -> SymBool:
     return ((pad.len() == 0) | (pad.max() <= 0)) & _pairs_for(self, pad) & _has_as_much(self, pad)
 
 
-def cutting() -> Definition:
-    """Padding by negative amounts only, which keeps the order of the strides."""
-    return decomposition("constant_pad_nd", _cut, condition=_only_cuts)
-
-
 @moving("constant_pad_nd", dtypes=EVERY)
 def constant(plan: Plan, self: SymTensor, pad: SymInts, value: SymFloat) -> None:
     """Padding with a number; negative amounts cut."""
@@ -100,7 +95,8 @@ def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
 
 def definitions() -> list[Definition]:
     """Every definition."""
-    made = [cutting(), constant]
+    # Negative amounts only, which keeps the order of the strides.
+    made = [decomposition("constant_pad_nd", _cut, condition=_only_cuts), constant]
     for dims in (1, 2, 3):
         made += of_dims(dims, reflects=True)
         made += of_dims(dims, reflects=False)

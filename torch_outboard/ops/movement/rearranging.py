@@ -53,36 +53,27 @@ def remap(
     launch_lines(plan, "remap", out)
 
 
-def remapped() -> list[Definition]:
-    """roll and flip."""
-    rolled_whole = decomposition(
-        "roll",
-        lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
-        condition=lambda shifts, dims: (dims.len() == 0) & (shifts.len() == 1),
-    )
-
-    @moving("roll", dtypes=EVERY)
-    def roll(plan: Plan, self: SymTensor, shifts: SymInts, dims: SymInts) -> None:
-        plan.require(
-            dims.len() > 0,
-            dims.len() == shifts.len(),
-            dims.len() <= 16,
-            _dim_in_range(self, dims.min()) & _dim_in_range(self, dims.max()),
-        )
-        out = plan.result("out")
-        remap(plan, out, PERIODIC, shifts, along=dims)
-
-    @moving("flip", dtypes=EVERY)
-    def flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
-        plan.require(dims.len() <= 16, distinct(dims, self.dim()))
-        out = plan.result("out", self.shape, like=self)
-        remap(plan, out, REVERSED, expand(1, dims.len()), along=dims)
-
-    return [rolled_whole, roll, flip]
-
-
 def _dim_in_range(self: SymTensor, dim: SymInt) -> SymBool:
     return (dim >= -self.dim()) & (dim < self.dim())
+
+
+@moving("roll", dtypes=EVERY)
+def _roll(plan: Plan, self: SymTensor, shifts: SymInts, dims: SymInts) -> None:
+    plan.require(
+        dims.len() > 0,
+        dims.len() == shifts.len(),
+        dims.len() <= 16,
+        _dim_in_range(self, dims.min()) & _dim_in_range(self, dims.max()),
+    )
+    out = plan.result("out")
+    remap(plan, out, PERIODIC, shifts, along=dims)
+
+
+@moving("flip", dtypes=EVERY)
+def _flip(plan: Plan, self: SymTensor, dims: SymInts) -> None:
+    plan.require(dims.len() <= 16, distinct(dims, self.dim()))
+    out = plan.result("out", self.shape, like=self)
+    remap(plan, out, REVERSED, expand(1, dims.len()), along=dims)
 
 
 def triangle(name: str, *, upper: bool) -> Definition:
@@ -135,75 +126,56 @@ class _Blocks(NamedTuple):
         plan.parameters(padding=self.padding, dilation=self.dilation)
 
 
-def columns_of_images() -> list[Definition]:
-    """im2col (unfold of images) and col2im (fold)."""
-
-    @template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL))
-    def im2col(plan: Plan, self: SymTensor, kernel_size: SymInts, **rest: Any) -> None:
-        blocks = _Blocks(self.size(-2), self.size(-1), kernel_size, **rest)
-        plan.require((self.dim() == 3) | (self.dim() == 4), self.shape[-3:].prod() > 0)
-        blocks.require(plan)
-        elements = self.size(-3) * kernel_size[0] * kernel_size[1]
-        out = plan.result("out", self.shape[:-3] + ints([elements, blocks.rows * blocks.columns]))
-        blocks.give_to(plan)
-        plan.launch("im2col", out.numel())
-
-    @template("col2im col2im.out", "im2col", dtypes=(*FLOATS, *COMPLEX))
-    def col2im(
-        plan: Plan, self: SymTensor, output_size: SymInts, kernel_size: SymInts, **rest: Any
-    ) -> None:
-        height, width = output_size[0], output_size[1]
-        blocks = _Blocks(height, width, kernel_size, **rest)
-        plan.require((self.dim() == 2) | (self.dim() == 3), output_size.len() == 2)
-        blocks.require(plan)
-        block_size = kernel_size[0] * kernel_size[1]
-        elements = self.size(-2)
-        plan.require(
-            elements > 0, elements % block_size == 0, self.size(-1) == blocks.rows * blocks.columns
-        )
-        out = plan.result("out", self.shape[:-2] + ints([elements // block_size, height, width]))
-        blocks.give_to(plan)
-        plan.constants(INVERSE=True)
-        plan.launch("col2im", out.numel())
-
-    return [im2col, col2im]
+@template("im2col im2col.out", "im2col", dtypes=(*FLOATS, *COMPLEX, *BOOL))
+def _im2col(plan: Plan, self: SymTensor, kernel_size: SymInts, **rest: Any) -> None:
+    blocks = _Blocks(self.size(-2), self.size(-1), kernel_size, **rest)
+    plan.require((self.dim() == 3) | (self.dim() == 4), self.shape[-3:].prod() > 0)
+    blocks.require(plan)
+    elements = self.size(-3) * kernel_size[0] * kernel_size[1]
+    out = plan.result("out", self.shape[:-3] + ints([elements, blocks.rows * blocks.columns]))
+    blocks.give_to(plan)
+    plan.launch("im2col", out.numel())
 
 
-def _of_one_number(grad_in: SymTensor, input_sizes: SymInts) -> SymBool:
-    return (input_sizes.len() == 0) & (grad_in.numel() == 1)
-
-
-def windows() -> list[Definition]:
-    """The gradient of sliding windows."""
-    of_number = decomposition(
-        "unfold_backward",
-        lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
-        condition=_of_one_number,
-        dtypes=NUMBERS,
+@template("col2im col2im.out", "im2col", dtypes=(*FLOATS, *COMPLEX))
+def _col2im(
+    plan: Plan, self: SymTensor, output_size: SymInts, kernel_size: SymInts, **rest: Any
+) -> None:
+    height, width = output_size[0], output_size[1]
+    blocks = _Blocks(height, width, kernel_size, **rest)
+    plan.require((self.dim() == 2) | (self.dim() == 3), output_size.len() == 2)
+    blocks.require(plan)
+    block_size = kernel_size[0] * kernel_size[1]
+    elements = self.size(-2)
+    plan.require(
+        elements > 0, elements % block_size == 0, self.size(-1) == blocks.rows * blocks.columns
     )
+    out = plan.result("out", self.shape[:-2] + ints([elements // block_size, height, width]))
+    blocks.give_to(plan)
+    plan.constants(INVERSE=True)
+    plan.launch("col2im", out.numel())
 
-    @template("unfold_backward", "unfold_backward", dtypes=NUMBERS, strided=("grad_in", "out"))
-    def unfold_backward(
-        plan: Plan,
-        grad_in: SymTensor,
-        input_sizes: SymInts,
-        dim: SymInt,
-        size: SymInt,
-        step: SymInt,
-    ) -> None:
-        d = wrap(dim, input_sizes.len())
-        windows = (input_sizes[d] - size) // step + 1
-        plan.require(
-            input_sizes.len() > 0,
-            size > 0,
-            step > 0,
-            grad_in.shape == input_sizes.replace(d, windows) + ints([size]),
-        )
-        out = plan.result("out", input_sizes)
-        plan.parameters(along=d, window=size, hop=step)
-        plan.launch("unfold_backward", out.numel())
 
-    return [of_number, unfold_backward]
+@template("unfold_backward", "unfold_backward", dtypes=NUMBERS, strided=("grad_in", "out"))
+def _unfold_backward(
+    plan: Plan,
+    grad_in: SymTensor,
+    input_sizes: SymInts,
+    dim: SymInt,
+    size: SymInt,
+    step: SymInt,
+) -> None:
+    d = wrap(dim, input_sizes.len())
+    windows = (input_sizes[d] - size) // step + 1
+    plan.require(
+        input_sizes.len() > 0,
+        size > 0,
+        step > 0,
+        grad_in.shape == input_sizes.replace(d, windows) + ints([size]),
+    )
+    out = plan.result("out", input_sizes)
+    plan.parameters(along=d, window=size, hop=step)
+    plan.launch("unfold_backward", out.numel())
 
 
 def _copied(view: Tensor, shape: Sequence[int], model: Tensor) -> Tensor:
@@ -274,28 +246,6 @@ def _narrow_copy_out(
     remap(plan, out, CLAMPED, expand(0, 2 * self.dim()).replace(of_dim, -first))
 
 
-def rearranged() -> list[Definition]:
-    """Decompositions into views and copies."""
-    return [
-        *(
-            decomposition(name, _channel_shuffle)
-            for name in ("channel_shuffle", "native_channel_shuffle")
-        ),
-        decomposition("pixel_shuffle", _pixel_shuffle),
-        decomposition("pixel_unshuffle", _pixel_unshuffle),
-        decomposition("narrow_copy", _narrow_copy),
-        _narrow_copy_out,
-        decomposition(
-            "trace",
-            lambda self: self.diagonal(0, 0, 1).sum(),
-            condition=lambda self: self.dim() == 2,
-            dtypes=NUMBERS,
-        ),
-        decomposition("tril_indices", _indices_of(lower=True)),
-        decomposition("triu_indices", _indices_of(lower=False)),
-    ]
-
-
 def _norm_of_dtype(
     self: Tensor,
     p: float | None,
@@ -319,26 +269,49 @@ def _renorm(self: Tensor, p: float, dim: int, maxnorm: float, out: Tensor) -> No
     out.copy_(self * scale.to(self.dtype))
 
 
-def norms() -> list[Definition]:
-    """Norms of PyTorch's older operators, and renormalization."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     into = partial(decomposition, results="out", dtypes=(*FLOATS, *COMPLEX))
     return [
+        decomposition(
+            "roll",
+            lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
+            condition=lambda shifts, dims: (dims.len() == 0) & (shifts.len() == 1),
+        ),
+        _roll,
+        _flip,
+        triangle("tril", upper=False),
+        triangle("triu", upper=True),
+        _im2col,
+        _col2im,
+        decomposition(
+            "unfold_backward",
+            lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
+            condition=lambda grad_in, input_sizes: (
+                (input_sizes.len() == 0) & (grad_in.numel() == 1)
+            ),
+            dtypes=NUMBERS,
+        ),
+        _unfold_backward,
+        *(
+            decomposition(name, _channel_shuffle)
+            for name in ("channel_shuffle", "native_channel_shuffle")
+        ),
+        decomposition("pixel_shuffle", _pixel_shuffle),
+        decomposition("pixel_unshuffle", _pixel_unshuffle),
+        decomposition("narrow_copy", _narrow_copy),
+        _narrow_copy_out,
+        decomposition(
+            "trace",
+            lambda self: self.diagonal(0, 0, 1).sum(),
+            condition=lambda self: self.dim() == 2,
+            dtypes=NUMBERS,
+        ),
+        decomposition("tril_indices", _indices_of(lower=True)),
+        decomposition("triu_indices", _indices_of(lower=False)),
         into("norm.ScalarOpt_dim norm.out", _norm),
         into("norm.ScalarOpt_dim_dtype norm.dtype_out", _norm_of_dtype),
         into("renorm renorm.out renorm_", _renorm, condition=_dim_in_range),
-    ]
-
-
-def definitions() -> list[Definition]:
-    """Every operator definition of this module."""
-    return [
-        *remapped(),
-        triangle("tril", upper=False),
-        triangle("triu", upper=True),
-        *columns_of_images(),
-        *windows(),
-        *rearranged(),
-        *norms(),
         decomposition("cat cat.out", "cat", results="out", casts="TypeError"),
         # PyTorch's kernel of `stack` for every device joins by `cat`.
         decomposition(

@@ -36,11 +36,23 @@ from torch_outboard.ops.template import Body, Plan, template
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
+    running = ("running_mean", "running_var")
+    legit, updating = "_native_batch_norm_legit", "_batch_norm_with_update"
+    saved = ("save_mean", "save_invstd")
     return [
         _layer_norm,
         _layer_norm_backward,
-        *_batch_norm(),
-        *_batch_norm_backward(),
+        _batch_norm(f"native_batch_norm {legit}", running),
+        _batch_norm(f"native_batch_norm.out {legit}.out", running, saved=saved),
+        _batch_norm(f"{legit}.no_stats", ()),
+        _batch_norm(f"{legit}.no_stats_out", (), saved=saved),
+        _batch_norm(f"{legit}_no_training", running, training=False),
+        _batch_norm(f"{legit}_no_training.out", running, training=False, saved=("out1", "out2")),
+        _batch_norm(f"{updating} {updating}.out", running, training=True, reserves=True),
+        _batch_norm_backward(
+            "native_batch_norm_backward native_batch_norm_backward.out", "save_invstd", "train"
+        ),
+        _batch_norm_backward("batch_norm_backward", "save_var", "update"),
         _group_norm,
         _group_norm_backward,
         decomposition("_weight_norm_interface", _weight_norm, dtypes=FLOATS),
@@ -208,129 +220,105 @@ def _pass_channels(plan: Plan, of: _Channels, temporaries: Sequence[str]) -> Sym
     return in_parts
 
 
-def _batch_norm() -> list[Definition]:
-    def define(
-        overloads: str,
-        statistics: Sequence[str],
-        training: bool | None = None,  # None: the argument `training` decides
-        saved: Sequence[str] = (),
-        reserves: bool = False,
-    ) -> Definition:
-        @_define(
-            overloads,
-            "batch_norm",
-            "weight",
-            "bias",
-            *statistics,
-            shapes_only=saved,
+def _batch_norm(
+    overloads: str,
+    statistics: Sequence[str],
+    training: bool | None = None,  # None: the argument `training` decides
+    saved: Sequence[str] = (),
+    reserves: bool = False,
+) -> Definition:
+    @_define(
+        overloads,
+        "batch_norm",
+        "weight",
+        "bias",
+        *statistics,
+        shapes_only=saved,
+    )
+    def batch_norm(
+        plan: Plan,
+        input: SymTensor,
+        weight: SymTensor,
+        bias: SymTensor,
+        momentum: SymFloat,
+        eps: SymFloat,
+        **rest: Symbol,
+    ) -> None:
+        trains = as_flag(rest["training"] if training is None else training)
+        running = [plan.operand(name, rest[name]) for name in statistics]
+        of = _channels_of(plan, input, weight, bias, *running)
+        if running:
+            plan.require(trains | (given(running[0]) & given(running[1])))
+        else:
+            plan.require(trains)
+        for tensor in running:
+            # Kernels write running statistics in place, so no copy can replace them.
+            dense = (tensor.size(0) == 1) | (tensor.stride(0) == 1)
+            plan.require(where(given(tensor), dense, True))
+        statistics_dtype = _statistics(plan, input, weight, bias, *running)
+
+        plan.result("out", memory_format=input)
+        for slot, name in enumerate(("mean", "rstd")):
+            # Without training nothing is saved, and the given outputs stay unchanged.
+            as_given = as_tensor(rest[saved[slot]]).shape if saved else [0]
+            shape = where(trains, [of.channels], as_given)
+            plan.result(name, shape, statistics_dtype)
+        if reserves:
+            plan.result("reserved", [0], torch.uint8)
+        in_parts = _pass_channels(plan, of, ("averages", "variations"))
+        plan.parameters(momentum=momentum, eps=eps)
+        # For bfloat16 CPU rounds the mean and the sum of squares before it uses them.
+        plan.constants(TRAINING=trains, ROUNDED=has_dtype(input, torch.bfloat16))
+        parts = of.channels * of.parts
+        plan.launch("batch_norm_parts", groups=parts, when=trains & in_parts)
+        plan.launch("batch_norm_statistics", groups=of.channels, when=trains & in_parts)
+        plan.launch("batch_norm", groups=parts)
+
+    return batch_norm
+
+
+def _batch_norm_backward(overloads: str, inverse: str, training: str) -> Definition:
+    """`inverse`, `training`: arguments with the saved inverse deviation, and with the mode."""
+
+    @_define(
+        overloads,
+        "batch_norm",
+        "weight",
+        "running_mean",
+        "running_var",
+        "save_mean",
+        inverse,
+    )
+    def backward(
+        plan: Plan,
+        grad_out: SymTensor,
+        input: SymTensor,
+        weight: SymTensor,
+        running_mean: SymTensor,
+        running_var: SymTensor,
+        save_mean: SymTensor,
+        eps: SymFloat,
+        output_mask: SymList[SymBool],
+        **rest: Any,
+    ) -> None:
+        saved = plan.operand(inverse, rest[inverse])
+        train = rest[training]
+        of = _channels_of(plan, input, weight, running_mean, running_var)
+        plan.require(
+            grad_out.shape == input.shape,
+            where(train, given(save_mean) & given(saved), given(running_mean) & given(running_var)),
+            where(train, save_mean.shape + saved.shape == [of.channels, of.channels], True),
         )
-        def batch_norm(
-            plan: Plan,
-            input: SymTensor,
-            weight: SymTensor,
-            bias: SymTensor,
-            momentum: SymFloat,
-            eps: SymFloat,
-            **rest: Symbol,
-        ) -> None:
-            trains = as_flag(rest["training"] if training is None else training)
-            running = [plan.operand(name, rest[name]) for name in statistics]
-            of = _channels_of(plan, input, weight, bias, *running)
-            if running:
-                plan.require(trains | (given(running[0]) & given(running[1])))
-            else:
-                plan.require(trains)
-            for tensor in running:
-                # Kernels write running statistics in place, so no copy can replace them.
-                dense = (tensor.size(0) == 1) | (tensor.stride(0) == 1)
-                plan.require(where(given(tensor), dense, True))
-            statistics_dtype = _statistics(plan, input, weight, bias, *running)
+        statistics = _statistics(plan, input, weight, running_mean, running_var, save_mean, saved)
+        _gradients(plan, input, [of.channels], statistics, output_mask)
+        in_parts = _pass_channels(plan, of, ("totals", "products"))
+        plan.parameters(eps=eps)
+        plan.constants(TRAINING=train)
+        parts = of.channels * of.parts
+        plan.launch("batch_norm_backward_parts", groups=parts, when=in_parts)
+        plan.launch("batch_norm_backward", groups=parts)
 
-            plan.result("out", memory_format=input)
-            for slot, name in enumerate(("mean", "rstd")):
-                # Without training nothing is saved, and the given outputs stay unchanged.
-                as_given = as_tensor(rest[saved[slot]]).shape if saved else [0]
-                shape = where(trains, [of.channels], as_given)
-                plan.result(name, shape, statistics_dtype)
-            if reserves:
-                plan.result("reserved", [0], torch.uint8)
-            in_parts = _pass_channels(plan, of, ("averages", "variations"))
-            plan.parameters(momentum=momentum, eps=eps)
-            # For bfloat16 CPU rounds the mean and the sum of squares before it uses them.
-            plan.constants(TRAINING=trains, ROUNDED=has_dtype(input, torch.bfloat16))
-            parts = of.channels * of.parts
-            plan.launch("batch_norm_parts", groups=parts, when=trains & in_parts)
-            plan.launch("batch_norm_statistics", groups=of.channels, when=trains & in_parts)
-            plan.launch("batch_norm", groups=parts)
-
-        return batch_norm
-
-    running = ("running_mean", "running_var")
-    legit, updating = "_native_batch_norm_legit", "_batch_norm_with_update"
-    saved = ("save_mean", "save_invstd")
-    return [
-        define(f"native_batch_norm {legit}", running),
-        define(f"native_batch_norm.out {legit}.out", running, saved=saved),
-        define(f"{legit}.no_stats", ()),
-        define(f"{legit}.no_stats_out", (), saved=saved),
-        define(f"{legit}_no_training", running, training=False),
-        define(f"{legit}_no_training.out", running, training=False, saved=("out1", "out2")),
-        define(f"{updating} {updating}.out", running, training=True, reserves=True),
-    ]
-
-
-def _batch_norm_backward() -> list[Definition]:
-    def define(overloads: str, inverse: str, training: str) -> Definition:
-        """`inverse`, `training`: arguments with the saved inverse deviation, and with the mode."""
-
-        @_define(
-            overloads,
-            "batch_norm",
-            "weight",
-            "running_mean",
-            "running_var",
-            "save_mean",
-            inverse,
-        )
-        def backward(
-            plan: Plan,
-            grad_out: SymTensor,
-            input: SymTensor,
-            weight: SymTensor,
-            running_mean: SymTensor,
-            running_var: SymTensor,
-            save_mean: SymTensor,
-            eps: SymFloat,
-            output_mask: SymList[SymBool],
-            **rest: Any,
-        ) -> None:
-            saved = plan.operand(inverse, rest[inverse])
-            train = rest[training]
-            of = _channels_of(plan, input, weight, running_mean, running_var)
-            plan.require(
-                grad_out.shape == input.shape,
-                where(
-                    train, given(save_mean) & given(saved), given(running_mean) & given(running_var)
-                ),
-                where(train, save_mean.shape + saved.shape == [of.channels, of.channels], True),
-            )
-            statistics = _statistics(
-                plan, input, weight, running_mean, running_var, save_mean, saved
-            )
-            _gradients(plan, input, [of.channels], statistics, output_mask)
-            in_parts = _pass_channels(plan, of, ("totals", "products"))
-            plan.parameters(eps=eps)
-            plan.constants(TRAINING=train)
-            parts = of.channels * of.parts
-            plan.launch("batch_norm_backward_parts", groups=parts, when=in_parts)
-            plan.launch("batch_norm_backward", groups=parts)
-
-        return backward
-
-    return [
-        define("native_batch_norm_backward native_batch_norm_backward.out", "save_invstd", "train"),
-        define("batch_norm_backward", "save_var", "update"),
-    ]
+    return backward
 
 
 def _gradients(

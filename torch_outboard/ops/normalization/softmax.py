@@ -7,14 +7,7 @@ from torch import Tensor
 
 from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, Definition
-from torch_outboard.ops.symbolic import (
-    SymBool,
-    SymInt,
-    SymTensor,
-    ceil_div,
-    same_dtype,
-    where,
-)
+from torch_outboard.ops.symbolic import SymBool, SymInt, SymTensor, ceil_div, same_dtype, where
 from torch_outboard.ops.template import Lines, Plan, lines_of, template
 
 
@@ -22,7 +15,9 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         *(define(log) for log in (False, True) for define in (_softmax, _softmax_backward)),
-        *_masked_softmax(),
+        # Masked elements are ignored; their results are 0.
+        decomposition("_masked_softmax", _masked_softmax, dtypes=FLOATS),
+        decomposition("_masked_softmax_backward", _masked_softmax_backward, dtypes=FLOATS),
     ]
 
 
@@ -77,9 +72,7 @@ def _softmax_backward(log: bool) -> Definition:
 _L_BY_L, _BATCH_BY_L = 0, 1
 
 
-def _masked_softmax_body(
-    self: Tensor, mask: Tensor, dim: int | None, mask_type: int | None
-) -> Tensor:
+def _masked_softmax(self: Tensor, mask: Tensor, dim: int | None, mask_type: int | None) -> Tensor:
     require(mask.dtype == torch.bool)
     if mask.dim() == 2 and self.dim() == 4:
         require(mask_type in (_L_BY_L, _BATCH_BY_L) and self.size(2) == self.size(3))
@@ -93,7 +86,7 @@ def _masked_softmax_body(
     return result if result.stride() == like.stride() else like.copy_(result)
 
 
-def _masked_softmax_backward_body(
+def _masked_softmax_backward(
     grad_output: Tensor, output: Tensor, mask: Tensor, dim: int | None
 ) -> Tensor:
     require(mask.dtype == torch.bool and mask.shape == output.shape == grad_output.shape)
@@ -101,11 +94,3 @@ def _masked_softmax_backward_body(
     grad = grad_output.masked_fill(mask, 0.0)
     grad = torch._softmax_backward_data(grad, left, -1 if dim is None else dim, output.dtype)
     return grad.masked_fill_(mask, 0.0)
-
-
-def _masked_softmax() -> list[Definition]:
-    """Softmax that ignores the elements where a mask is True; their results are 0."""
-    return [
-        decomposition("_masked_softmax", _masked_softmax_body, dtypes=FLOATS),
-        decomposition("_masked_softmax_backward", _masked_softmax_backward_body, dtypes=FLOATS),
-    ]

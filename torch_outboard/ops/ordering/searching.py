@@ -93,20 +93,6 @@ def _bucketize(
     plan.launch("searchsorted", out.numel())
 
 
-def _searches() -> list[Definition]:
-    """Indices in sorted lines."""
-    return [
-        _searchsorted,
-        _bucketize,
-        decomposition(
-            "searchsorted.Scalar searchsorted.Scalar_out",
-            _searchsorted_number,
-            dtypes=REALS,
-        ),
-        decomposition("bucketize.Scalar bucketize.Scalar_out", _bucketize_number, dtypes=REALS),
-    ]
-
-
 # ---- Distinct values and membership
 
 Found = tuple[Tensor, Tensor, Tensor]  # values, inverse, counts
@@ -215,20 +201,20 @@ def _is_number(elements: Tensor, test_element: float, invert: bool) -> Tensor:
     return elements != test_element if invert else elements == test_element
 
 
-def _distinct() -> list[Definition]:
-    """Distinct values, and membership."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     of_sorted = partial(decomposition, dtypes=ORDERED)
+    of_reals = partial(decomposition, dtypes=REALS)
     return [
+        _searchsorted,
+        _bucketize,
+        of_reals("searchsorted.Scalar searchsorted.Scalar_out", _searchsorted_number),
+        of_reals("bucketize.Scalar bucketize.Scalar_out", _bucketize_number),
         of_sorted("_unique2", _unique2),
         of_sorted("_unique", _unique),
         of_sorted("unique_dim_consecutive", _unique_dim_consecutive),
         of_sorted("unique_dim", _unique_dim),
         of_sorted("unique_consecutive", _unique_consecutive),
-        decomposition("isin.Tensor_Tensor isin.Tensor_Tensor_out", _isin, dtypes=REALS),
-        decomposition("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number, dtypes=REALS),
+        of_reals("isin.Tensor_Tensor isin.Tensor_Tensor_out", _isin),
+        of_reals("isin.Tensor_Scalar isin.Tensor_Scalar_out", _is_number),
     ]
-
-
-def definitions() -> list[Definition]:
-    """Every operator definition of this module."""
-    return [*_searches(), *_distinct()]

@@ -175,29 +175,27 @@ def _select_rank(
     plan.launch("select_rank", groups=lines.total)
 
 
-def ranks() -> list[Definition]:
-    """Elements by their rank, in lines of a tensor with elements; by a kernel."""
+_of_ranks = partial(
+    template,
+    kernels="indices_in_order select_rank",
+    dtypes=REALS,
+    strided=("self",),
+    family="selection",
+)
 
-    define = partial(
-        template,
-        kernels="indices_in_order select_rank",
-        dtypes=REALS,
-        strided=("self",),
-        family="selection",
-    )
 
-    @define("kthvalue kthvalue.values")
-    def kthvalue(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, keepdim: SymBool) -> None:
-        _select_rank(plan, self, dim, keepdim, _KTH, k)
+@_of_ranks("kthvalue kthvalue.values")
+def kthvalue(plan: Plan, self: SymTensor, k: SymInt, dim: SymInt, keepdim: SymBool) -> None:
+    """The k-th smallest element along a dimension."""
+    _select_rank(plan, self, dim, keepdim, _KTH, k)
 
-    def median(name: str, mode: int) -> Definition:
-        @define(f"{name}.dim {name}.dim_values")
-        def median(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
-            _select_rank(plan, self, dim, keepdim, mode)
 
-        return median
+def _median(name: str, mode: int) -> Definition:
+    @_of_ranks(f"{name}.dim {name}.dim_values")
+    def median(plan: Plan, self: SymTensor, dim: SymInt, keepdim: SymBool) -> None:
+        _select_rank(plan, self, dim, keepdim, mode)
 
-    return [kthvalue, median("median", _MEDIAN), median("nanmedian", _NANMEDIAN)]
+    return median
 
 
 def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices: Tensor) -> None:
@@ -220,10 +218,17 @@ def _kth_of_number(self: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
     return _of_number(self, dim)
 
 
-def selections() -> list[Definition]:
-    """Elements by their rank: of long lists, of tensors without dimensions, of whole tensors."""
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
     select = partial(decomposition, dtypes=REALS, family="selection")
     return [
+        sort,
+        mode,
+        topk,
+        kthvalue,
+        _median("median", _MEDIAN),
+        _median("nanmedian", _NANMEDIAN),
+        # Of long lists, of tensors without dimensions, of whole tensors.
         select(
             "topk topk.values",
             _topk,
@@ -241,8 +246,3 @@ def selections() -> list[Definition]:
             )
         ),
     ]
-
-
-def definitions() -> list[Definition]:
-    """Every operator definition of this module."""
-    return [sort, mode, topk, *ranks(), *selections()]

@@ -16,47 +16,6 @@ modified_bessel_k0 modified_bessel_k1 erfcx ndtri log_ndtr"""
 _OF_X = """airy_ai spherical_bessel_j0 scaled_modified_bessel_k0 scaled_modified_bessel_k1"""
 
 
-def _binary() -> list[Definition]:
-    polynomial = "special_{} special_{}.out " + " ".join(
-        f"special_{{}}.{kind} special_{{}}.{kind}_out" for kind in ("x_scalar", "n_scalar")
-    )
-    scalar_only: dict[str, Any] = {"types": "float", "scalar": True}
-    return [
-        *calls(
-            "special_{} special_{}.out special_{}.self_scalar special_{}.self_scalar_out"
-            " special_{}.other_scalar special_{}.other_scalar_out",
-            "zeta",
-            "self other",
-            WIDE,
-            **scalar_only,
-        ),
-        *calls(polynomial, " ".join(POLYNOMIALS), "x n", WIDE, **scalar_only),
-        # CPU does not promote integers for these operators.
-        *calls(FORMS, "igamma igammac", "self other", FLOATS, scalar=True),
-    ]
-
-
-def _polygamma() -> list[Definition]:
-    forms = "polygamma polygamma_ polygamma.out"
-    return [
-        *calls(forms, "digamma", "self", FLOATS, condition=lambda n: n == 0, types="float"),
-        *calls(
-            forms, "trigamma", "self", FLOATS, scalar=True, types="float",
-            condition=lambda n: n == 1,
-        ),
-        pointwise(
-            forms, "self", "polygamma(n, self)", FLOATS, scalars="n", scalar=True,
-            types="float", condition=lambda n: n >= 2,
-        ),
-        # PyTorch's kernel of the functional form is for every device.
-        decomposition(
-            "mvlgamma_ mvlgamma.out",
-            lambda self, p: torch.mvlgamma(self, p),
-            dtypes=(*FLOATS, *INTEGERS),
-        ),
-    ]  # fmt: skip
-
-
 _FREXP = """
     __kernel void parts(OB_PARAMETERS) {
       OB_BEGIN
@@ -83,6 +42,11 @@ def _frexp(plan: Plan, self: SymTensor) -> None:
 
 def definitions() -> list[Definition]:
     """Every definition."""
+    polynomial = "special_{} special_{}.out " + " ".join(
+        f"special_{{}}.{kind} special_{{}}.{kind}_out" for kind in ("x_scalar", "n_scalar")
+    )
+    scalar_only: dict[str, Any] = {"types": "float", "scalar": True}
+    polygamma = "polygamma polygamma_ polygamma.out"
     return [
         pointwise(
             "round.decimals round_.decimals round.decimals_out", "self",
@@ -94,6 +58,30 @@ def definitions() -> list[Definition]:
         *calls("special_{} special_{}.out", "i0e i1 i1e", "self", FLOATS, types="float"),
         *calls("special_{} special_{}.out", _OF_ONE, "self", WIDE, types="float"),
         *calls("special_{} special_{}.out", _OF_X, "x", WIDE, types="float"),
-        *_binary(),
-        *_polygamma(),
+        *calls(
+            "special_{} special_{}.out special_{}.self_scalar special_{}.self_scalar_out"
+            " special_{}.other_scalar special_{}.other_scalar_out",
+            "zeta",
+            "self other",
+            WIDE,
+            **scalar_only,
+        ),
+        *calls(polynomial, " ".join(POLYNOMIALS), "x n", WIDE, **scalar_only),
+        # CPU does not promote integers for these operators.
+        *calls(FORMS, "igamma igammac", "self other", FLOATS, scalar=True),
+        *calls(polygamma, "digamma", "self", FLOATS, condition=lambda n: n == 0, types="float"),
+        *calls(
+            polygamma, "trigamma", "self", FLOATS, scalar=True, types="float",
+            condition=lambda n: n == 1,
+        ),
+        pointwise(
+            polygamma, "self", "polygamma(n, self)", FLOATS, scalars="n", scalar=True,
+            types="float", condition=lambda n: n >= 2,
+        ),
+        # PyTorch's kernel of the functional form is for every device.
+        decomposition(
+            "mvlgamma_ mvlgamma.out",
+            lambda self, p: torch.mvlgamma(self, p),
+            dtypes=(*FLOATS, *INTEGERS),
+        ),
     ]  # fmt: skip

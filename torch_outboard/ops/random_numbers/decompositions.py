@@ -5,7 +5,7 @@ As on CPU, values in tensors are checked, which synchronizes with the device.
 """
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,8 +24,27 @@ from torch_outboard.ops.symbolic import (
 
 def definitions() -> list[Definition]:
     """Every operator definition of this module."""
+    normal = partial(decomposition, dtypes=FLOATS)
     return [
-        *_normals(),
+        normal("normal.Tensor_float", _normal_of_means),
+        # The host serves given results of another dtype, and means that broadcast to them.
+        normal(
+            "normal.Tensor_float_out",
+            _normal_of_means,
+            condition=lambda mean, out: same_dtype(out, mean) & (out.shape == mean.shape),
+        ),
+        normal("normal.float_Tensor", _normal_of_deviations),
+        normal(
+            "normal.float_Tensor_out",
+            _normal_of_deviations,
+            condition=lambda std, out: same_dtype(out, std),
+        ),
+        normal("normal.Tensor_Tensor", _normal_of_both),
+        normal(
+            "normal.Tensor_Tensor_out",
+            _normal_of_both,
+            condition=lambda mean, out: same_dtype(out, mean),
+        ),
         decomposition("multinomial", _multinomial, dtypes=FLOATS),
         decomposition("multinomial.out", _multinomial, dtypes=FLOATS, condition=_keeps_its_shape),
         decomposition(
@@ -71,27 +90,6 @@ def _normal_of_deviations(mean: float, std: Tensor, generator: torch.Generator |
     # As on CPU, the mean is rounded to the dtype first.
     means = torch.full([], mean, dtype=std.dtype, device=std.device)
     return _normal_of_both(means, std, generator)
-
-
-def _normals() -> list[Definition]:
-    def normal(
-        overload: str, body: Callable[..., Tensor], condition: Callable[..., SymBool] | None = None
-    ) -> Definition:
-        return decomposition(f"normal.{overload}", body, dtypes=FLOATS, condition=condition)
-
-    return [
-        normal("Tensor_float", _normal_of_means),
-        # The host serves given results of another dtype, and means that broadcast to them.
-        normal(
-            "Tensor_float_out",
-            _normal_of_means,
-            lambda mean, out: same_dtype(out, mean) & (out.shape == mean.shape),
-        ),
-        normal("float_Tensor", _normal_of_deviations),
-        normal("float_Tensor_out", _normal_of_deviations, lambda std, out: same_dtype(out, std)),
-        normal("Tensor_Tensor", _normal_of_both),
-        normal("Tensor_Tensor_out", _normal_of_both, lambda mean, out: same_dtype(out, mean)),
-    ]
 
 
 # ---- Categories with weights

@@ -66,7 +66,7 @@ def definitions() -> list[Definition]:
         _bernoulli_of_tensor,
         _bernoulli_of_self,
         _dropout,
-        _dropout_backward(),
+        _dropout_backward,
         *(
             _integers_below(overload, dtypes)
             for overload in ("random_.from", "random_.to")
@@ -243,15 +243,14 @@ def _dropout(plan: Plan, input: SymTensor, p: SymFloat, train: SymBool) -> None:
     _draw(plan, "dropout", input.numel())
 
 
-def _dropout_backward() -> Definition:
-    return pointwise(
-        "native_dropout_backward native_dropout_backward.out",
-        {"grad_output": "grad", "mask": "mask"},
-        "grad * (mask * scale)",
-        FLOATS,
-        scalars="scale",
-        same_output=True,
-    )
+_dropout_backward = pointwise(
+    "native_dropout_backward native_dropout_backward.out",
+    {"grad_output": "grad", "mask": "mask"},
+    "grad * (mask * scale)",
+    FLOATS,
+    scalars="scale",
+    same_output=True,
+)
 
 
 # ---- Integers

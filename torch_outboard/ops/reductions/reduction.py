@@ -315,23 +315,6 @@ class ListNorms(Definition):
     dtypes: int
 
 
-def _list_norms() -> list[Definition]:
-    return [
-        definition_of(
-            ListNorms,
-            "_foreach_norm.Scalar",
-            dtypes=dtype_bits(FLOATS),
-            location=caller_location(),
-            condition=lambda dtype, ord: ~given(dtype) & has_other_dtype(ord, torch.bool),
-        ),
-        decomposition(
-            "_foreach_norm.Scalar",
-            _norms_one_by_one,
-            condition=lambda ord: has_other_dtype(ord, torch.bool),
-        ),
-    ]
-
-
 # ---- Norms, variances and standard deviations of complex values, computed from real ones
 
 
@@ -366,15 +349,29 @@ def _complex_norm(
     return norm
 
 
-def _complex_spreads() -> list[Definition]:
-    """Operators over complex values, by those over real ones."""
-    bodies: dict[str, Callable[..., Any]] = {
+def definitions() -> list[Definition]:
+    """Every operator definition of this module."""
+    # Operators over complex values, by those over real ones.
+    spreads: dict[str, Callable[..., Any]] = {
         "var.correction var.correction_out": _variance,
         "std.correction std.correction_out": _deviation,
         "var_mean.correction var_mean.correction_out": _and_mean(_variance),
         "std_mean.correction std_mean.correction_out": _and_mean(_deviation),
     }
     return [
+        definition_of(
+            ListNorms,
+            "_foreach_norm.Scalar",
+            dtypes=dtype_bits(FLOATS),
+            location=caller_location(),
+            condition=lambda dtype, ord: ~given(dtype) & has_other_dtype(ord, torch.bool),
+        ),
+        decomposition(
+            "_foreach_norm.Scalar",
+            _norms_one_by_one,
+            condition=lambda ord: has_other_dtype(ord, torch.bool),
+        ),
+        *_reductions(),
         # `dtype` is the elements' dtype; PyTorch raises if it is not complex.
         decomposition(
             NORM,
@@ -382,14 +379,5 @@ def _complex_spreads() -> list[Definition]:
             dtypes=COMPLEX,
             condition=lambda dtype: has_dtype(dtype, *COMPLEX),
         ),
-        *(decomposition(overloads, body, dtypes=COMPLEX) for overloads, body in bodies.items()),
-    ]
-
-
-def definitions() -> list[Definition]:
-    """Every operator definition of this module."""
-    return [
-        *_list_norms(),
-        *_reductions(),
-        *_complex_spreads(),
+        *(decomposition(overloads, body, dtypes=COMPLEX) for overloads, body in spreads.items()),
     ]
