@@ -367,17 +367,17 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="host-fill-tail",
         kind="driver",
-        file="torch_outboard/drivers/queues/queue.c",
-        old="rest < tile_bytes ? rest : tile_bytes",
-        new="tile_bytes",
+        file="torch_outboard/drivers/queues/queue.cpp",
+        old="std::memcpy(destination + i, tile, std::min(bytes - i, tile_bytes));",
+        new="std::memcpy(destination + i, tile, tile_bytes);",
         effect="A fill of more than 4096 bytes writes behind its end.",
     ),
     Fault(
         name="host-shared-file",
         kind="leak",
-        file="torch_outboard/drivers/memory/memory.c",
-        old="close(found->file);",
-        new="(void)found->file;",
+        file="torch_outboard/drivers/memory/memory.cpp",
+        old="if (descriptor_ >= 0) close(descriptor_);",
+        new="if (descriptor_ >= 0) (void)descriptor_;",
         effect="Each tensor that was shared with a process leaves its file and memory behind.",
     ),
     Fault(
@@ -399,9 +399,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="host-device-synchronize",
         kind="synchronization",
-        file="torch_outboard/drivers/queues/queue.c",
-        old="if (status == OB_OK) wait_until_happened(mark);",
-        new="if (status != OB_OK) wait_until_happened(mark);",
+        file="torch_outboard/drivers/queues/queue.cpp",
+        old="  mark->wait();",
+        new="",
         effect=(
             "synchronize() in a thread that is not the main one returns before the work is done."
         ),

@@ -1,5 +1,6 @@
 #include "failures.h"
 
+#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <exception>
@@ -55,6 +56,49 @@ ob_status keep_exception() noexcept {
   } catch (const std::exception& error) {
     return keep_message(OB_ERROR, error.what());
   }
+}
+
+void check(ob_status status) {
+  if (status != OB_OK) throw Failure{status, t_message};
+}
+
+uint64_t extent(uint64_t pitch, uint64_t row_bytes, uint64_t rows) {
+  if (row_bytes == 0 || rows == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
+  if (rows > 1 && (pitch < row_bytes || pitch > (UINT64_MAX - row_bytes) / (rows - 1))) {
+    fail(OB_INVALID_ARGUMENT,
+         "A pitch of %" PRIu64 " bytes does not suit %" PRIu64 " rows of %" PRIu64 " bytes.", pitch,
+         rows, row_bytes);
+  }
+  return (rows - 1) * pitch + row_bytes;
+}
+
+void check_pattern(uint32_t pattern_bytes, uint64_t bytes) {
+  const bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
+  if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two) {
+    fail(OB_INVALID_ARGUMENT, "A pattern has 1, 2, 4, 8 or 16 bytes, not %u.", pattern_bytes);
+  }
+  if (bytes == 0 || bytes % pattern_bytes != 0) {
+    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes are not a multiple of a pattern of %u bytes.",
+         bytes, pattern_bytes);
+  }
+}
+
+void check_peers(int32_t queue, int32_t destination, int32_t source) {
+  if (queue == destination || queue == source) return;
+  fail(OB_INVALID_ARGUMENT, "A queue of device %d cannot copy from device %d to %d.", queue, source,
+       destination);
+}
+
+void check_range(ob_address address, uint64_t bytes) {
+  if (address != 0 && bytes <= UINT64_MAX - address) return;
+  fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at address 0x%" PRIx64 " are not a range of memory.",
+       bytes, address);
+}
+
+void check_range(const void* pointer, uint64_t bytes) {
+  if (pointer != nullptr && bytes <= UINTPTR_MAX - reinterpret_cast<uintptr_t>(pointer)) return;
+  fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at %p are not a range of host memory.", bytes,
+       pointer);
 }
 
 }  // namespace drivers

@@ -202,10 +202,7 @@ ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes
 }
 
 Location locate(Device& device, ob_address address, uint64_t bytes) {
-  if (address == 0 || bytes > UINT64_MAX - address) {
-    fail(OB_INVALID_ARGUMENT,
-         "%" PRIu64 " bytes at address 0x%" PRIx64 " are not a range of memory.", bytes, address);
-  }
+  drivers::check_range(address, bytes);
   {
     std::shared_lock lock(device.memory_mutex);
     const auto after = device.allocations.upper_bound(address);
@@ -229,13 +226,9 @@ Location locate(Device& device, ob_address address, uint64_t bytes) {
 }
 
 void check_host_range(const void* pointer, uint64_t bytes) {
-  const ob_address address = as_address(pointer);
-  if (pointer == nullptr || bytes > UINT64_MAX - address) {
-    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes at %p are not a range of host memory.", bytes,
-         pointer);
-  }
+  drivers::check_range(pointer, bytes);
   for (const auto& device : devices()) {
-    if (device->memory != MemoryKind::kShared && overlaps(*device, address, bytes)) {
+    if (device->memory != MemoryKind::kShared && overlaps(*device, as_address(pointer), bytes)) {
       fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.", pointer,
            device->index);
     }

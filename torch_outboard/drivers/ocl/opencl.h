@@ -33,7 +33,6 @@ using cl_event_callback = void (*)(cl_event, cl_int, void*);
 enum : cl_int {
   CL_SUCCESS = 0,
   CL_COMPLETE = 0, /* of an event; before the end positive, after a failure negative */
-  CL_RUNNING = 1,  /* of an event: its command has begun */
   CL_DEVICE_NOT_FOUND = -1,
   CL_DEVICE_NOT_AVAILABLE = -2,
   CL_COMPILER_NOT_AVAILABLE = -3,
@@ -72,18 +71,13 @@ enum : cl_uint {
   CL_DEVICE_VERSION = 0x102F,
   CL_DEVICE_EXTENSIONS = 0x1030,
   CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
-  CL_DEVICE_HALF_FP_CONFIG = 0x1033,
   CL_DEVICE_SVM_CAPABILITIES = 0x1053,
   CL_CONTEXT_PLATFORM = 0x1084,
   CL_QUEUE_PROPERTIES = 0x1093,
   CL_QUEUE_PRIORITY_KHR = 0x1096,
-  CL_PROGRAM_SOURCE = 0x1164,
   CL_PROGRAM_BINARY_SIZES = 0x1165,
   CL_PROGRAM_BINARIES = 0x1166,
-  CL_PROGRAM_BUILD_OPTIONS = 0x1182,
   CL_PROGRAM_BUILD_LOG = 0x1183,
-  CL_KERNEL_FUNCTION_NAME = 0x1190,
-  CL_KERNEL_NUM_ARGS = 0x1191,
   CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
   CL_KERNEL_LOCAL_MEM_SIZE = 0x11B2,
   CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
@@ -116,7 +110,8 @@ enum : cl_bitfield {
 /*
  * The functions: X(index, result, name, arguments). `index` is that in the dispatch table of the
  * extension cl_khr_icd, to which the first word of every object of an installable driver points.
- * Functions of OpenCL 1.2 precede index 108, later ones are of OpenCL 2.0.
+ * Functions of OpenCL 1.2 precede index 108, later ones are of OpenCL 2.0. Those that write have
+ * the types of those that read.
  */
 #define OUTBOARD_OPENCL_1_2(X)                                                                   \
   X(1, cl_int, clGetPlatformInfo, (cl_platform_id, cl_uint, size_t, void*, size_t*))             \
@@ -142,7 +137,6 @@ enum : cl_bitfield {
   X(34, cl_kernel, clCreateKernel, (cl_program, const char*, cl_int*))                           \
   X(37, cl_int, clReleaseKernel, (cl_kernel))                                                    \
   X(38, cl_int, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void*))                       \
-  X(39, cl_int, clGetKernelInfo, (cl_kernel, cl_uint, size_t, void*, size_t*))                   \
   X(40, cl_int, clGetKernelWorkGroupInfo,                                                        \
     (cl_kernel, cl_device_id, cl_uint, size_t, void*, size_t*))                                  \
   X(41, cl_int, clWaitForEvents, (cl_uint, const cl_event*))                                     \
@@ -155,7 +149,7 @@ enum : cl_bitfield {
     (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*,         \
      cl_event*))                                                                                 \
   X(49, cl_int, clEnqueueWriteBuffer,                                                            \
-    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void*, cl_uint, const cl_event*,   \
+    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*,         \
      cl_event*))                                                                                 \
   X(50, cl_int, clEnqueueCopyBuffer,                                                             \
     (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint, const cl_event*,         \
@@ -176,7 +170,7 @@ enum : cl_bitfield {
      size_t, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))                        \
   X(87, cl_int, clEnqueueWriteBufferRect,                                                        \
     (cl_command_queue, cl_mem, cl_bool, const size_t*, const size_t*, const size_t*, size_t,     \
-     size_t, size_t, size_t, const void*, cl_uint, const cl_event*, cl_event*))                  \
+     size_t, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))                        \
   X(88, cl_int, clEnqueueCopyBufferRect,                                                         \
     (cl_command_queue, cl_mem, cl_mem, const size_t*, const size_t*, const size_t*, size_t,      \
      size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))                               \

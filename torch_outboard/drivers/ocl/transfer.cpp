@@ -8,16 +8,7 @@
 namespace ocl {
 namespace {
 
-// Bytes from the first to the last one touched.
-uint64_t extent(uint64_t pitch, uint64_t row_bytes, uint64_t rows) {
-  if (row_bytes == 0 || rows == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
-  if (rows > 1 && (pitch < row_bytes || pitch > (UINT64_MAX - row_bytes) / (rows - 1))) {
-    fail(OB_INVALID_ARGUMENT,
-         "A pitch of %" PRIu64 " bytes does not suit %" PRIu64 " rows of %" PRIu64 " bytes.", pitch,
-         rows, row_bytes);
-  }
-  return (rows - 1) * pitch + row_bytes;
-}
+using drivers::extent;
 
 // Shared virtual memory knows no rectangles.
 void copy_rows(ob_queue queue, void* destination, uint64_t destination_pitch, const void* source,
@@ -47,6 +38,38 @@ void copy_bytes(ob_queue queue, const Location& destination, const Location& sou
     return api->clEnqueueCopyBuffer(commands, source.buffer, destination.buffer, source.offset,
                                     destination.offset, bytes, 0, nullptr, event);
   });
+}
+
+// The origin of rows for OpenCL's copies of rectangles.
+using Origin = std::array<size_t, 3>;
+
+Origin origin_of(const Location& location, uint64_t pitch) {
+  return {location.offset % pitch, location.offset / pitch, 0};
+}
+
+// Between a buffer and the host. A read always has an event, because the reader is about to wait.
+void copy_buffer(ob_queue queue, bool writes, const Location& location, uint64_t pitch, void* host,
+                 uint64_t host_pitch, uint64_t row_bytes, uint64_t rows) {
+  const OpenCL* api = queue->device.api;
+  if (rows == 1) {
+    const auto copy = writes ? api->clEnqueueWriteBuffer : api->clEnqueueReadBuffer;
+    enqueue(
+        queue, writes ? "clEnqueueWriteBuffer" : "clEnqueueReadBuffer",
+        [=](cl_command_queue commands, cl_event* event) {
+          return copy(commands, location.buffer, CL_FALSE, location.offset, row_bytes, host, 0,
+                      nullptr, event);
+        },
+        !writes);
+    return;
+  }
+  const auto copy = writes ? api->clEnqueueWriteBufferRect : api->clEnqueueReadBufferRect;
+  const Origin origin = origin_of(location, pitch), region = {row_bytes, rows, 1};
+  enqueue(queue, writes ? "clEnqueueWriteBufferRect" : "clEnqueueReadBufferRect",
+          [=](cl_command_queue commands, cl_event* event) {
+            constexpr size_t kHostOrigin[] = {0, 0, 0};
+            return copy(commands, location.buffer, CL_FALSE, origin.data(), kHostOrigin,
+                        region.data(), pitch, 0, host_pitch, 0, host, 0, nullptr, event);
+          });
 }
 
 void fill_aligned(ob_queue queue, const Location& location, const void* pattern,
@@ -93,24 +116,10 @@ ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_
   check_host_range(source, extent(source_pitch, row_bytes, rows));
   if (to.buffer == nullptr) {
     copy_rows(queue, to.pointer, destination_pitch, source, source_pitch, row_bytes, rows);
-    return OB_OK;
+  } else {
+    copy_buffer(queue, /*writes=*/true, to, destination_pitch, const_cast<void*>(source),
+                source_pitch, row_bytes, rows);
   }
-  const OpenCL* api = queue->device.api;
-  if (rows == 1) {
-    enqueue(queue, "clEnqueueWriteBuffer", [=](cl_command_queue commands, cl_event* event) {
-      return api->clEnqueueWriteBuffer(commands, to.buffer, CL_FALSE, to.offset, row_bytes, source,
-                                       0, nullptr, event);
-    });
-    return OB_OK;
-  }
-  const size_t buffer_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
-  const size_t host_origin[] = {0, 0, 0};
-  const size_t region[] = {row_bytes, rows, 1};
-  enqueue(queue, "clEnqueueWriteBufferRect", [=](cl_command_queue commands, cl_event* event) {
-    return api->clEnqueueWriteBufferRect(commands, to.buffer, CL_FALSE, buffer_origin, host_origin,
-                                         region, destination_pitch, 0, source_pitch, 0, source, 0,
-                                         nullptr, event);
-  });
   return OB_OK;
 }
 
@@ -121,28 +130,10 @@ ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t des
   check_host_range(destination, extent(destination_pitch, row_bytes, rows));
   if (from.buffer == nullptr) {
     copy_rows(queue, destination, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
-    return OB_OK;
+  } else {
+    copy_buffer(queue, /*writes=*/false, from, source_pitch, destination, destination_pitch,
+                row_bytes, rows);
   }
-  const OpenCL* api = queue->device.api;
-  if (rows == 1) {
-    // Always with an event, because the reader is about to wait.
-    enqueue(
-        queue, "clEnqueueReadBuffer",
-        [=](cl_command_queue commands, cl_event* event) {
-          return api->clEnqueueReadBuffer(commands, from.buffer, CL_FALSE, from.offset, row_bytes,
-                                          destination, 0, nullptr, event);
-        },
-        true);
-    return OB_OK;
-  }
-  const size_t buffer_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};
-  const size_t host_origin[] = {0, 0, 0};
-  const size_t region[] = {row_bytes, rows, 1};
-  enqueue(queue, "clEnqueueReadBufferRect", [=](cl_command_queue commands, cl_event* event) {
-    return api->clEnqueueReadBufferRect(commands, from.buffer, CL_FALSE, buffer_origin, host_origin,
-                                        region, source_pitch, 0, destination_pitch, 0, destination,
-                                        0, nullptr, event);
-  });
   return OB_OK;
 }
 
@@ -163,14 +154,13 @@ ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
     }
     return OB_OK;
   }
-  const size_t to_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
-  const size_t from_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};
-  const size_t region[] = {row_bytes, rows, 1};
+  const Origin to_origin = origin_of(to, destination_pitch);
+  const Origin from_origin = origin_of(from, source_pitch), region = {row_bytes, rows, 1};
   const OpenCL* api = queue->device.api;
   enqueue(queue, "clEnqueueCopyBufferRect", [=](cl_command_queue commands, cl_event* event) {
-    return api->clEnqueueCopyBufferRect(commands, from.buffer, to.buffer, from_origin, to_origin,
-                                        region, source_pitch, 0, destination_pitch, 0, 0, nullptr,
-                                        event);
+    return api->clEnqueueCopyBufferRect(commands, from.buffer, to.buffer, from_origin.data(),
+                                        to_origin.data(), region.data(), source_pitch, 0,
+                                        destination_pitch, 0, 0, nullptr, event);
   });
   return OB_OK;
 }
@@ -192,14 +182,7 @@ ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_addre
 
 ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint32_t pattern_bytes,
                uint64_t bytes) {
-  const bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
-  if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two) {
-    fail(OB_INVALID_ARGUMENT, "A pattern has 1, 2, 4, 8 or 16 bytes, not %u.", pattern_bytes);
-  }
-  if (bytes == 0 || bytes % pattern_bytes != 0) {
-    fail(OB_INVALID_ARGUMENT, "%" PRIu64 " bytes are not a multiple of a pattern of %u bytes.",
-         bytes, pattern_bytes);
-  }
+  drivers::check_pattern(pattern_bytes, bytes);
   const Location location = locate(queue->device, destination, bytes);
   if (destination % pattern_bytes == 0) {
     fill_aligned(queue, location, pattern, pattern_bytes, bytes);
@@ -271,10 +254,7 @@ ob_status peer_access(int32_t index, int32_t peer, int32_t* direct) {
 
 ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
                     int32_t source_device, ob_address source, uint64_t bytes) {
-  if (queue->device.index != destination_device && queue->device.index != source_device) {
-    fail(OB_INVALID_ARGUMENT, "A queue of device %d cannot copy from device %d to %d.",
-         queue->device.index, source_device, destination_device);
-  }
+  drivers::check_peers(queue->device.index, destination_device, source_device);
   Device& to_device = device_at(destination_device);
   Device& from_device = device_at(source_device);
   if (&to_device == &from_device) return copy_device_to_device(queue, destination, source, bytes);
@@ -282,11 +262,7 @@ ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address desti
   const Location from = locate(from_device, source, bytes);
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
   if (reach_each_other(to_device, from_device)) {
-    const OpenCL* api = queue->device.api;
-    enqueue(queue, "clEnqueueSVMMemcpy", [=](cl_command_queue commands, cl_event* event) {
-      return api->clEnqueueSVMMemcpy(commands, CL_FALSE, to.pointer, from.pointer, bytes, 0,
-                                     nullptr, event);
-    });
+    copy_rows(queue, to.pointer, bytes, from.pointer, bytes, bytes, 1);
   } else {
     {
       std::lock_guard lock(queue->mutex);

@@ -34,9 +34,7 @@ void create_addresses(Device& device, uint64_t bytes) {
   space.argument_bytes = 1 << 20;
   const memory_settings settings = {space.memory_bytes, false, "OUTBOARD_RISCV_MEMORY"};
   device_memory created = {};
-  if (const ob_status status = create_memory(&settings, &created); status != OB_OK) {
-    throw drivers::Failure{status, drivers::last_error(nullptr)};
-  }
+  drivers::check(create_memory(&settings, &created));
   space.memory = created.base;
   device.contents = created.contents;
   const uint64_t own = space.stack_bytes + space.argument_bytes + 3 * kGuard + kProgramBytes;
@@ -117,9 +115,7 @@ ob_status device_properties(int32_t index, ob_device_properties* properties) {
 std::vector<std::unique_ptr<Device>>& g_devices = *new std::vector<std::unique_ptr<Device>>;
 
 Device& device_at(int32_t index) {
-  if (const ob_status status = check_device(index); status != OB_OK) {
-    throw drivers::Failure{status, drivers::last_error(nullptr)};
-  }
+  drivers::check(check_device(index));
   return *g_devices[static_cast<size_t>(index)];
 }
 

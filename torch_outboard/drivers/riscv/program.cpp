@@ -259,9 +259,8 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   }
   Call call = {kernel->image, kernel->name, kernel->entry, {}, 0};
   item_range range;
-  const ob_status status = read_launch(launch, kernel->name.c_str(), kernel->parameters.data(),
-                                       static_cast<uint32_t>(kernel->parameters.size()), &range);
-  if (status != OB_OK) return status;
+  drivers::check(read_launch(launch, kernel->name.c_str(), kernel->parameters.data(),
+                             static_cast<uint32_t>(kernel->parameters.size()), &range));
   call.arguments.assign(reinterpret_cast<const char*>(&range), sizeof range);
   add_arguments(call, launch, device.space);
   return enqueue_task(
