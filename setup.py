@@ -326,7 +326,7 @@ class Build(BuildExtension):
         super().run()
         root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
         copy_public_files(root / PACKAGE)
-        write_conversion_names(root / PACKAGE / "dialects" / "clang" / "values")
+        write_headers(root / PACKAGE / "dialects" / "clang")
         for target, source in PROGRAMS.items():
             build_program(ROOT / PACKAGE / "drivers" / source, root / PACKAGE / "drivers" / target)
         # Read before the native part is loaded, which another version must not try.
@@ -369,12 +369,14 @@ def copy_public_files(package: Path) -> None:
     shutil.copytree(ROOT / "csrc" / "cmake", package / "share" / "cmake", dirs_exist_ok=True)
 
 
-def write_conversion_names(folder: Path) -> None:
-    """Writes the header of the dialect for clang that is only names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tool = ROOT / "tools" / "conversion_names.py"
-    names = subprocess.check_output([sys.executable, str(tool)])
-    (folder / "conversion_names.h").write_bytes(names)
+def write_headers(dialect: Path) -> None:
+    """Writes the headers of the dialect for clang that are only names, or only numbers."""
+    for header in ("values/conversion_names.h", "mathematics/coefficients.h"):
+        target, tool = dialect / header, ROOT / "tools" / f"{Path(header).stem}.py"
+        if target.exists() and target.stat().st_mtime > tool.stat().st_mtime:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(subprocess.check_output([sys.executable, str(tool)]))
 
 
 def native_extensions() -> list[Extension]:

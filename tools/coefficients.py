@@ -1,7 +1,6 @@
-"""Computes the polynomials and constants of the clang dialect's mathematics.
+"""Computes the polynomials and constants of the clang dialect's mathematics; setup.py runs it.
 
-    python tools/mathematics_coefficients.py \
-      > torch_outboard/dialects/clang/mathematics/coefficients.h
+    python tools/coefficients.py > torch_outboard/dialects/clang/mathematics/coefficients.h
 
 Each function is interpolated at Chebyshev nodes with mpmath, which PyTorch brings along, to 60
 digits; the degree is the least one whose error, measured on a grid, is below the tolerance. Numbers
@@ -285,7 +284,7 @@ def print_list(name: str, items: list[str]) -> None:
 
 
 def main() -> None:
-    print("/* Written by tools/mathematics_coefficients.py. Polynomials: bits, by rising power. */")
+    print("/* Written by tools/coefficients.py. Polynomials: bits, by rising power. */")
     print("#ifndef OUTBOARD_DIALECT_COEFFICIENTS_H\n#define OUTBOARD_DIALECT_COEFFICIENTS_H\n")
     print("/* clang-format off */")
     for name, text in constants():
