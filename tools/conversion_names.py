@@ -1,9 +1,10 @@
-"""Writes the names of OpenCL C's conversions and reinterpretations; setup.py runs it.
+"""Writes names of OpenCL C's functions that are macros; setup.py runs it.
 
 python tools/conversion_names.py > torch_outboard/dialects/clang/values/conversion_names.h
 
-The names are macros, since a function would be needed for each pair of types, and a macro cannot
-define macros. conversions.h has the macros behind them.
+Conversions and reinterpretations, since a function would be needed for each pair of types, and a
+macro cannot define macros: conversions.h has the macros behind them. And the less exact functions,
+native_* and half_*, which are the exact ones here.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ INTEGERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
 REALS = ("float", "double")
 WIDTHS = ("", "2", "3", "4", "8", "16")
 MODES = ("_rte", "_rtz", "_rtp", "_rtn")
+LESS_EXACT = "cos exp exp10 exp2 log log10 log2 rsqrt sin sqrt tan"
 
 
 def names(kind: str, width: str) -> Iterator[tuple[str, str]]:
@@ -40,3 +42,9 @@ if __name__ == "__main__":
         for width in WIDTHS:
             for name, macro in names(kind, width):
                 print(f"#define {name}(x) {macro}")
+    for prefix in ("native", "half"):
+        print(f"#define {prefix}_divide(x, y) ((x) / (y))")
+        print(f"#define {prefix}_recip(x) (1 / (x))")
+        print(f"#define {prefix}_powr(x, y) powr(x, y)")
+        for name in LESS_EXACT.split():
+            print(f"#define {prefix}_{name}(x) {name}(x)")

@@ -23,22 +23,19 @@ typedef __PTRDIFF_TYPE__ ptrdiff_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 
+/* DEFINE(T) for each type. */
+#define OB_INTEGERS(DEFINE) \
+  DEFINE(char)              \
+  DEFINE(uchar) DEFINE(short) DEFINE(ushort) DEFINE(int) DEFINE(uint) DEFINE(long) DEFINE(ulong)
+#define OB_NUMBERS(DEFINE) OB_INTEGERS(DEFINE) DEFINE(float) DEFINE(double)
+
 #define OB_VECTORS_OF(T)                              \
   typedef T T##2 __attribute__((ext_vector_type(2))); \
   typedef T T##3 __attribute__((ext_vector_type(3))); \
   typedef T T##4 __attribute__((ext_vector_type(4))); \
   typedef T T##8 __attribute__((ext_vector_type(8))); \
   typedef T T##16 __attribute__((ext_vector_type(16)));
-OB_VECTORS_OF(char)
-OB_VECTORS_OF(uchar)
-OB_VECTORS_OF(short)
-OB_VECTORS_OF(ushort)
-OB_VECTORS_OF(int)
-OB_VECTORS_OF(uint)
-OB_VECTORS_OF(long)
-OB_VECTORS_OF(ulong)
-OB_VECTORS_OF(float)
-OB_VECTORS_OF(double)
+OB_NUMBERS(OB_VECTORS_OF)
 
 /* An overloaded function, inlined at each call. */
 #define OB_FUNCTION static inline __attribute__((overloadable, always_inline, unused))

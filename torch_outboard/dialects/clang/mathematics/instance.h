@@ -81,3 +81,4 @@
 #undef OB_LANES
 #undef OB_ANY
 #undef OB_IS_NUMBER
+#undef OB_WIDTH

@@ -110,19 +110,14 @@
 
 #define OB_WIDTH
 #include "instance.h"
-#undef OB_WIDTH
 #define OB_WIDTH 2
 #include "instance.h"
-#undef OB_WIDTH
 #define OB_WIDTH 4
 #include "instance.h"
-#undef OB_WIDTH
 #define OB_WIDTH 8
 #include "instance.h"
-#undef OB_WIDTH
 #define OB_WIDTH 16
 #include "instance.h"
-#undef OB_WIDTH
 
 #include "names.h"
 

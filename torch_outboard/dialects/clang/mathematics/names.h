@@ -1,4 +1,4 @@
-/* Vectors of two and three, vectors with scalars, and the names of less exact functions. */
+/* Vectors of two and three, and vectors with scalars. */
 
 /*
  * Vectors of n elements by those of four: of three elements, and float2, for which clang 22
@@ -21,54 +21,47 @@
     return first.back;                                \
   }
 /* clang-format off */
-#define OB_BY_FOUR_MORE(T, n, wide, back) \
+#define OB_UNARY(DEFINE, ...) \
+  DEFINE(exp, __VA_ARGS__) DEFINE(exp2, __VA_ARGS__) DEFINE(exp10, __VA_ARGS__) \
+  DEFINE(expm1, __VA_ARGS__) DEFINE(log, __VA_ARGS__) DEFINE(log2, __VA_ARGS__) \
+  DEFINE(log10, __VA_ARGS__) DEFINE(log1p, __VA_ARGS__) DEFINE(sin, __VA_ARGS__) \
+  DEFINE(cos, __VA_ARGS__) DEFINE(tan, __VA_ARGS__) DEFINE(sinpi, __VA_ARGS__) \
+  DEFINE(cospi, __VA_ARGS__) DEFINE(tanpi, __VA_ARGS__) DEFINE(asin, __VA_ARGS__) \
+  DEFINE(acos, __VA_ARGS__) DEFINE(atan, __VA_ARGS__) DEFINE(asinpi, __VA_ARGS__) \
+  DEFINE(acospi, __VA_ARGS__) DEFINE(atanpi, __VA_ARGS__) DEFINE(sinh, __VA_ARGS__) \
+  DEFINE(cosh, __VA_ARGS__) DEFINE(tanh, __VA_ARGS__) DEFINE(asinh, __VA_ARGS__) \
+  DEFINE(acosh, __VA_ARGS__) DEFINE(atanh, __VA_ARGS__) DEFINE(erf, __VA_ARGS__) \
+  DEFINE(erfc, __VA_ARGS__) DEFINE(lgamma, __VA_ARGS__) DEFINE(tgamma, __VA_ARGS__) \
+  DEFINE(sqrt, __VA_ARGS__) DEFINE(rsqrt, __VA_ARGS__) DEFINE(cbrt, __VA_ARGS__) \
+  DEFINE(logb, __VA_ARGS__) DEFINE(rint, __VA_ARGS__) DEFINE(round, __VA_ARGS__) \
+  DEFINE(trunc, __VA_ARGS__) DEFINE(floor, __VA_ARGS__) DEFINE(ceil, __VA_ARGS__) \
+  DEFINE(fabs, __VA_ARGS__)
+#define OB_BINARY(DEFINE, ...) \
+  DEFINE(pow, __VA_ARGS__) DEFINE(powr, __VA_ARGS__) DEFINE(atan2, __VA_ARGS__) \
+  DEFINE(atan2pi, __VA_ARGS__) DEFINE(hypot, __VA_ARGS__) DEFINE(fmod, __VA_ARGS__) \
+  DEFINE(remainder, __VA_ARGS__) DEFINE(nextafter, __VA_ARGS__) DEFINE(copysign, __VA_ARGS__) \
+  DEFINE(fdim, __VA_ARGS__) DEFINE(fmax, __VA_ARGS__) DEFINE(fmin, __VA_ARGS__) \
+  DEFINE(maxmag, __VA_ARGS__) DEFINE(minmag, __VA_ARGS__)
+#define OB_BY_FOUR(T, n, wide, back) \
+  OB_UNARY(OB_BY_FOUR_1, T, n, wide, back) \
+  OB_BINARY(OB_BY_FOUR_2, T, n, wide, back) \
   OB_BY_FOUR_3(fma, T, n, wide, back) \
   OB_BY_FOUR_3(mad, T, n, wide, back) \
   OB_BY_FOUR_INTEGER(ldexp, T, n, wide, back) \
   OB_BY_FOUR_INTEGER(pown, T, n, wide, back) \
   OB_BY_FOUR_INTEGER(rootn, T, n, wide, back) \
-  OB_BY_FOUR_POINTER(sincos, T, T, n, wide, back) OB_BY_FOUR_POINTER(modf, T, T, n, wide, back) \
-      OB_BY_FOUR_POINTER(fract, T, T, n, wide, back) \
-          OB_BY_FOUR_POINTER(frexp, T, int, n, wide, back) \
-              OB_BY_FOUR_POINTER(lgamma_r, T, int, n, wide, back) OB_FUNCTION int##n \
-              ilogb(T##n x) { \
-    return ilogb(x.wide).back; \
-  } \
+  OB_BY_FOUR_POINTER(sincos, T, T, n, wide, back) \
+  OB_BY_FOUR_POINTER(modf, T, T, n, wide, back) \
+  OB_BY_FOUR_POINTER(fract, T, T, n, wide, back) \
+  OB_BY_FOUR_POINTER(frexp, T, int, n, wide, back) \
+  OB_BY_FOUR_POINTER(lgamma_r, T, int, n, wide, back) \
+  OB_FUNCTION int##n ilogb(T##n x) { return ilogb(x.wide).back; } \
   OB_FUNCTION T##n remquo(T##n x, T##n y, int##n* quotient) { \
     int4 found; \
     const T##4 r = remquo(x.wide, y.wide, &found); \
     *quotient = found.back; \
     return r.back; \
   }
-#define OB_BY_FOUR(T, n, wide, back) \
-  OB_BY_FOUR_1(exp, T, n, wide, back) OB_BY_FOUR_1(exp2, T, n, wide, back) \
-  OB_BY_FOUR_1(exp10, T, n, wide, back) OB_BY_FOUR_1(expm1, T, n, wide, back) \
-  OB_BY_FOUR_1(log, T, n, wide, back) OB_BY_FOUR_1(log2, T, n, wide, back) \
-  OB_BY_FOUR_1(log10, T, n, wide, back) OB_BY_FOUR_1(log1p, T, n, wide, back) \
-  OB_BY_FOUR_1(sin, T, n, wide, back) OB_BY_FOUR_1(cos, T, n, wide, back) \
-  OB_BY_FOUR_1(tan, T, n, wide, back) OB_BY_FOUR_1(sinpi, T, n, wide, back) \
-  OB_BY_FOUR_1(cospi, T, n, wide, back) OB_BY_FOUR_1(tanpi, T, n, wide, back) \
-  OB_BY_FOUR_1(asin, T, n, wide, back) OB_BY_FOUR_1(acos, T, n, wide, back) \
-  OB_BY_FOUR_1(atan, T, n, wide, back) OB_BY_FOUR_1(asinpi, T, n, wide, back) \
-  OB_BY_FOUR_1(acospi, T, n, wide, back) OB_BY_FOUR_1(atanpi, T, n, wide, back) \
-  OB_BY_FOUR_1(sinh, T, n, wide, back) OB_BY_FOUR_1(cosh, T, n, wide, back) \
-  OB_BY_FOUR_1(tanh, T, n, wide, back) OB_BY_FOUR_1(asinh, T, n, wide, back) \
-  OB_BY_FOUR_1(acosh, T, n, wide, back) OB_BY_FOUR_1(atanh, T, n, wide, back) \
-  OB_BY_FOUR_1(erf, T, n, wide, back) OB_BY_FOUR_1(erfc, T, n, wide, back) \
-  OB_BY_FOUR_1(lgamma, T, n, wide, back) OB_BY_FOUR_1(tgamma, T, n, wide, back) \
-  OB_BY_FOUR_1(sqrt, T, n, wide, back) OB_BY_FOUR_1(rsqrt, T, n, wide, back) \
-  OB_BY_FOUR_1(cbrt, T, n, wide, back) OB_BY_FOUR_1(logb, T, n, wide, back) \
-  OB_BY_FOUR_1(rint, T, n, wide, back) OB_BY_FOUR_1(round, T, n, wide, back) \
-  OB_BY_FOUR_1(trunc, T, n, wide, back) OB_BY_FOUR_1(floor, T, n, wide, back) \
-  OB_BY_FOUR_1(ceil, T, n, wide, back) OB_BY_FOUR_1(fabs, T, n, wide, back) \
-  OB_BY_FOUR_2(pow, T, n, wide, back) OB_BY_FOUR_2(powr, T, n, wide, back) \
-  OB_BY_FOUR_2(atan2, T, n, wide, back) OB_BY_FOUR_2(atan2pi, T, n, wide, back) \
-  OB_BY_FOUR_2(hypot, T, n, wide, back) OB_BY_FOUR_2(fmod, T, n, wide, back) \
-  OB_BY_FOUR_2(remainder, T, n, wide, back) OB_BY_FOUR_2(nextafter, T, n, wide, back) \
-  OB_BY_FOUR_2(copysign, T, n, wide, back) OB_BY_FOUR_2(fdim, T, n, wide, back) \
-  OB_BY_FOUR_2(fmax, T, n, wide, back) OB_BY_FOUR_2(fmin, T, n, wide, back) \
-  OB_BY_FOUR_2(maxmag, T, n, wide, back) OB_BY_FOUR_2(minmag, T, n, wide, back) \
-  OB_BY_FOUR_MORE(T, n, wide, back)
 OB_BY_FOUR(float, 2, xyxy, xy)
 OB_BY_FOUR(float, 3, xyzz, xyz)
 OB_BY_FOUR(double, 3, xyzz, xyz)
@@ -86,32 +79,3 @@ OB_FOR_VECTORS_AND_NUMBER(OB_BOUND_BY_NUMBER, double)
   OB_FUNCTION T ldexp(T x, int n) { return ldexp(x, (N)(n)); }
 OB_VECTOR_WIDTHS_2(OB_LDEXP_BY_NUMBER, float, int)
 OB_VECTOR_WIDTHS_2(OB_LDEXP_BY_NUMBER, double, int)
-
-#define native_cos(x) cos(x)
-#define native_divide(x, y) ((x) / (y))
-#define native_exp(x) exp(x)
-#define native_exp10(x) exp10(x)
-#define native_exp2(x) exp2(x)
-#define native_log(x) log(x)
-#define native_log10(x) log10(x)
-#define native_log2(x) log2(x)
-#define native_powr(x, y) powr(x, y)
-#define native_recip(x) (1 / (x))
-#define native_rsqrt(x) rsqrt(x)
-#define native_sin(x) sin(x)
-#define native_sqrt(x) sqrt(x)
-#define native_tan(x) tan(x)
-#define half_cos(x) cos(x)
-#define half_divide(x, y) ((x) / (y))
-#define half_exp(x) exp(x)
-#define half_exp10(x) exp10(x)
-#define half_exp2(x) exp2(x)
-#define half_log(x) log(x)
-#define half_log10(x) log10(x)
-#define half_log2(x) log2(x)
-#define half_powr(x, y) powr(x, y)
-#define half_recip(x) (1 / (x))
-#define half_rsqrt(x) rsqrt(x)
-#define half_sin(x) sin(x)
-#define half_sqrt(x) sqrt(x)
-#define half_tan(x) tan(x)

@@ -14,48 +14,27 @@
 #define OB_TYPE(x) __typeof__(+(x))
 #define OB_IS_REAL(S) ((S)0.5f != (S)0)
 
-/* The largest value of an integer type plus 1, as a float literal, exact in every type. */
-#define OB_END_char 0x1p7f
-#define OB_END_uchar 0x1p8f
-#define OB_END_short 0x1p15f
-#define OB_END_ushort 0x1p16f
-#define OB_END_int 0x1p31f
-#define OB_END_uint 0x1p32f
-#define OB_END_long 0x1p63f
-#define OB_END_ulong 0x1p64f
-#define OB_LEAST_char CHAR_MIN
-#define OB_LEAST_uchar 0
-#define OB_LEAST_short SHRT_MIN
-#define OB_LEAST_ushort 0
-#define OB_LEAST_int INT_MIN
-#define OB_LEAST_uint 0
-#define OB_LEAST_long LONG_MIN
-#define OB_LEAST_ulong 0
-#define OB_LARGEST_char CHAR_MAX
-#define OB_LARGEST_uchar UCHAR_MAX
-#define OB_LARGEST_short SHRT_MAX
-#define OB_LARGEST_ushort USHRT_MAX
-#define OB_LARGEST_int INT_MAX
-#define OB_LARGEST_uint UINT_MAX
-#define OB_LARGEST_long LONG_MAX
-#define OB_LARGEST_ulong ULONG_MAX
+/* The least and largest values of an integer type, and the latter plus 1, which a float holds. */
+#define OB_LEAST(T) ((T)((T) - 1 < 0 ? 1UL << (sizeof(T) * CHAR_BIT - 1) : 0))
+#define OB_LARGEST(T) ((T)~OB_LEAST(T))
+#define OB_END(T) ((float)(OB_LARGEST(T) / 2 + 1) * 2.0f)
 
 /* A scalar as the nearest integer of type T; 0 for NaN. */
-#define OB_SATURATED(T, x)                                                     \
-  ({                                                                           \
-    const OB_TYPE(x) ob_x = (x);                                               \
-    T ob_r;                                                                    \
-    if (OB_IS_REAL(OB_TYPE(x))) {                                              \
-      const int ob_low = ob_x <= (OB_TYPE(x))OB_LEAST_##T;                     \
-      const int ob_high = ob_x >= (OB_TYPE(x))OB_END_##T;                      \
-      ob_r = ob_low || ob_high || ob_x != ob_x ? (T)0 : (T)ob_x;               \
-      ob_r = ob_low ? (T)OB_LEAST_##T : ob_high ? (T)OB_LARGEST_##T : ob_r;    \
-    } else {                                                                   \
-      const int ob_low = ob_x < 0 && (long)ob_x < (long)OB_LEAST_##T;          \
-      const int ob_high = ob_x > 0 && (ulong)ob_x > (ulong)OB_LARGEST_##T;     \
-      ob_r = ob_low ? (T)OB_LEAST_##T : ob_high ? (T)OB_LARGEST_##T : (T)ob_x; \
-    }                                                                          \
-    ob_r;                                                                      \
+#define OB_SATURATED(T, x)                                                \
+  ({                                                                      \
+    const OB_TYPE(x) ob_x = (x);                                          \
+    T ob_r;                                                               \
+    if (OB_IS_REAL(OB_TYPE(x))) {                                         \
+      const int ob_low = ob_x <= (OB_TYPE(x))OB_LEAST(T);                 \
+      const int ob_high = ob_x >= (OB_TYPE(x))OB_END(T);                  \
+      ob_r = ob_low || ob_high || ob_x != ob_x ? (T)0 : (T)ob_x;          \
+      ob_r = ob_low ? OB_LEAST(T) : ob_high ? OB_LARGEST(T) : ob_r;       \
+    } else {                                                              \
+      const int ob_low = ob_x < 0 && (long)ob_x < (long)OB_LEAST(T);      \
+      const int ob_high = ob_x > 0 && (ulong)ob_x > (ulong)OB_LARGEST(T); \
+      ob_r = ob_low ? OB_LEAST(T) : ob_high ? OB_LARGEST(T) : (T)ob_x;    \
+    }                                                                     \
+    ob_r;                                                                 \
   })
 
 /* A scalar rounded to an integer in its type. */
@@ -78,14 +57,14 @@
 #define OB_TO_SATURATED_rtn(T, x) OB_SATURATED(T, OB_WHOLE(floor, x))
 
 /* Adjacent values of a scalar that is neither NaN nor the infinity in that direction. */
-#define OB_NEIGHBOURS(T, I, LEAST)                                           \
+#define OB_NEIGHBOURS(T, I)                                                  \
   OB_FUNCTION T ob_above(T x) {                                              \
     const I bits = __builtin_astype(x, I);                                   \
     return __builtin_astype(x == 0 ? (I)1 : x > 0 ? bits + 1 : bits - 1, T); \
   }                                                                          \
   OB_FUNCTION T ob_below(T x) { return -ob_above(-x); }
-OB_NEIGHBOURS(float, int, 1)
-OB_NEIGHBOURS(double, long, 1)
+OB_NEIGHBOURS(float, int)
+OB_NEIGHBOURS(double, long)
 
 /* True if a floating-point scalar is above, or below, one of another type, exactly. */
 #define OB_IS_ABOVE(r, x)                  \

@@ -2,34 +2,32 @@
 #ifndef OUTBOARD_DIALECT_RELATIONS_H
 #define OUTBOARD_DIALECT_RELATIONS_H
 
-/* M: the type of comparisons: int for scalars, else an integer vector; ONES: the value of true. */
-#define OB_RELATIONS(T, M, I, SIGN, ONES)                                              \
-  OB_FUNCTION M isequal(T x, T y) { return x == y; }                                   \
-  OB_FUNCTION M isnotequal(T x, T y) { return x != y; }                                \
-  OB_FUNCTION M isgreater(T x, T y) { return x > y; }                                  \
-  OB_FUNCTION M isgreaterequal(T x, T y) { return x >= y; }                            \
-  OB_FUNCTION M isless(T x, T y) { return x < y; }                                     \
-  OB_FUNCTION M islessequal(T x, T y) { return x <= y; }                               \
-  OB_FUNCTION M islessgreater(T x, T y) { return (x < y) | (x > y); }                  \
-  OB_FUNCTION M isordered(T x, T y) { return (x == x) & (y == y); }                    \
-  OB_FUNCTION M isunordered(T x, T y) { return (x != x) | (y != y); }                  \
-  OB_FUNCTION M isnan(T x) { return x != x; }                                          \
-  OB_FUNCTION M isinf(T x) { return (__builtin_astype(x, I) & ~(I)(SIGN)) == ONES; }   \
-  OB_FUNCTION M isfinite(T x) { return (__builtin_astype(x, I) & ~(I)(SIGN)) < ONES; } \
+/* M: the type of comparisons: int for scalars, else an integer vector; EXPONENT: its bits. */
+#define OB_RELATIONS(T, M, I, SIGN, EXPONENT)                                                 \
+  OB_FUNCTION M isequal(T x, T y) { return x == y; }                                          \
+  OB_FUNCTION M isnotequal(T x, T y) { return x != y; }                                       \
+  OB_FUNCTION M isgreater(T x, T y) { return x > y; }                                         \
+  OB_FUNCTION M isgreaterequal(T x, T y) { return x >= y; }                                   \
+  OB_FUNCTION M isless(T x, T y) { return x < y; }                                            \
+  OB_FUNCTION M islessequal(T x, T y) { return x <= y; }                                      \
+  OB_FUNCTION M islessgreater(T x, T y) { return (x < y) | (x > y); }                         \
+  OB_FUNCTION M isordered(T x, T y) { return (x == x) & (y == y); }                           \
+  OB_FUNCTION M isunordered(T x, T y) { return (x != x) | (y != y); }                         \
+  OB_FUNCTION M isnan(T x) { return x != x; }                                                 \
+  OB_FUNCTION M isinf(T x) { return (__builtin_astype(x, I) & ~(I)(SIGN)) == (I)(EXPONENT); } \
+  OB_FUNCTION M isfinite(T x) {                                                               \
+    return (__builtin_astype(x, I) & (I)(EXPONENT)) != (I)(EXPONENT);                         \
+  }                                                                                           \
+  OB_FUNCTION M isnormal(T x) {                                                               \
+    const I exponent = __builtin_astype(x, I) & (I)(EXPONENT);                                \
+    return (exponent != (I)(0)) & (exponent != (I)(EXPONENT));                                \
+  }                                                                                           \
   OB_FUNCTION M signbit(T x) { return __builtin_astype(x, I) < 0; }
-#define OB_RELATIONS_FLOAT(T, I, M) \
-  OB_RELATIONS(T, M, I, 0x80000000u, (I)(0x7f800000)) OB_NORMAL(T, M, I, 0x7f800000, 0x00800000)
-#define OB_RELATIONS_DOUBLE(T, I, M)                                    \
-  OB_RELATIONS(T, M, I, 0x8000000000000000UL, (I)(0x7ff0000000000000L)) \
-  OB_NORMAL(T, M, I, 0x7ff0000000000000L, 0x0010000000000000L)
-#define OB_NORMAL(T, M, I, EXPONENT, LEAST)                       \
-  OB_FUNCTION M isnormal(T x) {                                   \
-    const I exponent = __builtin_astype(x, I) & (I)(EXPONENT);    \
-    return (exponent >= (I)(LEAST)) & (exponent < (I)(EXPONENT)); \
-  }
-#define OB_RELATIONS_FLOATS(T, I) OB_RELATIONS_FLOAT(T, I, I)
+#define OB_RELATIONS_FLOAT(T, I) OB_RELATIONS(T, I, I, 0x80000000u, 0x7f800000)
+#define OB_RELATIONS_DOUBLE(T, I, M) \
+  OB_RELATIONS(T, M, I, 0x8000000000000000UL, 0x7ff0000000000000L)
 #define OB_RELATIONS_DOUBLES(T, I) OB_RELATIONS_DOUBLE(T, I, I)
-OB_WIDTHS_2(OB_RELATIONS_FLOATS, float, int)
+OB_WIDTHS_2(OB_RELATIONS_FLOAT, float, int)
 OB_RELATIONS_DOUBLE(double, long, int)
 OB_VECTOR_WIDTHS_2(OB_RELATIONS_DOUBLES, double, long)
 
@@ -57,14 +55,8 @@ OB_ANY_ALL(long)
 
 #define OB_BITSELECT(T) \
   OB_FUNCTION T bitselect(T a, T b, T c) { return (a & ~c) | (b & c); }
-OB_WIDTHS(OB_BITSELECT, char)
-OB_WIDTHS(OB_BITSELECT, uchar)
-OB_WIDTHS(OB_BITSELECT, short)
-OB_WIDTHS(OB_BITSELECT, ushort)
-OB_WIDTHS(OB_BITSELECT, int)
-OB_WIDTHS(OB_BITSELECT, uint)
-OB_WIDTHS(OB_BITSELECT, long)
-OB_WIDTHS(OB_BITSELECT, ulong)
+#define OB_BITSELECT_OF(T) OB_WIDTHS(OB_BITSELECT, T)
+OB_INTEGERS(OB_BITSELECT_OF)
 #define OB_BITSELECT_REAL(T, I)                                                                \
   OB_FUNCTION T bitselect(T a, T b, T c) {                                                     \
     return __builtin_astype(                                                                   \

@@ -27,16 +27,7 @@
   }
 #define OB_MEMORY_OF(T) \
   OB_MEMORY(T, 2) OB_MEMORY(T, 4) OB_MEMORY(T, 8) OB_MEMORY(T, 16) OB_MEMORY_OF_3(T)
-OB_MEMORY_OF(char)
-OB_MEMORY_OF(uchar)
-OB_MEMORY_OF(short)
-OB_MEMORY_OF(ushort)
-OB_MEMORY_OF(int)
-OB_MEMORY_OF(uint)
-OB_MEMORY_OF(long)
-OB_MEMORY_OF(ulong)
-OB_MEMORY_OF(float)
-OB_MEMORY_OF(double)
+OB_NUMBERS(OB_MEMORY_OF)
 
 /* ---- half ---- */
 
