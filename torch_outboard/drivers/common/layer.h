@@ -9,11 +9,11 @@
 #include <outboard/driver.h>
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 namespace layers {
+
+constexpr int32_t kMaxDevices = 64;
 
 // The wrapped driver. Functions that a table does not reach are NULL.
 inline ob_driver g_driver = {};
@@ -21,15 +21,10 @@ inline ob_driver g_driver = {};
 inline thread_local bool t_message_is_ours = false;
 
 // Stores the message of this thread and returns `status`.
-__attribute__((format(printf, 2, 3))) inline ob_status refuse(ob_status status, const char* format,
-                                                              ...) {
-  char message[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
+template <class... Values>
+ob_status refuse(ob_status status, const char* format, Values... values) {
   t_message_is_ours = true;
-  return drivers::keep_message(status, message);
+  return drivers::keep_message(status, drivers::format(format, values...));
 }
 
 inline const char* last_error(void* context) {

@@ -137,7 +137,6 @@ typedef struct native_compiler {
 
 /* The first of these calls that succeeds chooses the compiler of the library. OB_UNSUPPORTED if
  * there is none. `target` is as for find_for_target; NULL: this machine. */
-ob_status find_native_compiler(native_compiler* found);
 ob_status find_target_compiler(const char* target, native_compiler* found);
 /* A program as an ELF file, sealed so that damage shows; `data` is for free. */
 ob_status compile_library(const char* source, const char* options, void** data, uint64_t* bytes);

@@ -232,10 +232,6 @@ ob_status find_target_compiler(const char* target, native_compiler* found) try {
   return drivers::keep_exception();
 }
 
-ob_status find_native_compiler(native_compiler* found) {
-  return find_target_compiler(nullptr, found);
-}
-
 ob_status compile_library(const char* source, const char* options, void** data,
                           uint64_t* bytes) try {
   const std::string sealed =

@@ -88,8 +88,6 @@ std::atomic<uint64_t> g_delay_us, g_limit, g_injected;
 std::atomic<uint64_t> g_uses_left[kMaxDevices];
 std::atomic<bool> g_lost[kMaxDevices];
 
-bool can_be_lost(int32_t device) { return device >= 0 && device < kMaxDevices; }
-
 // ---- Calls
 
 void sleep_us(uint64_t microseconds) {
@@ -138,7 +136,7 @@ void wait_for_device(int32_t device) {
 }
 
 ob_status recover(int32_t device) {
-  if (can_be_lost(device)) {
+  if (is_device(device)) {
     g_uses_left[device] = 0;
     g_lost[device] = false;
   }
@@ -169,12 +167,12 @@ ob_status delay(ob_queue queue) {
 }
 
 ob_status check_lost(int32_t device) {
-  if (!can_be_lost(device) || !g_lost[device]) return OB_OK;
+  if (!is_device(device) || !g_lost[device]) return OB_OK;
   return refuse(OB_DEVICE_LOST, "Fault injection has lost device %d.", device);
 }
 
 ob_status use_device(int32_t device) {
-  if (!can_be_lost(device)) return OB_OK;
+  if (!is_device(device)) return OB_OK;
   uint64_t left = g_uses_left[device];
   while (left > 0 && !g_uses_left[device].compare_exchange_weak(left, left - 1)) {
   }

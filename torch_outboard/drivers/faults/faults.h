@@ -17,9 +17,10 @@
 namespace faults {
 
 using layers::g_driver;
+using layers::kMaxDevices;
 using layers::refuse;
 
-constexpr int32_t kMaxDevices = 64;
+inline bool is_device(int32_t device) { return device >= 0 && device < kMaxDevices; }
 
 /*
  * Every function of the contract, with the kind of its wrapper and the kind's arguments. Kinds,

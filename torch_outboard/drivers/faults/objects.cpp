@@ -23,12 +23,10 @@ auto& g_alive = *new std::array<std::map<uint64_t, Object>, OBJECT_KIND_COUNT>;
 bool g_adopts_host_memory[kMaxDevices];
 std::atomic<uint64_t> g_misuses;
 
-bool is_device(int32_t device) { return device >= 0 && device < kMaxDevices; }
-
 template <class... Values>
 ob_status misuse(const char* format, Values... values) {
   g_misuses++;
-  return refuse(OB_INVALID_ARGUMENT, "%s", drivers::format(format, values...).c_str());
+  return refuse(OB_INVALID_ARGUMENT, format, values...);
 }
 
 // The device of a live object.

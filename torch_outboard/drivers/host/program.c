@@ -23,7 +23,7 @@ static native_compiler toolchain;
 static char no_code[1024]; /* empty if there are kernels */
 
 static void find_code_once(void) {
-  if (find_native_compiler(&toolchain) == OB_OK) return;
+  if (find_target_compiler(NULL, &toolchain) == OB_OK) return;
   snprintf(no_code, sizeof no_code, "%.1000s", last_error(NULL));
 }
 

@@ -1,4 +1,5 @@
 // Devices: which ones, in which order, and their properties.
+#include <common/settings.h>
 #include <common/system.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -147,12 +148,8 @@ MemoryKind memory_kind(const Candidate& candidate, const Settings& settings) {
 }
 
 bool program_in_path(const char* name) {
-  const char* path = std::getenv("PATH");
-  std::string rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    const std::string folder = rest.substr(0, colon);
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  std::istringstream folders(drivers::text_setting("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
     if (access((folder + "/" + name).c_str(), X_OK) == 0) return true;
   }
   return false;

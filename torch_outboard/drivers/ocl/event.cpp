@@ -192,27 +192,18 @@ void record(ob_event event, EventReference recorded, bool at_start) {
   event->at_start = at_start;
 }
 
-EventReference make_user_event(const Device& device) {
-  cl_int code = CL_SUCCESS;
-  const cl_event event = device.api->clCreateUserEvent(device.context, &code);
-  check(code, "clCreateUserEvent");
-  return {device.api, event};
-}
-
 // Never with a failure, for which PoCL ends the process: the queue where work failed reports it.
 // A failure cannot be reported; OpenCL has no reason for one.
 void complete(const OpenCL& api, const EventReference& user_event) noexcept {
   (void)api.clSetUserEventStatus(user_event.get(), CL_COMPLETE);
 }
 
-struct AfterEvent {
-  std::function<void()> task;
-};
+using Task = std::function<void()>;
 
 // Runs on a thread of OpenCL, which must not call functions of OpenCL.
 void on_event(cl_event, cl_int, void* argument) {
-  const std::unique_ptr<AfterEvent> after(static_cast<AfterEvent*>(argument));
-  post(std::move(after->task));
+  const std::unique_ptr<Task> task(static_cast<Task*>(argument));
+  post(std::move(*task));
 }
 
 // A marker, with a reference for the caller. The caller holds the queue's mutex.
@@ -241,9 +232,16 @@ void flush(ob_queue queue) { check(queue->device.api->clFlush(queue->commands), 
 
 }  // namespace
 
+EventReference make_user_event(const Device& device) {
+  cl_int code = CL_SUCCESS;
+  const cl_event event = device.api->clCreateUserEvent(device.context, &code);
+  check(code, "clCreateUserEvent");
+  return {device.api, event};
+}
+
 void run_after(const EventReference& event, const OpenCL& api, std::function<void()> task) {
   start_workers();
-  auto after = std::make_unique<AfterEvent>(AfterEvent{std::move(task)});
+  auto after = std::make_unique<Task>(std::move(task));
   check(api.clSetEventCallback(event.get(), CL_COMPLETE, &on_event, after.get()),
         "clSetEventCallback");
   after.release();

@@ -374,6 +374,8 @@ void stop_workers();
 
 // A marker behind all work on a queue; `timed`: with a time.
 EventReference mark(ob_queue queue, bool timed = false);
+// An event that clSetUserEventStatus completes.
+EventReference make_user_event(const Device& device);
 // Makes later work on `queue` wait for an event of `owner`, which may be another device.
 void wait_for(ob_queue queue, const EventReference& event, const Device& owner);
 // Runs a task after an event, on a thread of the driver.

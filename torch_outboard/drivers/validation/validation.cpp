@@ -32,16 +32,15 @@
 namespace outboard {
 namespace {
 
-constexpr int32_t kMaxDevices = 64;
-
 using layers::g_driver;
+using layers::kMaxDevices;
 
 // When the driver was wrapped, in nanoseconds of CLOCK_MONOTONIC: its events happen later.
 uint64_t g_start = 0;
 
 template <class... Values>
 ob_status refuse(const char* format, Values... values) {
-  return layers::refuse(OB_ERROR, "%s", drivers::format(format, values...).c_str());
+  return layers::refuse(OB_ERROR, format, values...);
 }
 
 // Functions without checks are the driver's own: the message after this one is the driver's again.
@@ -107,13 +106,6 @@ Bytes pattern(unsigned seed) {
 
 void* host_pointer(ob_address address) { return reinterpret_cast<void*>(address); }
 
-struct ProbeResult {
-  // Not OB_OK: a call failed, `last_error` of the driver has the reason, and nothing is known.
-  ob_status status = OB_OK;
-  // The fault of the memory, as a sentence without its subject; "" for none.
-  std::string problem;
-};
-
 // Two blocks and a queue of a device, freed at its end. Its steps return the status of the driver,
 // and leave a sentence in `problem` where all went well and the outcome is wrong.
 class Probe {
@@ -130,15 +122,18 @@ class Probe {
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  ProbeResult run() {
+  // Not OB_OK: a call failed, `last_error` of the driver has the reason, and nothing is known.
+  ob_status run() {
     const bool coherent = properties_.host_access == OB_HOST_ACCESS_COHERENT;
     const bool adopts = coherent && properties_.features & OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY;
     ob_status status = prepare();
     if (go_on(status)) status = copies();
     if (go_on(status) && coherent) status = host_access();
     if (go_on(status) && adopts) status = adopted_memory();
-    return {status, problem_};
+    return status;
   }
+  // The fault of the memory, as a sentence without its subject; "" for none.
+  const char* problem() const { return problem_; }
 
  private:
   bool go_on(ob_status status) const { return status == OB_OK && problem_[0] == '\0'; }
@@ -278,7 +273,7 @@ struct Device {
   std::atomic<bool> probed{false};  // the rest is constant from then on
   bool coherent = false;
   uint32_t alignment = 1;
-  std::string problem;
+  const char* problem = "";
 };
 
 // Probes the memory of a device once. A failed call, for lack of memory for example, leaves it
@@ -292,11 +287,11 @@ const Device& probed_device(int32_t index) {
   ob_device_properties properties = {};
   properties.struct_size = sizeof(properties);
   if (g_driver.device_properties(g_driver.context, index, &properties) != OB_OK) return device;
-  ProbeResult result = Probe(index, properties).run();
-  if (result.status != OB_OK) return device;
+  Probe probe(index, properties);
+  if (probe.run() != OB_OK) return device;
   device.coherent = properties.host_access == OB_HOST_ACCESS_COHERENT;
   device.alignment = std::max(properties.alignment, 1u);
-  device.problem = std::move(result.problem);
+  device.problem = probe.problem();
   device.probed.store(true, std::memory_order_release);
   return device;
 }
@@ -317,7 +312,7 @@ constexpr auto checked_allocate = [](auto inner, const ob_allocation* wanted,
   if (index < 0 || index >= kMaxDevices) return inner();
   const Device& device = probed_device(index);
   const bool probed = device.probed.load(std::memory_order_acquire);
-  if (probed && !device.problem.empty()) return refuse("it %s", device.problem.c_str());
+  if (probed && device.problem[0] != '\0') return refuse("it %s", device.problem);
   const ob_status status = created("allocate", inner, address);
   if (status != OB_OK) return status;
   const ob_address given = *address;

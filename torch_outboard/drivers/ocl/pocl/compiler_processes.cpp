@@ -92,7 +92,7 @@ struct Job {
   std::shared_ptr<const CompilerSource> source;
   CompiledLaunch launch;  // no kernel: the program alone
   const OpenCL* api = nullptr;
-  cl_event compiled = nullptr;  // a user event of a launch
+  EventReference compiled;  // a user event of a launch
   bool done = false;
   bool succeeded = false;
 };
@@ -175,10 +175,7 @@ bool ask(int socket, const Job& job) {
 void finish(Compilers& c, Job& job, bool succeeded) {
   job.done = true;
   job.succeeded = succeeded;
-  if (job.compiled != nullptr) {
-    job.api->clSetUserEventStatus(job.compiled, CL_COMPLETE);
-    job.api->clReleaseEvent(job.compiled);
-  }
+  if (job.compiled) job.api->clSetUserEventStatus(job.compiled.get(), CL_COMPLETE);
   c.job_done.notify_all();
 }
 
@@ -288,19 +285,11 @@ EventReference compile_for_launch(const Device& device,
                                   const std::shared_ptr<const CompilerSource>& source,
                                   const CompiledLaunch& launch) {
   if (source == nullptr || !is_owner()) return {};
-  const OpenCL& api = *device.api;
   Compilers& c = compilers();
   const std::lock_guard lock(c.mutex);
   if (c.ready == 0) return {};
-  cl_int code = CL_SUCCESS;
-  const cl_event compiled = api.clCreateUserEvent(device.context, &code);
-  check(code, "clCreateUserEvent");
-  EventReference result(&api, compiled);
-  auto job = std::make_shared<Job>();
-  *job = {source, launch, &api, compiled, false, false};
-  if (!add_job(c, device, job)) return {};
-  api.clRetainEvent(compiled);  // `finish` releases it
-  return result;
+  const auto job = std::make_shared<Job>(Job{source, launch, device.api, make_user_event(device)});
+  return add_job(c, device, job) ? job->compiled : EventReference();
 }
 
 void start_compilers(const Device& device) {
