@@ -1,11 +1,5 @@
 // The clang of this machine and its flags, for its own processors and others; loading of results.
-//
-// Settings of all drivers that use a compiler:
-//
-// - OUTBOARD_CLANG: the command of a clang, or "none". By default the one in the package ziglang,
-//   else the newest on PATH.
-// - OUTBOARD_CLANG_SECONDS: time limit of a compiler process; default 300.
-// - OUTBOARD_CLANG_DIALECT: the folder of opencl.h; by default that of the package.
+// Its settings are OUTBOARD_CLANG and those that begin with it.
 #include <common/failures.h>
 #include <common/packages.h>
 #include <common/sealed_binary.h>

@@ -1,7 +1,6 @@
 """The host driver: devices on memory and threads of the host, for tests and as an example.
 
-Its source is `host.c` beside this file, plain C against `outboard/driver.h`; the comment at the top
-of `host.c` lists the environment variables that configure it.
+Its source is beside this file, plain C against `outboard/driver.h`; `host.h` lists the parts.
 """
 
 import ctypes

@@ -3,16 +3,7 @@
  *
  * It is the example for drivers of real hardware, which have the same parts; host.h lists them.
  * This file holds settings, devices and the table. Kernels need a clang. Without one, operators run
- * on the host.
- *
- * Settings, read once by `initialize`:
- *
- *   OUTBOARD_HOST_DEVICES  Number of devices, 0 to 64; default 2.
- *   OUTBOARD_HOST_MEMORY   Bytes of each device; default half of physical memory, divided equally.
- *   OUTBOARD_HOST_ACCESS   shared (default) or separate.
- *   OUTBOARD_HOST_THREADS  Threads of a kernel launch, 1 to 256; default the processors that this
- *                          process may use.
- *   OUTBOARD_CLANG and others of compiler/native.cpp
+ * on the host. torch_outboard/setting_table.py describes the settings, which `initialize` reads.
  *
  * Shared: device addresses are host pointers, and all memory of the host is device memory.
  * Separate, like a card with its own memory: the host cannot access device addresses; an access

@@ -1,7 +1,6 @@
 """The OpenCL driver: GPUs through the system's OpenCL loader, and a CPU through PoCL.
 
-Its source is beside this file, C++ against `outboard/driver.h`; `ocl.h` lists the parts and
-`ocl.cpp` the environment variables that configure it.
+Its source is beside this file, C++ against `outboard/driver.h`; `ocl.h` lists the parts.
 """
 
 import ctypes

@@ -1,23 +1,7 @@
 // The OpenCL driver: GPUs and other devices through the system's OpenCL loader, and a CPU through
 // PoCL or Intel's driver, which come as Python packages. ocl.h lists the parts; this file holds the
-// settings, OpenCL's codes and the table, whose functions turn exceptions into statuses.
-//
-// Settings, read once by `initialize`:
-//
-// - OUTBOARD_OCL_LIBRARY: an OpenCL loader or driver to use instead of those that are found.
-// - OUTBOARD_OCL_DEVICES: which devices, in this order; numbers, or parts of "platform/device".
-// - OUTBOARD_OCL_COPIES: how often each device is presented, 1 (default) to 16.
-// - OUTBOARD_OCL_MEMORY: shared, coarse or handles; by default the first that a device suits.
-// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default its memory, or on a CPU half
-//   of the machine's memory.
-// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups, matrix_units.
-// - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
-//   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
-//   found none.
-// - OUTBOARD_OCL_COMPILER_PROCESSES: how many processes may compile for the packaged PoCL, 0 to 64;
-//   4 by default, never more than cores. 0, or one core: this process compiles.
-// - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
-//   one is needed (late). By default late on all devices but CPUs.
+// settings, which torch_outboard/setting_table.py describes, OpenCL's codes and the table, whose
+// functions turn exceptions into statuses.
 #include <common/settings.h>
 
 #include <exception>

@@ -1,7 +1,6 @@
 """The RISC-V driver: an emulator that runs kernels on another instruction set in its own memory.
 
-Its source is beside this file, C++ against `outboard/driver.h`; `riscv.h` lists the parts and
-`device.cpp` the environment variables that configure it.
+Its source is beside this file, C++ against `outboard/driver.h`; `riscv.h` lists the parts.
 """
 
 from pathlib import Path

@@ -1,18 +1,8 @@
 // The RISC-V driver: kernels for another instruction set than the host's, in separate memory,
 // executed by an emulator. It behaves like a card with its own processor, and is the example for
 // hardware with a C compiler and no OpenCL. Each device is one processor of the kind rv64gc.
-// riscv.h lists the parts; this file holds settings, devices and the table.
-//
-// Settings, read once by `initialize`:
-//
-// - OUTBOARD_RISCV_DEVICES: number of devices, 1 (default) to 16.
-// - OUTBOARD_RISCV_MEMORY: bytes of each device; default a quarter of the host's memory, divided
-//   equally.
-// - OUTBOARD_RISCV_TIME_LIMIT: seconds that one launch may take, 1 to 86400, default 600.
-// - OUTBOARD_RISCV_UNICORN: the library libunicorn.so.2 of the emulator; default that of the Python
-//   package `unicorn`, then the system's.
-// - OUTBOARD_CLANG and others of drivers/compiler/native.cpp: a clang that knows RISC-V, with its
-// lld.
+// riscv.h lists the parts; this file holds devices, the table, and the settings, which
+// torch_outboard/setting_table.py describes.
 #include <common/settings.h>
 #include <memory/memory.h>
 #include <sys/mman.h>
