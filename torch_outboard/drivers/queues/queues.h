@@ -3,9 +3,9 @@
  * its commands in order. For drivers in C and C++ whose devices have no queues, and whose memory
  * the host accesses.
  *
- *   queue.c     queues and their threads, commands, graphs
- *   event.c     events
- *   transfer.c  copies, fills and callbacks
+ *   queue.cpp     queues and their threads, commands, graphs
+ *   event.cpp     events
+ *   transfer.cpp  copies, fills and callbacks
  *
  * Functions of the table have the contract's names; outboard/driver.h describes them.
  */
