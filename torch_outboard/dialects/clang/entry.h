@@ -13,21 +13,12 @@
  *
  * The program then has a C function per kernel:
  *        void ob_entry_NAME(const ob_range *range, void *const *arguments);
- * arguments[i] points to the bytes of argument i: a value, a struct, or an address. (For a __local
- * pointer it is the address of memory that no other thread uses during the call.) Several threads
- * may call it at once with parts of a launch.
+ * language/work_items.h has ob_range. arguments[i] points to the bytes of argument i: a value, a
+ * struct, or an address. (For a __local pointer it is the address of memory that no other thread
+ * uses during the call.) Several threads may call it at once with parts of a launch.
  */
 #ifndef OUTBOARD_DIALECT_ENTRY_H
 #define OUTBOARD_DIALECT_ENTRY_H
-
-/*
- * typedef struct {
- *   uint64_t first[3], last[3];  // the work-items of this call: first <= id < last
- *   uint64_t global_size[3];     // of the launch; 1 in dimensions that it has not
- *   uint64_t global_offset[3];   // the id of the launch's first item
- *   uint64_t dimensions;         // 1 to 3
- * } ob_range;
- */
 
 /* Kernels are file-local functions: one copy, in the loop of the entry. */
 #define __kernel static __attribute__((always_inline))

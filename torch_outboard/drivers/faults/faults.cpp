@@ -83,7 +83,8 @@ std::vector<Rule>& g_rules = *new std::vector<Rule>;
 std::atomic<size_t> g_rule_count;  // read without the mutex
 
 std::atomic<uint64_t> g_calls[FUNCTION_COUNT], g_slow_us[FUNCTION_COUNT];
-std::atomic<uint64_t> g_delay_us, g_limit, g_injected;
+std::atomic<uint64_t> g_delay_us, g_injected;
+std::atomic<uint64_t> g_limit;  // bytes per device; 0: none
 // By device: the uses from now at which it is lost; 0: it is not.
 std::atomic<uint64_t> g_uses_left[kMaxDevices];
 std::atomic<bool> g_lost[kMaxDevices];
@@ -155,8 +156,6 @@ void reset() {
 }  // namespace
 
 // ---- For objects.cpp
-
-uint64_t memory_limit() { return g_limit; }
 
 ob_status delay(ob_queue queue) {
   const uint64_t microseconds = g_delay_us;
@@ -379,8 +378,19 @@ ob_status note_devices() {
   return status;
 }
 
+ob_status check_limit(int32_t device, uint64_t bytes) {
+  const uint64_t limit = g_limit;
+  if (limit == 0) return OB_OK;
+  const uint64_t used = live_bytes(device);
+  if (used <= limit && bytes <= limit - used) return OB_OK;
+  return refuse(OB_OUT_OF_MEMORY,
+                "Fault injection limits device %" PRId32 " to %" PRIu64 " bytes; %" PRIu64
+                " are in use, and %" PRIu64 " more were asked for.",
+                device, limit, used, bytes);
+}
+
 ob_status limit_memory_info(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes) {
-  const uint64_t limit = memory_limit(), used = live_bytes(device);
+  const uint64_t limit = g_limit, used = live_bytes(device);
   if (limit == 0 || limit >= *total_bytes) return OB_OK;
   *total_bytes = limit;
   *free_bytes = std::min(*free_bytes, limit - std::min(used, limit));

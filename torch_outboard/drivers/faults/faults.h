@@ -136,7 +136,6 @@ enum Function {
 
 /* Puts the delay of work on a queue. */
 ob_status delay(ob_queue queue);
-uint64_t memory_limit(); /* bytes per device; 0: none */
 /* OB_DEVICE_LOST where `lose` has lost the device. `use_device` counts the use, and loses the
  * device if this was to be the one. */
 ob_status check_lost(int32_t device);
@@ -186,7 +185,6 @@ ob_status not_alive(ObjectKind kind, uint64_t key);
 ob_status check_live(ObjectKind kind, uint64_t key);
 ob_status check_queue(ob_queue queue);
 ob_status check_event(ob_event event);
-ob_status check_limit(int32_t device, uint64_t bytes);
 ob_status check_unregistered(const void* pointer, uint64_t bytes);
 ob_status check_start_on(int32_t device, ob_address address);
 ob_status check_reserved(int32_t device, ob_address address, uint64_t bytes);

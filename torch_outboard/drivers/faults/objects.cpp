@@ -164,17 +164,6 @@ ob_status check_event(ob_event event) {
   return find_live(EVENT, key_of(event), device) ?: check_lost(device);
 }
 
-ob_status check_limit(int32_t device, uint64_t bytes) {
-  const uint64_t limit = memory_limit();
-  if (limit == 0) return OB_OK;
-  const uint64_t used = live_bytes(device);
-  if (used <= limit && bytes <= limit - used) return OB_OK;
-  return refuse(OB_OUT_OF_MEMORY,
-                "Fault injection limits device %" PRId32 " to %" PRIu64 " bytes; %" PRIu64
-                " are in use, and %" PRIu64 " more were asked for.",
-                device, limit, used, bytes);
-}
-
 ob_status check_unregistered(const void* pointer, uint64_t bytes) {
   const uint64_t first = key_of(pointer);
   for (const uint64_t address : {first, first + (bytes == 0 ? 0 : bytes - 1)}) {
