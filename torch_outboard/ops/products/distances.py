@@ -66,8 +66,7 @@ def _pairs_of(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat) -> _Pairs:
         broadcast_shapes(x1.shape[:-2], x2.shape[:-2]), x1.size(-2), x2.size(-2), x1.size(-1)
     )
     plan.require(x1.dim() >= 2, x2.dim() >= 2, pairs.columns == x2.size(-1), p >= 0)
-    summed = where(pairs.batch.prod() == 0, 0, pairs.rows2)  # none of an empty batch
-    plan.parameters(columns=pairs.columns, rows1=pairs.rows1, rows2=summed)
+    plan.parameters(columns=pairs.columns, rows1=pairs.rows1, rows2=pairs.rows2)
     return pairs
 
 
@@ -91,11 +90,10 @@ def _cdist_backward(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **res
     grad = _gradient(plan, rest)
     cdist = plan.operand("cdist", rest["cdist"])
     pairs = _pairs_of(plan, x1, x2, p)
-    empty = (grad.numel() == 0) | (pairs.columns == 0)
-    plan.require(empty | ((grad.shape == pairs.shape) & (cdist.shape == pairs.shape)))
-    # For empty sums CPU returns zeros of x1's shape, without broadcast batches.
-    shape = pairs.batch + ints((pairs.rows1, pairs.columns))
-    out = plan.result("out", where(empty, x1.shape, shape))
+    # Gradients of nothing are zeros like x1, with its strides: CPU's kernel makes them.
+    plan.require(grad.numel() != 0, pairs.columns != 0)
+    plan.require(grad.shape == pairs.shape, cdist.shape == pairs.shape)
+    out = plan.result("out", pairs.batch + ints((pairs.rows1, pairs.columns)))
     _pass_norm(plan, p, x1, backward=True)
     plan.launch("cdist", out.numel())
 
