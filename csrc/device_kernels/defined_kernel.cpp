@@ -76,8 +76,8 @@ DefinedAssert::DefinedAssert(const Definition& definition, const std::string& ov
 
 DeviceAssert& DefinedAssert::on(c10::DeviceIndex device) const {
   const DefinedAssert& used = t_outer_assert != nullptr ? *t_outer_assert : *this;
-  return *used.flags_.find(device,
-                           [&] { return &DeviceAssert::make(device, used.kind_, used.message_); });
+  return *used.flags_.find(
+      device, [&] { return &DeviceAssert::interned(device, used.kind_, used.message_); });
 }
 
 AssertScope::AssertScope(const DefinedAssert& asserted) noexcept : outer_(t_outer_assert) {

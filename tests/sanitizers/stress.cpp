@@ -207,7 +207,7 @@ class Worker {
 
   void expect_no_fault() {
     static DeviceAssert& fault =
-        DeviceAssert::make(kDevice, DeviceAssert::Kind::kRuntimeError, "nothing was wrong");
+        DeviceAssert::interned(kDevice, DeviceAssert::Kind::kRuntimeError, "nothing was wrong");
     expect_assert(stream(), fault);
     synchronize_stream(stream());
     raise_deferred();

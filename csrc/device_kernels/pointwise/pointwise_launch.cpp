@@ -108,7 +108,7 @@ bool PointwiseLauncher::checks_divisor(const at::TensorIteratorBase& iterator,
 
 DeviceAssert& PointwiseLauncher::division_assert(c10::DeviceIndex device) {
   return *division_asserts_.find(device, [&] {
-    return &DeviceAssert::make(
+    return &DeviceAssert::interned(
         device, DeviceAssert::Kind::kRuntimeError,
         c10::str("ZeroDivisionError: integers were divided by zero in ", expression_.operation));
   });

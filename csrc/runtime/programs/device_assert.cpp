@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/global.h"
@@ -33,30 +32,18 @@ Flags& flags_of(c10::DeviceIndex device) {
   return global<std::array<Flags, kMaxDevices>>()[device];
 }
 
-// An assert of a launched kernel, which is done when the stream has completed `submitted` calls.
-struct Expected {
-  DeviceAssert* assertion;
-  StreamState* stream;
-  uint64_t submitted;
+// Asserts of launched kernels and their streams, with the count of calls that the stream has
+// completed when the last of these kernels is done.
+using Expected = std::map<std::pair<DeviceAssert*, StreamState*>, uint64_t>;
 
-  bool is_same(const Expected& other) const noexcept {
-    return assertion == other.assertion && stream == other.stream;
-  }
-};
+void expect(Expected& expected, DeviceAssert* assertion, StreamState* stream, uint64_t submitted) {
+  uint64_t& last = expected[{assertion, stream}];
+  last = std::max(last, submitted);
+}
 
 struct Expectations {
-  std::vector<Expected> list;
-  std::vector<Expected> captured;  // of kernels that replays launch
-
-  static void add(std::vector<Expected>& entries, const Expected& added) {
-    const auto found = std::find_if(entries.begin(), entries.end(),
-                                    [&](const Expected& one) { return one.is_same(added); });
-    if (found == entries.end()) {
-      entries.push_back(added);
-    } else {
-      found->submitted = std::max(found->submitted, added.submitted);
-    }
-  }
+  Expected all;
+  Expected captured;  // of kernels that replays launch
 };
 
 std::atomic<bool> g_expects{false};
@@ -98,9 +85,9 @@ DeviceAssert::DeviceAssert(c10::DeviceIndex device, Kind kind, std::string messa
 
 void release_assert_flags(c10::DeviceIndex device) noexcept {
   {
-    const Locked<Expectations> all;
-    for (std::vector<Expected>* list : {&all->list, &all->captured}) {
-      std::erase_if(*list, [&](const Expected& one) { return one.assertion->device_ == device; });
+    const Locked<Expectations> expectations;
+    for (Expected* expected : {&expectations->all, &expectations->captured}) {
+      std::erase_if(*expected, [&](const auto& one) { return one.first.first->device_ == device; });
     }
   }
   Flags& flags = flags_of(device);
@@ -117,10 +104,6 @@ void renew_assert_flags(c10::DeviceIndex device) {
   for (AssertPage* page : flags.pages) page->address = allocate_page(device);
 }
 
-DeviceAssert& DeviceAssert::make(c10::DeviceIndex device, Kind kind, std::string message) {
-  return *new DeviceAssert(device, kind, std::move(message));
-}
-
 DeviceAssert& DeviceAssert::interned(c10::DeviceIndex device, Kind kind, std::string_view message) {
   struct Interned {
     std::map<std::string, DeviceAssert*, std::less<>> by_message[kMaxDevices][2];
@@ -129,9 +112,9 @@ DeviceAssert& DeviceAssert::interned(c10::DeviceIndex device, Kind kind, std::st
   auto& known = all->by_message[device][static_cast<size_t>(kind)];
   const auto found = known.find(message);
   if (found != known.end()) return *found->second;
-  DeviceAssert& made = make(device, kind, std::string(message));
-  known.emplace(message, &made);
-  return made;
+  auto* made = new DeviceAssert(device, kind, std::string(message));
+  known.emplace(message, made);
+  return *made;
 }
 
 bool DeviceAssert::take(StreamState& stream) const {
@@ -162,10 +145,9 @@ void expect_asserts(StreamState& stream, c10::ArrayRef<DeviceAssert*> asserts) {
   const bool captured = stream.capturing.load(std::memory_order_acquire);
   const uint64_t submitted = stream.submitted.load(std::memory_order_acquire);
   {
-    const Locked<Expectations> all;
-    for (DeviceAssert* assertion : asserts) {
-      all->add(captured ? all->captured : all->list, {assertion, &stream, submitted});
-    }
+    const Locked<Expectations> expectations;
+    Expected& expected = captured ? expectations->captured : expectations->all;
+    for (DeviceAssert* assertion : asserts) expect(expected, assertion, &stream, submitted);
     if (captured) return;
     g_expects.store(true, std::memory_order_release);
   }
@@ -176,11 +158,11 @@ void expect_asserts(StreamState& stream, c10::ArrayRef<DeviceAssert*> asserts) {
 }
 
 std::vector<DeviceAssert*> take_captured_asserts(StreamState& stream) {
-  const Locked<Expectations> all;
+  const Locked<Expectations> expectations;
   std::vector<DeviceAssert*> asserts;
-  std::erase_if(all->captured, [&](const Expected& one) {
-    if (one.stream != &stream) return false;
-    asserts.push_back(one.assertion);
+  std::erase_if(expectations->captured, [&](const auto& one) {
+    if (one.first.second != &stream) return false;
+    asserts.push_back(one.first.first);
     return true;
   });
   return asserts;
@@ -188,26 +170,31 @@ std::vector<DeviceAssert*> take_captured_asserts(StreamState& stream) {
 
 void raise_asserts() {
   if (C10_LIKELY(!g_expects.load(std::memory_order_acquire))) return;
-  std::vector<Expected> done;
+  Expected done;
   {
-    const Locked<Expectations> all;
-    std::erase_if(all->list, [&](const Expected& one) {
-      if (one.stream->completed.load(std::memory_order_acquire) < one.submitted) return false;
-      done.push_back(one);
-      return true;
+    const Locked<Expectations> expectations;
+    std::erase_if(expectations->all, [&](const auto& one) {
+      const bool is_done =
+          one.first.second->completed.load(std::memory_order_acquire) >= one.second;
+      if (is_done) done.insert(one);
+      return is_done;
     });
-    g_expects.store(!all->list.empty(), std::memory_order_release);
+    g_expects.store(!expectations->all.empty(), std::memory_order_release);
   }
   const DeviceAssert* first = nullptr;
+  uint64_t first_submitted = UINT64_MAX;
   std::exception_ptr failure;
-  for (const Expected& one : done) {
+  for (const auto& [key, submitted] : done) {
+    const auto [assertion, stream] = key;
     try {
-      if (one.assertion->take(*one.stream) && first == nullptr) first = one.assertion;
+      if (!assertion->take(*stream) || submitted >= first_submitted) continue;
+      first = assertion;
+      first_submitted = submitted;
     } catch (const std::exception&) {
       // The other flags are read all the same. This one is read again once the driver can.
       if (failure == nullptr) failure = std::current_exception();
-      const Locked<Expectations> all;
-      all->add(all->list, one);
+      const Locked<Expectations> expectations;
+      expect(expectations->all, assertion, stream, submitted);
       g_expects.store(true, std::memory_order_release);
     }
   }

@@ -29,9 +29,8 @@ class OUTBOARD_API DeviceAssert {
  public:
   enum class Kind { kIndexError, kRuntimeError };
 
-  // Allocates the flag, cleared. A failure raises `message`, with the device and a hint.
-  static DeviceAssert& make(c10::DeviceIndex device, Kind kind, std::string message);
-  // The same, but one object per device, kind and message.
+  // One object per device, kind and message. The first call allocates the flag, cleared. A failure
+  // raises `message`, with the device and a hint.
   static DeviceAssert& interned(c10::DeviceIndex device, Kind kind, std::string_view message);
 
   // Address of an int in device memory. Kernels fail the assert by writing any value but 0.
