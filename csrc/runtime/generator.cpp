@@ -6,12 +6,11 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 
-#include <atomic>
 #include <cstring>
-#include <memory>
+#include <map>
 #include <mutex>
 #include <typeinfo>
-#include <vector>
+#include <utility>
 
 #include "runtime/driver/device.h"
 #include "runtime/global.h"
@@ -42,11 +41,11 @@ at::Generator make_vendor_generator(c10::DeviceIndex device) {
   return made;
 }
 
-// A state for built-in kernels, for one operator that uses the counters of `draws` offsets:
+// The state for one operator that uses the counters of `draws` offsets:
 // - from a class derived from at::CPUGeneratorImpl: its next 64 random bits, and offset 0;
 // - from any other: its seed, and its offset, which advances by `draws`.
 // Raises NotImplementedError if the class has no offset. The caller holds the generator's mutex_.
-PhiloxState reserve_from_vendor(c10::GeneratorImpl& generator, uint64_t draws) {
+PhiloxState reserve(c10::GeneratorImpl& generator, uint64_t draws) {
   if (auto* mersenne_twister = dynamic_cast<at::CPUGeneratorImpl*>(&generator)) {
     return {mersenne_twister->random64(), 0};
   }
@@ -65,61 +64,31 @@ PhiloxState reserve_from_vendor(c10::GeneratorImpl& generator, uint64_t draws) {
   return {generator.current_seed(), *offset};
 }
 
-constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
-
-struct Defaults {
-  bool of_vendor;
-  std::vector<at::Generator> generators;
-};
-
-// Its lock guards the replacement of the defaults, too.
-struct DefaultSeed {
-  uint64_t seed = c10::default_rng_seed_val;
-};
-std::atomic<Defaults*> g_defaults{nullptr};
+constexpr size_t kStateBytes = sizeof(PhiloxState);
 
 // If a vendor registers a class of generators after the first use, new default generators start
 // from the last seed. The old ones live on: users may hold them.
-const Defaults* current_defaults(bool of_vendor) {
-  const auto* defaults = g_defaults.load(std::memory_order_acquire);
-  return defaults != nullptr && defaults->of_vendor == of_vendor ? defaults : nullptr;
-}
+struct Defaults {
+  uint64_t seed = c10::default_rng_seed_val;
+  // By whether they are of the vendor's class, and by device.
+  std::map<std::pair<bool, c10::DeviceIndex>, at::Generator> generators;
+};
 
-const std::vector<at::Generator>& default_generators() {
-  const bool of_vendor = has_vendor_generator();
-  if (const auto* defaults = current_defaults(of_vendor)) return defaults->generators;
-  const c10::DeviceIndex count = device_count_or_throw();
-  // Without the lock: the vendor's function may call back.
-  auto made = std::make_unique<Defaults>();
-  made->of_vendor = of_vendor;
-  for (c10::DeviceIndex device = 0; device < count; ++device) {
-    made->generators.push_back(make_generator(device));
-  }
-  const Locked<DefaultSeed> last;
-  if (const auto* defaults = current_defaults(of_vendor)) return defaults->generators;
-  for (at::Generator& generator : made->generators) {
-    std::lock_guard<std::mutex> generator_lock(generator.mutex());
-    generator.set_current_seed(last->seed);
-  }
-  Defaults* published = made.release();
-  g_defaults.store(published, std::memory_order_release);
-  return published->generators;
+void set_seed(at::Generator& generator, uint64_t seed) {
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);
 }
 
 }  // namespace
 
 GeneratorImpl::GeneratorImpl(c10::DeviceIndex device)
-    : c10::GeneratorImpl(device_of(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
-      seed_(c10::default_rng_seed_val) {}
+    : c10::GeneratorImpl(device_of(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
-void GeneratorImpl::set_current_seed(uint64_t seed) {
-  seed_ = seed;
-  offset_ = 0;
-}
+void GeneratorImpl::set_current_seed(uint64_t seed) { state_ = {seed, 0}; }
 
 uint64_t GeneratorImpl::seed() {
   set_current_seed(c10::detail::getNonDeterministicRandom());
-  return seed_;
+  return state_.seed;
 }
 
 void GeneratorImpl::set_state(const c10::TensorImpl& new_state) {
@@ -130,48 +99,43 @@ void GeneratorImpl::set_state(const c10::TensorImpl& new_state) {
   TORCH_CHECK(new_state.numel() == static_cast<int64_t>(kStateBytes) && new_state.is_contiguous(),
               "the state of this generator has ", kStateBytes, " bytes, and ", new_state.numel(),
               " were given; use a state that get_state() of the same backend returned");
-  const auto* bytes = static_cast<const uint8_t*>(new_state.data());
-  std::memcpy(&seed_, bytes, sizeof(seed_));
-  std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));
+  std::memcpy(&state_, new_state.data(), kStateBytes);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
   at::Tensor state = at::empty({static_cast<int64_t>(kStateBytes)},
                                at::TensorOptions().dtype(at::kByte).device(at::kCPU));
-  auto* bytes = static_cast<uint8_t*>(state.data_ptr());
-  std::memcpy(bytes, &seed_, sizeof(seed_));
-  std::memcpy(bytes + sizeof(seed_), &offset_, sizeof(offset_));
+  std::memcpy(state.data_ptr(), &state_, kStateBytes);
   return state.getIntrusivePtr();
-}
-
-PhiloxState GeneratorImpl::reserve(uint64_t draws) {
-  const PhiloxState state = {seed_, offset_};
-  offset_ += draws;
-  return state;
 }
 
 GeneratorImpl* GeneratorImpl::clone_impl() const {
   auto* copy = new GeneratorImpl(device().index());
-  copy->seed_ = seed_;
-  copy->offset_ = offset_;
+  copy->state_ = state_;
   return copy;
 }
 
 void seed_default_generators(uint64_t seed) {
-  const Locked<DefaultSeed> last;
-  last->seed = seed;
-  auto* defaults = g_defaults.load(std::memory_order_acquire);
-  if (defaults == nullptr) return;
-  for (at::Generator& generator : defaults->generators) {
-    std::lock_guard<std::mutex> generator_lock(generator.mutex());
-    generator.set_current_seed(seed);
-  }
+  const Locked<Defaults> all;
+  all->seed = seed;
+  for (auto& [key, generator] : all->generators) set_seed(generator, seed);
 }
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
   if (device == -1) device = current_device();
   check_device_index(device);
-  return default_generators()[device];
+  const std::pair key(has_vendor_generator(), device);
+  {
+    const Locked<Defaults> all;
+    const auto found = all->generators.find(key);
+    if (found != all->generators.end()) return found->second;
+  }
+  // Without the lock: the vendor's function may call back.
+  at::Generator made = make_generator(device);
+  const Locked<Defaults> all;
+  const auto [entry, added] = all->generators.try_emplace(key, std::move(made));
+  if (added) set_seed(entry->second, all->seed);
+  return entry->second;
 }
 
 at::Generator make_generator(c10::DeviceIndex device) {
@@ -197,8 +161,7 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
       "draw them before each replay, into a tensor that the graph reads");
   c10::GeneratorImpl* impl = chosen.unsafeGetGeneratorImpl();
   std::lock_guard<std::mutex> lock(impl->mutex_);
-  auto* ours = dynamic_cast<GeneratorImpl*>(impl);
-  return ours != nullptr ? ours->reserve(draws) : reserve_from_vendor(*impl, draws);
+  return reserve(*impl, draws);
 }
 
 }  // namespace outboard

@@ -24,24 +24,19 @@ class OUTBOARD_API GeneratorImpl final : public c10::GeneratorImpl {
   explicit GeneratorImpl(c10::DeviceIndex device);
 
   void set_current_seed(uint64_t seed) override;  // also resets the offset
-  uint64_t current_seed() const override { return seed_; }
+  uint64_t current_seed() const override { return state_.seed; }
   uint64_t seed() override;  // non-deterministic
-  void set_offset(uint64_t offset) override { offset_ = offset; }
-  uint64_t get_offset() const override { return offset_; }
+  void set_offset(uint64_t offset) override { state_.offset = offset; }
+  uint64_t get_offset() const override { return state_.offset; }
   // 16 bytes, a uint8 CPU tensor: seed, offset.
   void set_state(const c10::TensorImpl& new_state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
 
-  // The state for one operator that uses the counters of `draws` offsets; advances the offset by
-  // `draws`. One is enough unless an element needs more than 64 bits. The caller holds mutex_.
-  PhiloxState reserve(uint64_t draws);
-
  private:
   GeneratorImpl* clone_impl() const override;
 
-  uint64_t seed_;
-  uint64_t offset_ = 0;
+  PhiloxState state_ = {c10::default_rng_seed_val, 0};
 };
 
 // Default and new generators are of the class that a vendor registered with PyTorch
@@ -51,9 +46,9 @@ class OUTBOARD_API GeneratorImpl final : public c10::GeneratorImpl {
 OUTBOARD_API void seed_default_generators(uint64_t seed);
 OUTBOARD_API const at::Generator& default_generator(c10::DeviceIndex device = -1);
 OUTBOARD_API at::Generator make_generator(c10::DeviceIndex device = -1);
-// Locks `generator`, or the default one if it is not given, and reserves `draws` offsets. Raises
-// RuntimeError for a generator of another device, and NotImplementedError if a vendor's class has
-// no offset or the current stream captures.
+// Locks `generator`, or the default one if it is not given, and reserves `draws` offsets. One is
+// enough unless an element needs more than 64 bits. Raises RuntimeError for a generator of another
+// device, and NotImplementedError if a vendor's class has no offset or the current stream captures.
 OUTBOARD_API PhiloxState reserve_philox(const std::optional<at::Generator>& generator,
                                         c10::DeviceIndex device, uint64_t draws);
 
