@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
+#include <sstream>
 #include <string>
 
 #include "runtime/streams/wait.h"
@@ -16,82 +16,66 @@ namespace {
 
 // ---- Checks ----
 
-struct Member {
-  const char* name;
-  bool present;
-};
-
-// Name of the first member that is there or not, as `present` says; nullptr if there is none.
-const char* first_member(std::initializer_list<Member> members, bool present) {
-  for (const Member& member : members) {
-    if (member.present == present) return member.name;
+// The name of the first of some functions that is there or not, as `present` says; "" if there is
+// none. `names`: theirs, separated by commas.
+template <class... Function>
+std::string first_member(bool present, const char* names, Function... functions) {
+  std::istringstream stream(names);
+  std::string name;
+  for (const bool there : {functions != nullptr...}) {
+    std::getline(stream >> std::ws, name, ',');
+    if (there == present) return name;
   }
-  return nullptr;
+  return "";
 }
 
 // "" or the problem of functions that a driver has all or none of, as the rest of "the driver's
 // table ".
-std::string group_problem(std::initializer_list<Member> group) {
-  const char* present = first_member(group, true);
-  const char* missing = first_member(group, false);
-  if (present == nullptr || missing == nullptr) return "";
+template <class... Function>
+std::string group_problem(const char* names, Function... functions) {
+  const std::string present = first_member(true, names, functions...);
+  const std::string missing = first_member(false, names, functions...);
+  if (present.empty() || missing.empty()) return "";
   return c10::str("has `", present, "` and lacks `", missing,
                   "`, which go together; bring both or leave both NULL");
 }
 
-// Likewise, of the whole table.
-std::string table_problem(const ob_driver& table) {
-#define OUTBOARD_MEMBER(field) \
-  Member { #field, table.field != nullptr }
-  const char* missing = first_member({OUTBOARD_MEMBER(last_error),
-                                      OUTBOARD_MEMBER(initialize),
-                                      OUTBOARD_MEMBER(device_count),
-                                      OUTBOARD_MEMBER(device_properties),
-                                      OUTBOARD_MEMBER(allocate),
-                                      OUTBOARD_MEMBER(deallocate),
-                                      OUTBOARD_MEMBER(queue_create),
-                                      OUTBOARD_MEMBER(queue_destroy),
-                                      OUTBOARD_MEMBER(queue_query),
-                                      OUTBOARD_MEMBER(queue_synchronize),
-                                      OUTBOARD_MEMBER(event_create),
-                                      OUTBOARD_MEMBER(event_destroy),
-                                      OUTBOARD_MEMBER(event_record),
-                                      OUTBOARD_MEMBER(event_wait),
-                                      OUTBOARD_MEMBER(event_query),
-                                      OUTBOARD_MEMBER(event_synchronize),
-                                      OUTBOARD_MEMBER(event_elapsed),
-                                      OUTBOARD_MEMBER(copy_host_to_device),
-                                      OUTBOARD_MEMBER(copy_device_to_host),
-                                      OUTBOARD_MEMBER(copy_device_to_device),
-                                      OUTBOARD_MEMBER(fill)},
-                                     false);
-  if (missing != nullptr) return c10::str("lacks `", missing, "`, which every driver must have");
-  if (table.name == nullptr || table.name[0] == '\0') return "lacks `name`, which every driver has";
-  std::string name = table.name;
-  if (replace_invalid_utf8(name.data(), name.size())) return "has a `name` that is not UTF-8";
+struct Table : ob_driver {
+  std::string problem() const;  // likewise
+};
+
+#define OUTBOARD_NAMED(...) #__VA_ARGS__, __VA_ARGS__
+#define OUTBOARD_GROUP(...) group_problem(OUTBOARD_NAMED(__VA_ARGS__))
+
+std::string Table::problem() const {
+  const std::string missing = first_member(
+      false, OUTBOARD_NAMED(last_error, initialize, device_count, device_properties, allocate,
+                            deallocate, queue_create, queue_destroy, queue_query, queue_synchronize,
+                            event_create, event_destroy, event_record, event_wait, event_query,
+                            event_synchronize, event_elapsed, copy_host_to_device,
+                            copy_device_to_host, copy_device_to_device, fill));
+  if (!missing.empty()) return c10::str("lacks `", missing, "`, which every driver must have");
+  if (name == nullptr || name[0] == '\0') return "lacks `name`, which every driver has";
+  std::string text = name;
+  if (replace_invalid_utf8(text.data(), text.size())) return "has a `name` that is not UTF-8";
   for (const std::string& problem :
-       {group_problem({OUTBOARD_MEMBER(host_allocate), OUTBOARD_MEMBER(host_deallocate)}),
-        group_problem({OUTBOARD_MEMBER(program_build), OUTBOARD_MEMBER(program_release),
-                       OUTBOARD_MEMBER(kernel_create), OUTBOARD_MEMBER(kernel_release),
-                       OUTBOARD_MEMBER(launch)}),
-        group_problem({OUTBOARD_MEMBER(program_binary), OUTBOARD_MEMBER(program_load)}),
-        group_problem({OUTBOARD_MEMBER(graph_begin), OUTBOARD_MEMBER(graph_end),
-                       OUTBOARD_MEMBER(graph_launch), OUTBOARD_MEMBER(graph_release)}),
-        group_problem({OUTBOARD_MEMBER(host_register), OUTBOARD_MEMBER(host_unregister)}),
-        group_problem({OUTBOARD_MEMBER(memory_export), OUTBOARD_MEMBER(memory_import),
-                       OUTBOARD_MEMBER(memory_close)}),
-        group_problem({OUTBOARD_MEMBER(address_reserve), OUTBOARD_MEMBER(address_release),
-                       OUTBOARD_MEMBER(memory_map), OUTBOARD_MEMBER(memory_unmap)}),
-        group_problem({OUTBOARD_MEMBER(communicator_id), OUTBOARD_MEMBER(communicator_create),
-                       OUTBOARD_MEMBER(communicator_destroy), OUTBOARD_MEMBER(communicator_abort),
-                       OUTBOARD_MEMBER(communicator_error), OUTBOARD_MEMBER(communicate),
-                       OUTBOARD_MEMBER(communication_begin),
-                       OUTBOARD_MEMBER(communication_end)})}) {
+       {OUTBOARD_GROUP(host_allocate, host_deallocate),
+        OUTBOARD_GROUP(program_build, program_release, kernel_create, kernel_release, launch),
+        OUTBOARD_GROUP(program_binary, program_load),
+        OUTBOARD_GROUP(graph_begin, graph_end, graph_launch, graph_release),
+        OUTBOARD_GROUP(host_register, host_unregister),
+        OUTBOARD_GROUP(memory_export, memory_import, memory_close),
+        OUTBOARD_GROUP(address_reserve, address_release, memory_map, memory_unmap),
+        OUTBOARD_GROUP(communicator_id, communicator_create, communicator_destroy,
+                       communicator_abort, communicator_error, communicate, communication_begin,
+                       communication_end)}) {
     if (!problem.empty()) return problem;
   }
-#undef OUTBOARD_MEMBER
   return "";
 }
+
+#undef OUTBOARD_GROUP
+#undef OUTBOARD_NAMED
 
 // ---- Defaults of optional functions ----
 
@@ -201,10 +185,8 @@ void fill(Function& field, Function value) noexcept {
 
 void fill_defaults(ob_driver& table) noexcept {
   g_table = &table;
-  if (table.host_allocate == nullptr || table.host_deallocate == nullptr) {
-    table.host_allocate = &pageable_host_allocate;
-    table.host_deallocate = &pageable_host_deallocate;
-  }
+  fill(table.host_allocate, &pageable_host_allocate);
+  fill(table.host_deallocate, &pageable_host_deallocate);
   fill(table.finalize, &no_finalize);
   fill(table.device_state, &no_device_state);
   fill(table.peer_access, &no_peer_access);
@@ -239,7 +221,7 @@ void adopt_table(const ob_driver& theirs, ob_driver& ours) {
   std::memcpy(&ours, &theirs, bytes);
   ours.struct_size = sizeof(ours);
   ours.minor = std::min(theirs.minor, OB_VERSION_MINOR);
-  const std::string problem = table_problem(ours);
+  const std::string problem = Table{ours}.problem();
   TORCH_CHECK(problem.empty(), "the driver's table ", problem, "; see outboard/driver.h");
   fill_defaults(ours);
 }

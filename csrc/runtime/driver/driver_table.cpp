@@ -9,13 +9,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "runtime/driver/device.h"
-#include "runtime/driver/driver_failure.h"
 #include "runtime/global.h"
 #include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
@@ -70,15 +67,11 @@ void watch_process() noexcept {
 
 void* open_library(const std::string& path) {
   const char* problem = ob_library_problem(path.c_str());
-  TORCH_CHECK(problem == nullptr, "the library ", path, " cannot be loaded: it ",
-              problem != nullptr ? problem : "", "; build or install it again");
+  TORCH_CHECK(problem == nullptr, "the library ", path, " cannot be loaded: it ", problem,
+              "; build or install it again");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* reason = dlerror();
-    TORCH_CHECK(false, "the library ", path,
-                " could not be loaded: ", reason != nullptr ? reason : "no reason given",
-                "; reinstall it");
-  }
+  TORCH_CHECK(library != nullptr, "the library ", path, " could not be loaded: ", dlerror(),
+              "; reinstall it");
   return library;
 }
 
@@ -113,11 +106,6 @@ void load(State& s) {
               driver_message(s.table));
 }
 
-void find_driver() {
-  void (*const find)() = Locked<State>()->choice.find;
-  if (find != nullptr) find();
-}
-
 // The message of an exception for a warning, without the C++ stack of PyTorch's errors.
 const char* without_stack(const std::exception& error) noexcept {
   const auto* failure = dynamic_cast<const c10::Error*>(&error);
@@ -142,7 +130,7 @@ const ob_driver& load_once() {
   TORCH_CHECK(!driver_finalized(), "device '", Locked<State>()->choice.name,
               "' cannot be used any more: the process is exiting");
   check_settings();
-  find_driver();
+  if (void (*const find)() = Locked<State>()->choice.find) find();
   const Locked<State> s;
   table = loaded_driver();
   if (table != nullptr) return *table;
