@@ -1,6 +1,5 @@
 #include "runtime/recording/recording.h"
 
-#include <c10/util/Exception.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,13 +17,6 @@ namespace outboard {
 
 std::atomic<bool> g_recording{false};
 
-namespace {
-
-// Activities whose events are read together.
-constexpr size_t kBatch = 1024;
-
-}  // namespace
-
 struct RecordedEntries {
   struct Entry {
     Activity activity;
@@ -38,6 +30,9 @@ struct RecordedEntries {
 namespace {
 
 using Entry = RecordedEntries::Entry;
+
+// Activities whose events are read together.
+constexpr size_t kBatch = 1024;
 
 std::atomic<uint64_t> g_profile{0};
 
@@ -88,19 +83,55 @@ void read_times(Entry& entry, bool wait) noexcept {
   }
 }
 
-}  // namespace
-
 int32_t thread_number() noexcept {
   thread_local const auto number = static_cast<int32_t>(syscall(SYS_gettid));
   return number;
 }
 
-// ---- Correlation ----
-
 Correlation current_correlation() {
   const CorrelationStacks& mine = correlation_stacks();
   return {mine.operations.empty() ? 0 : mine.operations.back(), mine.ranges};
 }
+
+// Adds to the log if a recording runs. Does not call the driver.
+void log_activity(Activity activity, TimingEvents events) noexcept {
+  const Locked<ActivityLog> log;
+  if (log->current != nullptr) {
+    log->current->all.push_back({std::move(activity), std::move(events)});
+  }
+}
+
+// Now and then reads events that have happened. Not for threads whose last driver call failed: it
+// would overwrite the driver's message.
+void read_finished_work() noexcept {
+  if (usable_driver() == nullptr) return;
+  std::shared_ptr<RecordedEntries> entries;
+  std::vector<Entry*> batch;
+  {
+    const Locked<ActivityLog> log;
+    entries = log->current;
+    if (entries == nullptr || entries->reading ||
+        entries->all.size() < entries->next_batch + 2 * kBatch) {
+      return;
+    }
+    entries->reading = true;
+    for (size_t i = 0; i < kBatch; ++i) batch.push_back(&entries->all[entries->next_batch++]);
+  }
+  for (Entry* entry : batch) read_times(*entry, /*wait=*/false);
+  const Locked<ActivityLog> log;
+  entries->reading = false;
+  log->read.notify_all();
+}
+
+bool record(StreamState& stream, ob_event event) noexcept {
+  if (OB_ASK(event_record, event, stream.queue) != OB_OK) return false;
+  stream.mark_submitted();
+  return true;
+}
+
+}  // namespace
+
+// ---- Correlation ----
 
 void begin_correlation() noexcept { g_profile.fetch_add(1, std::memory_order_relaxed); }
 
@@ -122,33 +153,6 @@ void pop_user_range() noexcept {
 }
 
 // ---- Recordings ----
-
-void log_activity(Activity activity, TimingEvents events) noexcept {
-  const Locked<ActivityLog> log;
-  if (log->current != nullptr) {
-    log->current->all.push_back({std::move(activity), std::move(events)});
-  }
-}
-
-void read_finished_work() noexcept {
-  if (usable_driver() == nullptr) return;
-  std::shared_ptr<RecordedEntries> entries;
-  std::vector<Entry*> batch;
-  {
-    const Locked<ActivityLog> log;
-    entries = log->current;
-    if (entries == nullptr || entries->reading ||
-        entries->all.size() < entries->next_batch + 2 * kBatch) {
-      return;
-    }
-    entries->reading = true;
-    for (size_t i = 0; i < kBatch; ++i) batch.push_back(&entries->all[entries->next_batch++]);
-  }
-  for (Entry* entry : batch) read_times(*entry, /*wait=*/false);
-  const Locked<ActivityLog> log;
-  entries->reading = false;
-  log->read.notify_all();
-}
 
 void Recording::start() {
   auto fresh = std::make_shared<RecordedEntries>();
@@ -194,16 +198,6 @@ struct RecordedWork::Work {
   bool by_launch = false;  // the driver records the events itself
 };
 
-namespace {
-
-bool record(StreamState& stream, ob_event event) noexcept {
-  if (OB_ASK(event_record, event, stream.queue) != OB_OK) return false;
-  stream.mark_submitted();
-  return true;
-}
-
-}  // namespace
-
 void RecordedHostCall::finish() noexcept {
   Activity activity;
   activity.call = call_;
@@ -242,10 +236,8 @@ void RecordedWork::describe(const std::string& kernel, ob_launch& launch, uint64
   Activity& activity = work_->activity;
   activity.name = kernel;
   activity.local_memory = local_memory;
-  for (size_t i = 0; i < activity.global.size(); ++i) {
-    activity.global[i] = launch.global[i];
-    activity.local[i] = launch.local[i];
-  }
+  std::copy_n(launch.global, activity.global.size(), activity.global.begin());
+  std::copy_n(launch.local, activity.local.size(), activity.local.begin());
   if (!work_->by_launch || work_->events.end == nullptr) return;
   launch.start = work_->events.begin.get();
   launch.end = work_->events.end.get();

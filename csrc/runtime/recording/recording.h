@@ -34,9 +34,8 @@ struct Correlation {
   std::shared_ptr<const UserRange> ranges;
 };
 
-// The calling thread's, since begin_correlation(). Every recorded call has it.
-Correlation current_correlation();
-// Starts a profile: drops the operations and ranges of all threads.
+// Starts a profile: drops the operations and ranges of all threads. Every recorded call has those
+// of its thread.
 OUTBOARD_API void begin_correlation() noexcept;
 
 // For the calling thread. A pop without a push does nothing: a profile may begin in an operation.
@@ -61,7 +60,7 @@ enum class ActivityKind : uint8_t {
 struct Activity {
   ActivityKind kind = ActivityKind::kHostCall;
   const char* call = "";  // the driver's function; static
-  int32_t thread = 0;     // thread_number() of the caller
+  int32_t thread = 0;     // the system's id of the caller
   uint64_t call_begin = 0;
   uint64_t call_end = 0;
   Correlation correlation;
@@ -111,14 +110,6 @@ class OUTBOARD_API Recording {
  private:
   std::shared_ptr<RecordedEntries> entries_;
 };
-
-// The system's id of the calling thread.
-int32_t thread_number() noexcept;
-// Adds to the log if a recording runs. Does not call the driver.
-void log_activity(Activity activity, TimingEvents events) noexcept;
-// Now and then reads events that have happened. Not for threads whose last driver call failed: it
-// would overwrite the driver's message.
-void read_finished_work() noexcept;
 
 // ---- Scopes that record driver calls. Without a recording they cost a load.
 

@@ -24,7 +24,6 @@ int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device]
 #include <utility>
 #include <vector>
 
-#include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/caching/device_cache.h"

@@ -96,15 +96,4 @@ OUTBOARD_API void synchronize_device(c10::DeviceIndex device);
 // After a reset of the device: no work is under way on its streams.
 void forget_work(c10::DeviceIndex device) noexcept;
 
-// Sets the current stream of the stream's device for a scope.
-class StreamScope {
- public:
-  explicit StreamScope(const c10::Stream& stream) : previous_(exchange_stream(stream)) {}
-  ~StreamScope() { exchange_stream(previous_); }
-  C10_DISABLE_COPY_AND_ASSIGN(StreamScope);
-
- private:
-  c10::Stream previous_;
-};
-
 }  // namespace outboard
