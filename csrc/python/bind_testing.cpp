@@ -4,12 +4,9 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
-#include <optional>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "device_kernels/expressions/expression.h"
 #include "dispatch/fallback_policy.h"
@@ -33,13 +30,6 @@ namespace {
 void* to_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 // ---- Memory
-
-std::optional<std::pair<uint64_t, size_t>> base_allocation(uint64_t address) {
-  size_t bytes = 0;
-  void* base = caching_allocator()->base_allocation(to_pointer(address), &bytes);
-  if (base == nullptr) return std::nullopt;
-  return std::make_pair(reinterpret_cast<uint64_t>(base), bytes);
-}
 
 double benchmark_allocator(size_t bytes, int64_t iterations) {
   CachingAllocator& allocator = *caching_allocator();
@@ -71,8 +61,6 @@ void bind_memory_tests(py::module_& m) {
   });
   m.def("raw_deallocate_on_cpu",
         [](uint64_t address) { c10::GetCPUAllocator()->raw_deallocate(to_pointer(address)); });
-  m.def("base_allocation", &base_allocation, NoGil(),
-        "Start and size of the driver's allocation around an address, or None.");
   m.def(
       "device_of_address",
       [](uint64_t address) {

@@ -45,8 +45,7 @@ def test_segment_sizes(device: torch.device) -> None:
             tensor = empty(size, device)
         (new,) = (s for s in segments(device) if s["address"] not in known)
         assert new["total_size"] == segment
-        assert new["address"] <= tensor.data_ptr() < new["address"] + segment
-        assert _C.testing.base_allocation(tensor.data_ptr() + size - 1) == (new["address"], segment)
+        assert new["address"] <= tensor.data_ptr() <= new["address"] + segment - size
         del tensor
     before = stats(device)
     assert empty(0, device).data_ptr() == 0

@@ -15,6 +15,10 @@ namespace outboard {
 
 struct Segment;
 
+inline ob_address as_address(const void* pointer) noexcept {
+  return static_cast<ob_address>(reinterpret_cast<uintptr_t>(pointer));
+}
+
 // Device and host addresses may coincide: each space has its own map.
 enum class AddressSpace : uint8_t { kDevice, kHost };
 

@@ -53,14 +53,10 @@ std::vector<MemoryEvent> memory_events() {
 }
 
 void set_memory_metadata(std::string metadata) {
-  const Locked<History> all;
-  all->metadata = std::move(metadata);
+  Locked<History>()->metadata = std::move(metadata);
 }
 
-std::string memory_metadata() {
-  const Locked<History> all;
-  return all->metadata;
-}
+std::string memory_metadata() { return Locked<History>()->metadata; }
 
 MemoryContext gather_memory_context(MemoryAction action) noexcept {
   if (in_bad_fork()) return nullptr;

@@ -17,20 +17,13 @@
 namespace outboard {
 namespace {
 
-using PinnedBlock = at::HostBlock<c10::Stream>;
-
-ob_address as_host_address(const void* pointer) noexcept {
-  return static_cast<ob_address>(reinterpret_cast<uintptr_t>(pointer));
-}
-
 int64_t microseconds_since(uint64_t nanoseconds) {
   return static_cast<int64_t>((host_nanoseconds() - nanoseconds) / 1000);
 }
 
 // PyTorch's template caches blocks in pools by size and calls the virtual functions at the end. It
 // calls free_block with locks held: free_released frees the memory afterwards.
-class PinnedCache final
-    : public at::CachingHostAllocatorImpl<c10::Stream, StreamMarker, PinnedBlock> {
+class PinnedCache final : public at::CachingHostAllocatorImpl<c10::Stream, StreamMarker> {
  public:
   std::pair<void*, void*> allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr};
@@ -68,12 +61,12 @@ class PinnedCache final
       status = outboard::allocate_host_memory(driver(), bytes, pointer);
     }
     check_status(status, "host_allocate");
-    add_allocation(AddressSpace::kHost, {.address = as_host_address(*pointer), .bytes = bytes});
+    add_allocation(AddressSpace::kHost, {.address = as_address(*pointer), .bytes = bytes});
     std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
     stats_.host_alloc_time.increase(microseconds_since(start));
   }
 
-  void free_block(PinnedBlock* block) override {
+  void free_block(at::HostBlock<c10::Stream>* block) override {
     std::lock_guard<std::mutex> lock(released_mutex_);
     released_.push_back(block->ptr_);
   }
@@ -85,7 +78,7 @@ class PinnedCache final
       pointers.swap(released_);
     }
     for (void* pointer : pointers) {
-      remove_allocation(AddressSpace::kHost, as_host_address(pointer));
+      remove_allocation(AddressSpace::kHost, as_address(pointer));
       const uint64_t start = host_nanoseconds();
       defer_status(OB_ASK(host_deallocate, pointer), "host_deallocate");
       std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
@@ -126,7 +119,7 @@ REGISTER_HOST_ALLOCATOR(at::DeviceType::PrivateUse1, instance());
 at::HostAllocator* pinned_allocator() { return instance(); }
 
 bool is_pinned(const void* pointer) {
-  return !in_bad_fork() && find_allocation(AddressSpace::kHost, as_host_address(pointer));
+  return !in_bad_fork() && find_allocation(AddressSpace::kHost, as_address(pointer));
 }
 
 bool register_host_memory(const c10::Storage& storage) {
@@ -143,10 +136,10 @@ bool register_host_memory(const c10::Storage& storage) {
   void* pointer = storage.mutable_data();
   const bool added = add_allocation(
       AddressSpace::kHost,
-      {.address = as_host_address(pointer), .bytes = storage.nbytes(), .storage = storage});
+      {.address = as_address(pointer), .bytes = storage.nbytes(), .storage = storage});
   TORCH_CHECK_VALUE(added, "this memory is registered already");
   const ob_status status = table.host_register(table.context, pointer, storage.nbytes());
-  if (status != OB_OK) remove_allocation(AddressSpace::kHost, as_host_address(pointer));
+  if (status != OB_OK) remove_allocation(AddressSpace::kHost, as_address(pointer));
   if (status == OB_UNSUPPORTED) return false;
   check_status(status, "host_register");
   return true;
@@ -157,14 +150,14 @@ void unregister_host_memory(const c10::Storage& storage) {
   TORCH_CHECK_VALUE(is_registered(storage.data()),
                     "this memory was not registered; call register_host_memory first");
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) synchronize_device(device);
-  const auto removed = remove_allocation(AddressSpace::kHost, as_host_address(storage.data()));
+  const auto removed = remove_allocation(AddressSpace::kHost, as_address(storage.data()));
   TORCH_CHECK_VALUE(removed.has_value(), "this memory was not registered");
   OB_CALL(host_unregister, removed->storage.mutable_data());
 }
 
 bool is_registered(const void* pointer) noexcept {
   if (in_bad_fork()) return false;
-  const auto found = find_allocation(AddressSpace::kHost, as_host_address(pointer));
+  const auto found = find_allocation(AddressSpace::kHost, as_address(pointer));
   return found.has_value() && found->storage;
 }
 

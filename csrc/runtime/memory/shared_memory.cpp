@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <list>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -40,7 +40,7 @@ struct Release {
 
 struct AdoptedMemory {
   std::unordered_set<Adopted*> all;
-  std::list<Release> releases;
+  std::vector<Release> releases;
 };
 
 void release(void* context) noexcept {
@@ -61,15 +61,11 @@ void release(void* context) noexcept {
     return;
   }
   caching_allocator()->account_adopted(adopted->device, -static_cast<int64_t>(adopted->bytes));
-  std::list<Release> late(1);
+  Release late{adopted->owner, {}};
   for (StreamState* user : users) {
-    if (!user->idle()) late.front().markers.emplace_back(*user);
+    if (!user->idle()) late.markers.emplace_back(*user);
   }
-  if (!late.front().markers.empty()) {
-    late.front().owner = adopted->owner;
-    const Locked<AdoptedMemory> memory;
-    memory->releases.splice(memory->releases.end(), late);
-  }
+  if (!late.markers.empty()) Locked<AdoptedMemory>()->releases.push_back(std::move(late));
   delete adopted;
   release_unused_adopted_memory();
 }
@@ -170,24 +166,20 @@ void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream) {
 }
 
 void release_unused_adopted_memory(bool wait) {
-  std::list<Release> pending;
+  std::vector<Release> pending;
   {
     const Locked<AdoptedMemory> memory;
     if (memory->releases.empty()) return;
     pending.swap(memory->releases);
   }
   // The driver and the deleters of storages are called without the lock.
-  std::list<Release> used;
-  for (auto it = pending.begin(); it != pending.end();) {
-    const auto next = std::next(it);
-    const bool passed = std::all_of(
-        it->markers.begin(), it->markers.end(),
+  const auto unused = std::partition(pending.begin(), pending.end(), [&](const Release& release) {
+    return !std::all_of(
+        release.markers.begin(), release.markers.end(),
         [&](const StreamMarker& marker) { return wait ? marker.wait() : marker.has_passed(); });
-    if (!passed) used.splice(used.end(), pending, it);
-    it = next;
-  }
+  });
   const Locked<AdoptedMemory> memory;
-  memory->releases.splice(memory->releases.begin(), used);
+  std::move(pending.begin(), unused, std::back_inserter(memory->releases));
 }
 
 CpuKernelMemory::CpuKernelMemory(StreamState& state) noexcept : previous_(t_stream) {

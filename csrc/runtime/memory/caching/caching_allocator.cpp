@@ -6,7 +6,6 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/address_registry.h"
 #include "runtime/memory/caching/device_cache.h"
-#include "runtime/memory/memory_history.h"
 #include "runtime/memory/shared_memory.h"
 #include "runtime/recording/recording.h"
 
@@ -18,10 +17,6 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 
 void* as_pointer(ob_address address) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
-}
-
-ob_address as_address(const void* pointer) {
-  return static_cast<ob_address>(reinterpret_cast<uintptr_t>(pointer));
 }
 
 std::optional<Allocation> find_segment(const void* pointer) {
@@ -139,14 +134,13 @@ void CachingAllocator::emptyCache(c10::MempoolId_t pool) {
 }
 
 std::pair<size_t, size_t> CachingAllocator::release_all(c10::DeviceIndex device) {
-  DeviceCache* cache = existing_cache(device);
-  if (cache == nullptr) return {0, 0};
+  DeviceCache& its = cache(device);
   try {
-    cache->empty({0, 0});
+    its.empty({0, 0});
   } catch (const c10::AcceleratorError&) {
     // An error of the work, or a lost device. The memory is freed all the same.
   }
-  return {cache->totals().first, cache->reserved()};
+  return {its.totals().first, its.reserved()};
 }
 
 void CachingAllocator::recordStream(const c10::DataPtr& pointer, c10::Stream stream) {
@@ -168,26 +162,23 @@ void CachingAllocator::recordStream(const c10::DataPtr& pointer, c10::Stream str
 }
 
 DeviceStats CachingAllocator::getDeviceStats(c10::DeviceIndex device) {
-  DeviceCache* cache = existing_cache(device);
-  return cache != nullptr ? cache->statistics() : AllocatorStatistics().get();
+  return cache(device).statistics();
 }
 
 void CachingAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
-  if (DeviceCache* cache = existing_cache(device)) cache->reset_accumulated_statistics();
+  cache(device).reset_accumulated_statistics();
 }
 
 void CachingAllocator::resetPeakStats(c10::DeviceIndex device) {
-  if (DeviceCache* cache = existing_cache(device)) cache->reset_peak_statistics();
+  cache(device).reset_peak_statistics();
 }
 
 std::pair<size_t, size_t> CachingAllocator::getMemoryInfo(c10::DeviceIndex device) {
-  check_fork();
-  check_device_index(device);
+  const uint64_t ours = cache(device).reserved();
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
   OB_CALL(memory_info, device, &free_bytes, &total_bytes);
   // A driver that cannot tell reports all memory as free.
-  const uint64_t ours = cache_of(device).reserved();
   return {std::min(free_bytes, total_bytes - std::min(total_bytes, ours)), total_bytes};
 }
 
@@ -198,13 +189,6 @@ DeviceCache& CachingAllocator::cache(c10::DeviceIndex device) {
 
 c10::MempoolId_t CachingAllocator::create_pool() {
   return {0, next_pool_.fetch_add(1, std::memory_order_relaxed)};
-}
-
-void* CachingAllocator::base_allocation(const void* pointer, size_t* bytes) {
-  const auto found = find_segment(pointer);
-  if (!found) return nullptr;
-  if (bytes != nullptr) *bytes = found->bytes;
-  return as_pointer(found->address);
 }
 
 c10::DeviceIndex CachingAllocator::device_of_pointer(const void* pointer) {
@@ -256,13 +240,6 @@ DeviceCache& CachingAllocator::cache_of(c10::DeviceIndex device) {
   if (caches_[device].compare_exchange_strong(expected, made)) return *made;
   delete made;
   return *expected;
-}
-
-// nullptr if nothing was allocated on the device so far.
-DeviceCache* CachingAllocator::existing_cache(c10::DeviceIndex device) {
-  check_fork();
-  check_device_index(device);
-  return caches_[device].load(std::memory_order_acquire);
 }
 
 CachingAllocator* caching_allocator() {

@@ -47,9 +47,6 @@ class OUTBOARD_API CachingAllocator final : public c10::DeviceAllocator {
   // The id of a new private pool, of any device.
   c10::MempoolId_t create_pool();
 
-  // Start of the driver's allocation that contains `pointer`, and its size in *bytes; nullptr if
-  // there is none. Many tensors may lie in one.
-  void* base_allocation(const void* pointer, size_t* bytes);
   // Device of the allocation that contains `pointer`, or -1. Initializes nothing.
   c10::DeviceIndex device_of_pointer(const void* pointer);
 
@@ -80,7 +77,6 @@ class OUTBOARD_API CachingAllocator final : public c10::DeviceAllocator {
  private:
   Block* allocate_block(StreamState& state, size_t bytes, bool addressed);
   DeviceCache& cache_of(c10::DeviceIndex device);
-  DeviceCache* existing_cache(c10::DeviceIndex device);
 
   std::array<std::atomic<DeviceCache*>, kMaxDevices> caches_ = {};
   std::atomic<c10::CaptureId_t> next_pool_{1};

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
-#include "runtime/memory/caching/block_pool.h"
 
 namespace outboard {
 
@@ -115,11 +114,16 @@ void DeviceCache::note_free(Block& block) noexcept {
 
 // ---- Blocks ----
 
-Block* DeviceCache::new_block() {
-  if (spare_blocks_ == nullptr) return new Block();
+Block* DeviceCache::new_block(Segment* segment, ob_address address, size_t size) {
   Block* block = spare_blocks_;
-  spare_blocks_ = block->next;
-  block->next = nullptr;
+  if (block == nullptr) {
+    block = new Block();
+  } else {
+    spare_blocks_ = std::exchange(block->next, nullptr);
+  }
+  block->segment = segment;
+  block->address = address;
+  block->size = size;
   return block;
 }
 
@@ -156,10 +160,7 @@ void DeviceCache::split(Block* block, size_t bytes) {
 
 // Makes the part of `block` beyond `bytes` another block in the same state, and returns it.
 Block* DeviceCache::cut(Block* block, size_t bytes) {
-  Block* rest = new_block();
-  rest->segment = block->segment;
-  rest->address = block->address + bytes;
-  rest->size = block->size - bytes;
+  Block* rest = new_block(block->segment, block->address + bytes, block->size - bytes);
   rest->state = block->state;
   rest->freed_at = block->freed_at;
   rest->previous = block;
@@ -168,12 +169,6 @@ Block* DeviceCache::cut(Block* block, size_t bytes) {
   block->next = rest;
   block->size = bytes;
   return rest;
-}
-
-// Joins `block` with a free neighbour, which leaves its pool.
-void DeviceCache::absorb(Block* block, Block* neighbour) {
-  block->segment->pool->erase(neighbour);
-  join(block, neighbour);
 }
 
 // Joins `block` with a neighbour that is in no pool.
@@ -227,7 +222,8 @@ void DeviceCache::merge(Block* block) {
       --inactive_blocks;
       inactive_bytes -= static_cast<int64_t>(neighbour->size);
     }
-    absorb(block, neighbour);
+    pool.erase(neighbour);
+    join(block, neighbour);
   }
   block->state = Block::State::kFree;
   pool.insert(block);

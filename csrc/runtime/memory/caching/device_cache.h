@@ -37,6 +37,14 @@ struct PoolSet {
 
   explicit PoolSet(c10::MempoolId_t pool_id) : id(pool_id) {}
   BlockPool& pool(StreamState& stream, bool small);
+  template <class Visitor>
+  void for_each_pool(Visitor visit) const {
+    for (const auto& stream : streams) {
+      if (stream == nullptr) continue;
+      visit(stream->small);
+      visit(stream->large);
+    }
+  }
 
   const c10::MempoolId_t id;
   // By the stream's id; nullptr for streams without allocations.
@@ -138,7 +146,7 @@ class OUTBOARD_API DeviceCache {
                    MemoryContext context = nullptr) noexcept;
 
   // Blocks.
-  Block* new_block();
+  Block* new_block(Segment* segment, ob_address address, size_t size);
   void discard(Block* block);
   Block* take(BlockPool& pool, size_t bytes);
   void split(Block* block, size_t bytes);
@@ -146,7 +154,6 @@ class OUTBOARD_API DeviceCache {
   void set_aside(Block* block);
   void merge_last();
   void merge(Block* block);
-  void absorb(Block* block, Block* neighbour);
   void join(Block* block, Block* neighbour);
   Block* cut(Block* block, size_t bytes);
 
@@ -158,6 +165,7 @@ class OUTBOARD_API DeviceCache {
   Block* grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested);
   Block* try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_t block_bytes);
   bool is_releasable(const Block* block) const;
+  void add_releasable(const BlockPool& pool, std::vector<Block*>& blocks) const;
   void release(Lock& lock, std::vector<Block*> blocks);
   void release_unused(Lock& lock, c10::MempoolId_t pool);
   bool release_oversize(Lock& lock, BlockPool& pool, size_t bytes);

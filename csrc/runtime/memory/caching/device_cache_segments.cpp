@@ -8,7 +8,6 @@
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/address_registry.h"
-#include "runtime/memory/caching/block_pool.h"
 #include "runtime/memory/caching/device_cache.h"
 
 namespace outboard {
@@ -87,37 +86,25 @@ Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_
   lock.unlock();
   ob_address address = 0;
   const ob_status status = allocate_memory(driver_, device_, bytes, &address);
-  Segment* segment = nullptr;
-  if (status == OB_OK) {
-    segment = new Segment();
-    segment->address = address;
-    segment->size = bytes;
-    segment->cache = this;
-    segment->pool = &pool;
-    if (records_memory_history()) {
-      segment->context = gather_memory_context(MemoryAction::kSegmentAlloc);
-      note_memory(MemoryAction::kSegmentAlloc, pool, address, bytes, segment->context);
-    }
-    add_allocation(AddressSpace::kDevice,
-                   {.address = address, .bytes = bytes, .device = device_, .segment = segment});
-  } else if (status != OB_OUT_OF_MEMORY) {
+  if (status != OB_OK) {
     lock.lock();
     reserved_ -= bytes;
+    if (status == OB_OUT_OF_MEMORY) return nullptr;
     lock.unlock();
     throw_status(status, "allocate");
   }
-  lock.lock();
-  if (segment == nullptr) {
-    reserved_ -= bytes;
-    return nullptr;
+  auto* segment = new Segment{.address = address, .size = bytes, .cache = this, .pool = &pool};
+  if (records_memory_history()) {
+    segment->context = gather_memory_context(MemoryAction::kSegmentAlloc);
+    note_memory(MemoryAction::kSegmentAlloc, pool, address, bytes, segment->context);
   }
+  add_allocation(AddressSpace::kDevice,
+                 {.address = address, .bytes = bytes, .device = device_, .segment = segment});
+  lock.lock();
   segments_.emplace(address, segment);
   ++pool.owner().segments;
   statistics_.add_segment(pool.small(), bytes, pool.owner().id);
-  Block* block = new_block();
-  block->segment = segment;
-  block->address = address;
-  block->size = bytes;
+  Block* block = new_block(segment, address, bytes);
   segment->first = block;
   if (should_split(*block, block_bytes, pool.small())) {
     split(block, block_bytes);
@@ -131,14 +118,9 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
   const size_t in_use = static_cast<size_t>(statistics_.allocated_bytes());
   const size_t reserved = static_cast<size_t>(statistics_.reserved_bytes());
   size_t largest = 0;
-  auto look = [&largest](const PoolSet& pools) {
-    for (const auto& stream : pools.streams) {
-      if (stream == nullptr) continue;
-      largest = std::max({largest, stream->small.largest(), stream->large.largest()});
-    }
-  };
-  look(default_pools_);
-  for (const auto& entry : private_pools_) look(*entry.second);
+  const auto look = [&](const BlockPool& pool) { largest = std::max(largest, pool.largest()); };
+  default_pools_.for_each_pool(look);
+  for (const auto& entry : private_pools_) entry.second->for_each_pool(look);
   const size_t limit = limit_;
   lock.unlock();
 
@@ -185,6 +167,12 @@ bool DeviceCache::is_releasable(const Block* block) const {
   const size_t start = block->address - block->segment->address;
   const size_t whole = (start + mapping_granularity_ - 1) / mapping_granularity_;
   return (start + block->size) / mapping_granularity_ > whole;
+}
+
+void DeviceCache::add_releasable(const BlockPool& pool, std::vector<Block*>& blocks) const {
+  pool.for_each([&](Block* block) {
+    if (is_releasable(block)) blocks.push_back(block);
+  });
 }
 
 // Releases the memory of releasable blocks. Releases the lock meanwhile.
@@ -267,23 +255,14 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
 void DeviceCache::release_unused(Lock& lock, c10::MempoolId_t pool) {
   merge_last();
   std::vector<Block*> blocks;
-  auto collect = [this, &blocks](const PoolSet& pools) {
-    for (const auto& stream : pools.streams) {
-      if (stream == nullptr) continue;
-      for (const BlockPool* each : {&stream->small, &stream->large}) {
-        each->for_each([&](Block* block) {
-          if (is_releasable(block)) blocks.push_back(block);
-        });
-      }
-    }
-  };
+  const auto collect = [&](const BlockPool& each) { add_releasable(each, blocks); };
   if (pool == c10::MempoolId_t{0, 0}) {
-    collect(default_pools_);
+    default_pools_.for_each_pool(collect);
     for (const auto& entry : private_pools_) {
-      if (entry.second->uses == 0) collect(*entry.second);
+      if (entry.second->uses == 0) entry.second->for_each_pool(collect);
     }
   } else if (PoolSet* pools = private_pools(pool)) {
-    collect(*pools);
+    pools->for_each_pool(collect);
   }
   release(lock, std::move(blocks));
   erase_unused_private_pools();
@@ -303,9 +282,8 @@ bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   if (pool.small() || oversize == SIZE_MAX) return false;
   merge_last();
   std::vector<Block*> blocks;
-  pool.for_each([&](Block* block) {
-    if (block->size >= oversize && is_releasable(block)) blocks.push_back(block);
-  });
+  add_releasable(pool, blocks);
+  std::erase_if(blocks, [&](const Block* block) { return block->size < oversize; });
   std::sort(blocks.begin(), blocks.end(),
             [](const Block* a, const Block* b) { return a->size > b->size; });
   keep_first(blocks, bytes);
@@ -325,12 +303,9 @@ void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   merge_last();
   const size_t excess = reserved_ + bytes - allowed;
   std::vector<Block*> blocks;
-  for (const auto& stream : default_pools_.streams) {
-    if (stream == nullptr) continue;
-    stream->large.for_each([&](Block* block) {
-      if (is_releasable(block)) blocks.push_back(block);
-    });
-  }
+  default_pools_.for_each_pool([&](const BlockPool& pool) {
+    if (!pool.small()) add_releasable(pool, blocks);
+  });
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const Block* a, const Block* b) { return a->freed_at < b->freed_at; });
   keep_first(blocks, excess);

@@ -11,7 +11,6 @@
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/address_registry.h"
-#include "runtime/memory/caching/block_pool.h"
 #include "runtime/memory/caching/device_cache.h"
 
 namespace outboard {
@@ -52,24 +51,17 @@ Segment* DeviceCache::reserve_addresses(Lock& lock, BlockPool& pool) {
   lock.unlock();
   ob_address address = 0;
   const ob_status status = driver_.address_reserve(driver_.context, device_, bytes, &address);
+  if (status != OB_OUT_OF_MEMORY) check_status(status, "address_reserve");
   if (status != OB_OK) {
     lock.lock();
-    if (status != OB_OUT_OF_MEMORY) throw_status(status, "address_reserve");
     return pool.growing();
   }
-  auto* segment = new Segment();
-  segment->address = address;
-  segment->size = bytes;
-  segment->grows = true;
-  segment->cache = this;
-  segment->pool = &pool;
+  auto* segment =
+      new Segment{.address = address, .size = bytes, .grows = true, .cache = this, .pool = &pool};
   add_allocation(AddressSpace::kDevice,
                  {.address = address, .bytes = bytes, .device = device_, .segment = segment});
   lock.lock();
-  segment->first = new_block();
-  segment->first->segment = segment;
-  segment->first->address = address;
-  segment->first->size = bytes;
+  segment->first = new_block(segment, address, bytes);
   segment->first->state = Block::State::kUnmapped;
   segments_.emplace(address, segment);
   ++pool.owner().segments;
@@ -133,8 +125,9 @@ Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
     for (Block* beside : {mapping.before, mapping.after}) {
       if (beside != nullptr) merge(beside);
     }
-    if (status != OB_OUT_OF_MEMORY) throw_status(status, "memory_map");
-    return nullptr;
+    if (status == OB_OUT_OF_MEMORY) return nullptr;
+    lock.unlock();
+    throw_status(status, "memory_map");
   }
   statistics_.map_memory(pool.small(), mapped, pool.owner().id, segment->mapped == 0);
   segment->mapped += mapped;
