@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <list>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/global.h"
@@ -51,16 +51,11 @@ bool on_main_thread() noexcept {
 
 bool handles_signals() noexcept { return g_handle_signals.load() != nullptr && on_main_thread(); }
 
-// The current wait of one thread.
-struct Wait {
-  std::atomic<const char*> call{nullptr};  // null: it does not wait
-  std::atomic<Clock::rep> since{0};
-  std::atomic<uint64_t> count{0};
-  uint64_t reported = 0;  // used by the watchdog alone
-};
+thread_local bool t_waits = false;
 
+// Of all threads.
 struct Waits {
-  std::list<Wait> all;
+  std::vector<Wait*> all;
   bool watched = false;
 };
 
@@ -78,23 +73,18 @@ void report(const char* call, double seconds) {
   for (;;) {
     std::this_thread::sleep_for(std::clamp<Seconds>(patience / 4, Seconds(0.02), Seconds(5)));
     const char* call = nullptr;
-    double seconds = 0;
+    Seconds passed(0);
     {
-      const Locked<Waits> all;
-      for (Wait& wait : all->all) {
-        const uint64_t count = wait.count.load(std::memory_order_acquire);
-        const char* its = wait.call.load(std::memory_order_acquire);
-        if (its == nullptr || count == wait.reported) continue;
-        const Clock::duration since(wait.since.load(std::memory_order_relaxed));
-        const Seconds passed = Clock::now().time_since_epoch() - since;
-        // Read again: another wait may have begun meanwhile.
-        if (passed < patience || wait.count.load(std::memory_order_acquire) != count) continue;
-        wait.reported = count;
-        call = its;
-        seconds = passed.count();
+      const Locked<Waits> waits;
+      for (Wait* wait : waits->all) {
+        const std::chrono::nanoseconds its(host_nanoseconds() - wait->since);
+        if (wait->reported || its < patience) continue;
+        wait->reported = true;
+        call = wait->call;
+        passed = its;
       }
     }
-    if (call != nullptr) report(call, seconds);
+    if (call != nullptr) report(call, passed.count());
   }
 }
 
@@ -107,32 +97,6 @@ void start_watchdog(Waits& all) noexcept {
   } catch (const std::exception&) {
     // No thread can be started: waits have no watchdog.
   }
-}
-
-// A thread's entry in the waits.
-class WaitEntry {
- public:
-  WaitEntry() {
-    const Locked<Waits> all;
-    start_watchdog(*all);
-    entry_ = all->all.emplace(all->all.end());
-  }
-  ~WaitEntry() {
-    // In a forked child another thread's lock of the mutex is never released.
-    if (in_bad_fork()) return;
-    Locked<Waits>()->all.erase(entry_);
-  }
-  C10_DISABLE_COPY_AND_ASSIGN(WaitEntry);
-
-  Wait& wait() noexcept { return *entry_; }
-
- private:
-  std::list<Wait>::iterator entry_;
-};
-
-Wait& wait_of_this_thread() {
-  thread_local WaitEntry entry;
-  return entry.wait();
 }
 
 // Waits for a few launches end before a sleeping thread would wake.
@@ -176,24 +140,21 @@ ThreadCosts& thread_costs() noexcept {
   return costs;
 }
 
-WaitScope::WaitScope(const char* call) noexcept : record_(call) {
-  Wait& wait = wait_of_this_thread();
-  outermost_ = wait.call.load(std::memory_order_relaxed) == nullptr;
+WaitScope::WaitScope(const char* call) noexcept
+    : outermost_(!std::exchange(t_waits, true)), wait_{call, host_nanoseconds()}, record_(call) {
   if (!outermost_) return;
-  wait.since.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
-  wait.count.fetch_add(1, std::memory_order_release);
-  wait.call.store(call, std::memory_order_release);
+  const Locked<Waits> waits;
+  start_watchdog(*waits);
+  waits->all.push_back(&wait_);
 }
 
 WaitScope::~WaitScope() {
   if (!outermost_) return;
-  Wait& wait = wait_of_this_thread();
-  const Clock::duration since(wait.since.load(std::memory_order_relaxed));
-  const std::chrono::nanoseconds waited = Clock::now().time_since_epoch() - since;
+  t_waits = false;
   ThreadCosts& costs = thread_costs();
   costs.waits += 1;
-  costs.waiting_nanoseconds += static_cast<uint64_t>(waited.count());
-  wait.call.store(nullptr, std::memory_order_release);
+  costs.waiting_nanoseconds += host_nanoseconds() - wait_.since;
+  std::erase(Locked<Waits>()->all, &wait_);
 }
 
 void set_wait_listener(WaitListener function) noexcept { g_wait_listener.store(function); }
@@ -254,11 +215,6 @@ void set_signal_handling(bool (*handle)(), void (*raise)()) noexcept {
   g_handle_signals.store(handle);
 }
 
-int waiting_threads() noexcept {
-  const Locked<Waits> all;
-  return static_cast<int>(std::count_if(all->all.begin(), all->all.end(), [](const Wait& wait) {
-    return wait.call.load(std::memory_order_acquire) != nullptr;
-  }));
-}
+int waiting_threads() noexcept { return static_cast<int>(Locked<Waits>()->all.size()); }
 
 }  // namespace outboard

@@ -28,7 +28,14 @@ struct ThreadCosts {
 // Of the calling thread.
 OUTBOARD_API ThreadCosts& thread_costs() noexcept;
 
-// The scope of a driver call that may block, for the watchdog. `call` is a literal.
+// A wait of one thread, for the watchdog.
+struct Wait {
+  const char* call;
+  uint64_t since;  // host_nanoseconds() at its begin
+  bool reported = false;
+};
+
+// The scope of a driver call that may block. `call` is a literal.
 class WaitScope {
  public:
   explicit WaitScope(const char* call) noexcept;
@@ -36,7 +43,8 @@ class WaitScope {
   C10_DISABLE_COPY_AND_ASSIGN(WaitScope);
 
  private:
-  bool outermost_;
+  const bool outermost_;  // of this thread: others are no waits of their own
+  Wait wait_;
   RecordedHostCall record_;
 };
 
