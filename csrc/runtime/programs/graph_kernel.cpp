@@ -62,12 +62,10 @@ void GraphKernel::launch(const GraphArguments& arguments, uint64_t pieces, uint6
 
 Kernel& GraphKernel::find(c10::DeviceIndex device) {
   TORCH_CHECK_VALUE(device >= 0, "a kernel of a graph needs a tensor of the device");
-  const size_t slot = static_cast<size_t>(device);
-  if (slot < kDevices) {
-    if (Kernel* kernel = kernels_[slot].load(std::memory_order_acquire)) return *kernel;
-  }
+  std::atomic<Kernel*>& known = kernels_.at(static_cast<size_t>(device));
+  if (Kernel* kernel = known.load(std::memory_order_acquire)) return *kernel;
   Kernel& kernel = find_kernel(device, program_->source, name_);
-  if (slot < kDevices) kernels_[slot].store(&kernel, std::memory_order_release);
+  known.store(&kernel, std::memory_order_release);
   return kernel;
 }
 

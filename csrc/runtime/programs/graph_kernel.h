@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/driver/device.h"
 #include "runtime/export.h"
 #include "runtime/programs/device_assert.h"
 #include "runtime/programs/launch.h"
@@ -73,12 +74,10 @@ class OUTBOARD_API GraphKernel {
  private:
   Kernel& find(c10::DeviceIndex device);
 
-  static constexpr size_t kDevices = 16;  // other devices look the kernel up at every call
-
   const std::shared_ptr<const GraphProgram> program_;
   const std::string name_;
   const WorkDivision division_;
-  std::array<std::atomic<Kernel*>, kDevices> kernels_{};
+  std::array<std::atomic<Kernel*>, kMaxDevices> kernels_{};
 };
 
 }  // namespace outboard

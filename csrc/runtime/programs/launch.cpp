@@ -1,6 +1,5 @@
 #include "runtime/programs/launch.h"
 
-#include <array>
 #include <atomic>
 #include <map>
 #include <tuple>
@@ -16,18 +15,16 @@ namespace outboard {
 namespace {
 
 ob_launch describe(const Grid& grid, const LaunchArguments& arguments) noexcept {
-  ob_launch description;
-  description.struct_size = sizeof(description);
-  description.start = description.end = nullptr;
-  description.dimensions = grid.dimensions;
-  for (int i = 0; i < 3; ++i) {
-    description.global[i] = grid.global[i];
-    description.local[i] = grid.local[i];
-  }
-  description.arguments = arguments.data();
-  description.argument_count = arguments.size();
-  description.argument_bytes = sizeof(ob_argument);
-  return description;
+  return {.struct_size = sizeof(ob_launch),
+          .kernel = nullptr,
+          .dimensions = grid.dimensions,
+          .global = {grid.global[0], grid.global[1], grid.global[2]},
+          .local = {grid.local[0], grid.local[1], grid.local[2]},
+          .arguments = arguments.data(),
+          .argument_count = arguments.size(),
+          .argument_bytes = sizeof(ob_argument),
+          .start = nullptr,
+          .end = nullptr};
 }
 
 // The sizes of a work-group, 20 bits each.

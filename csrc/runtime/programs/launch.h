@@ -27,13 +27,8 @@ struct Grid {
   static Grid linear(uint64_t items, uint64_t local_size) {
     Grid grid;
     grid.local[0] = local_size;
-    grid.global[0] = round_up(items, local_size);
+    grid.global[0] = (items + local_size - 1) / local_size * local_size;
     return grid;
-  }
-
- private:
-  static uint64_t round_up(uint64_t items, uint64_t multiple) {
-    return (items + multiple - 1) / multiple * multiple;
   }
 };
 
@@ -82,10 +77,7 @@ class LaunchArguments {
   ob_argument& next(ob_argument_kind kind, size_t size) {
     TORCH_INTERNAL_ASSERT(count_ < arguments_.size(), "a launch has too many arguments");
     ob_argument& argument = arguments_[count_++];
-    argument.kind = kind;
-    argument.size = static_cast<uint32_t>(size);
-    argument.address = 0;
-    argument.value = nullptr;
+    argument = {kind, static_cast<uint32_t>(size), 0, nullptr};
     return argument;
   }
 
