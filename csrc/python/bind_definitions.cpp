@@ -146,8 +146,7 @@ void bind_private_folder(py::module_& m) {
       [](const std::string& folder, bool shared) {
         std::vector<std::tuple<std::string, uint64_t, double>> files;
         for (const FolderEntry& entry : PrivateFolder(folder, shared).list()) {
-          const double used = static_cast<double>(entry.used.tv_sec) + 1e-9 * entry.used.tv_nsec;
-          files.emplace_back(entry.name, entry.bytes, used);
+          files.emplace_back(entry.name, entry.bytes, entry.used);
         }
         return files;
       },

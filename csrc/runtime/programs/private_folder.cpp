@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 
@@ -20,31 +21,13 @@ namespace {
 // Bytes, far more than any entry: reading a larger file could fill the memory.
 constexpr uint64_t kLargestFile = uint64_t{1} << 30;
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  C10_DISABLE_COPY_AND_ASSIGN(Descriptor);
-  int get() const noexcept { return number_; }
-  explicit operator bool() const noexcept { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
-// Calls `transfer`, which is read or write, until all of `data` is done.
-template <class Data, class Byte>
-bool transfer_all(ssize_t (*transfer)(int, Byte*, size_t), int file, Data& data) {
-  size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t count = transfer(file, data.data() + done, data.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    done += static_cast<size_t>(count);
-  }
-  return true;
+// nullptr if it cannot be opened.
+using File = std::unique_ptr<FILE, int (*)(FILE*)>;
+File open_in(int folder, const std::string& name, int flags, mode_t permissions = 0) {
+  const int number = openat(folder, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, permissions);
+  FILE* file = number < 0 ? nullptr : fdopen(number, (flags & O_WRONLY) != 0 ? "w" : "r");
+  if (file == nullptr && number >= 0) close(number);
+  return {file, &std::fclose};
 }
 
 // A name that no other process uses at the same time.
@@ -52,11 +35,7 @@ std::string temporary_name(const std::string& name) {
   static std::atomic<uint64_t> number{0};
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
-  char suffix[80];
-  std::snprintf(suffix, sizeof(suffix), ".%ld-%llu-%lx.tmp", static_cast<long>(getpid()),
-                static_cast<unsigned long long>(number.fetch_add(1)),
-                static_cast<unsigned long>(now.tv_nsec));
-  return name + suffix;
+  return c10::str(name, ".", getpid(), "-", number.fetch_add(1), "-", now.tv_nsec, ".tmp");
 }
 
 }  // namespace
@@ -109,8 +88,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
   problem.clear();
   if (!usable()) return std::nullopt;
   // Without blocking: the file may be a FIFO.
-  const Descriptor file(
-      openat(folder_, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  const File file = open_in(folder_, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   const std::string path = path_ + "/" + name;
   if (!file) {
     if (errno == ELOOP) {
@@ -121,7 +99,7 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
     return std::nullopt;
   }
   struct stat status = {};
-  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (fstat(fileno(file.get()), &status) != 0 || !S_ISREG(status.st_mode)) {
     problem = path + " is not a regular file";
     return std::nullopt;
   }
@@ -134,28 +112,22 @@ std::optional<std::string> PrivateFolder::read(const std::string& name,
     return std::nullopt;
   }
   std::string data(static_cast<size_t>(status.st_size), '\0');
-  if (!transfer_all(&::read, file.get(), data)) {
+  if (std::fread(data.data(), 1, data.size(), file.get()) != data.size()) {
     problem = path + " cannot be read to its end";
     return std::nullopt;
   }
-  futimens(file.get(), nullptr);  // fails on other users' files, which then look older
+  futimens(fileno(file.get()), nullptr);  // fails on other users' files, which then look older
   return data;
 }
 
 bool PrivateFolder::write(const std::string& name, const std::string& data) const {
   if (!usable()) return false;
   const std::string temporary = temporary_name(name);
-  {
-    const Descriptor file(openat(folder_, temporary.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                                 shared_ ? 0666 : 0600));
-    if (!file) return false;
-    if (!transfer_all(&::write, file.get(), data)) {
-      unlinkat(folder_, temporary.c_str(), 0);
-      return false;
-    }
-  }
-  if (renameat(folder_, temporary.c_str(), folder_, name.c_str()) == 0) return true;
+  File file = open_in(folder_, temporary, O_WRONLY | O_CREAT | O_EXCL, shared_ ? 0666 : 0600);
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(data.data(), 1, data.size(), file.get()) == data.size() &&
+                       std::fclose(file.release()) == 0;
+  if (written && renameat(folder_, temporary.c_str(), folder_, name.c_str()) == 0) return true;
   unlinkat(folder_, temporary.c_str(), 0);
   return false;
 }
@@ -179,7 +151,9 @@ std::vector<FolderEntry> PrivateFolder::list() const {
     struct stat status = {};
     if (fstatat(folder_, found->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (!S_ISREG(status.st_mode)) continue;
-    entries.push_back({found->d_name, static_cast<uint64_t>(status.st_size), status.st_mtim});
+    const timespec& used = status.st_mtim;
+    entries.push_back({found->d_name, static_cast<uint64_t>(status.st_size),
+                       static_cast<double>(used.tv_sec) + 1e-9 * used.tv_nsec});
   }
   return entries;
 }

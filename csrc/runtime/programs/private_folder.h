@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 
 #include <cstdint>
-#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +23,7 @@ namespace outboard {
 struct FolderEntry {
   std::string name;
   uint64_t bytes = 0;
-  timespec used = {};  // time of the last write or read
+  double used = 0;  // time of the last write or read, in seconds since 1970
 };
 
 class OUTBOARD_API PrivateFolder {

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,11 +25,11 @@ namespace outboard {
 namespace {
 
 // The version of entries. Entries of other versions are not read.
-constexpr const char* kMagic = "torch_outboard program 2";
+constexpr const char* kMagic = "torch_outboard program 3\n";
 constexpr auto kQuietTime = std::chrono::seconds(2);
 constexpr size_t kKeyLength = 40;  // of SHA-1 in hexadecimal digits
 // Seconds after which a temporary file is a rest of an interrupted write.
-constexpr time_t kAbandoned = 3600;
+constexpr double kAbandoned = 3600;
 constexpr uint64_t kLargestBinary = uint64_t{1} << 29;
 
 struct Entry {
@@ -58,34 +60,30 @@ std::string file_of(const std::string& key) { return key + ".bin"; }
 
 std::string checksum(const std::string& data) { return c10::sha1(data).str(); }
 
-// An entry: lines with the version, the checksum of the rest, the key, the number of launches and
-// each launch; then the binary.
+// An entry: a line with the version, the checksum of the rest, a line with the key and each launch,
+// and the binary.
 std::string encode(const std::string& key, const std::set<std::string>& launches,
                    const std::string& binary) {
-  std::ostringstream body;
-  body << key << '\n' << launches.size() << '\n';
-  for (const std::string& launch : launches) body << launch << '\n';
-  body << binary;
-  const std::string text = body.str();
-  return std::string(kMagic) + '\n' + checksum(text) + '\n' + text;
+  std::string body = key;
+  for (const std::string& launch : launches) body += '\t' + launch;
+  body += '\n' + binary;
+  return kMagic + checksum(body) + body;
 }
 
 // False for a damaged entry and for the entry of another key.
 bool decode(const std::string& key, const std::string& data, std::set<std::string>& launches,
             std::string& binary) {
-  std::istringstream stream(data);
-  std::string line;
-  if (!std::getline(stream, line) || line != kMagic) return false;
-  std::string sum;
-  if (!std::getline(stream, sum)) return false;
-  if (checksum(data.substr(static_cast<size_t>(stream.tellg()))) != sum) return false;
-  if (!std::getline(stream, line) || line != key) return false;
-  if (!std::getline(stream, line)) return false;
-  for (size_t count = std::stoul(line); count > 0; --count) {
-    if (!std::getline(stream, line)) return false;
-    launches.insert(line);
-  }
-  binary = data.substr(static_cast<size_t>(stream.tellg()));
+  const size_t begin = std::strlen(kMagic) + kKeyLength;
+  if (!data.starts_with(kMagic) || data.size() < begin) return false;
+  const std::string body = data.substr(begin);
+  if (!data.starts_with(kMagic + checksum(body))) return false;
+  const size_t end = body.find('\n');
+  if (end == std::string::npos) return false;
+  std::istringstream line(body.substr(0, end));
+  std::string word;
+  if (!std::getline(line, word, '\t') || word != key) return false;
+  while (std::getline(line, word, '\t')) launches.insert(word);
+  binary = body.substr(end + 1);
   return true;
 }
 
@@ -106,10 +104,6 @@ void write_entry(const PrivateFolder& folder, const std::string& key, const Entr
   }
 }
 
-bool earlier(const timespec& a, const timespec& b) {
-  return std::pair(a.tv_sec, a.tv_nsec) < std::pair(b.tv_sec, b.tv_nsec);
-}
-
 // The part of the limit that compilers of drivers leave; they use half of it at most.
 uint64_t limit_of_entries(const PrivateFolder& folder, uint64_t bytes, uint64_t limit) {
   if (bytes <= limit / 2) return limit;  // without a look at the folders
@@ -121,12 +115,11 @@ uint64_t limit_of_entries(const PrivateFolder& folder, uint64_t bytes, uint64_t 
 void evict(const PrivateFolder& folder, uint64_t limit) {
   std::vector<FolderEntry> entries;
   uint64_t bytes = 0;
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
+  const auto now = static_cast<double>(std::time(nullptr));
   for (FolderEntry& entry : folder.list()) {
     if (!is_disk_cache_file(entry.name)) continue;
     const bool whole = entry.name.size() == kKeyLength + 4;
-    if (!whole && entry.used.tv_sec < now.tv_sec - kAbandoned) {
+    if (!whole && entry.used < now - kAbandoned) {
       folder.remove(entry.name);
       continue;
     }
@@ -137,7 +130,7 @@ void evict(const PrivateFolder& folder, uint64_t limit) {
   limit = limit_of_entries(folder, bytes, limit);
   if (bytes <= limit || !folder.try_lock()) return;
   std::sort(entries.begin(), entries.end(),
-            [](const FolderEntry& a, const FolderEntry& b) { return earlier(a.used, b.used); });
+            [](const FolderEntry& a, const FolderEntry& b) { return a.used < b.used; });
   for (const FolderEntry& entry : entries) {
     if (bytes <= limit - limit / 10) break;
     folder.remove(entry.name);
@@ -242,13 +235,7 @@ std::string disk_cache_read(const std::string& key) {
       TORCH_WARN("a cached kernel is not used and compiled again, because ", problem);
     }
     if (!content.has_value()) return "";
-    bool sound = false;
-    try {
-      sound = decode(key, *content, launches, binary);
-    } catch (const std::exception&) {
-      // Not a number, or an offset past the end.
-    }
-    if (!sound) {
+    if (!decode(key, *content, launches, binary)) {
       folder.remove(file_of(key));
       return "";
     }
