@@ -84,21 +84,29 @@ void standard_normals(const uint32_t* words, int64_t count, double* values) {
   }
 }
 
+// finish(normal * std + mean)
+template <class Finish>
+void fill_normals(const at::Tensor& self, double mean, double std,
+                  const OptionalGenerator& generator, const Finish& finish) {
+  fill_on_device(
+      self, generator,
+      [&](const uint32_t* words, int64_t rounded, int64_t count, float* values) {
+        normal_values(words, rounded, static_cast<float>(std), static_cast<float>(mean), values);
+        for (int64_t i = 0; i < count; ++i) values[i] = finish(values[i]);
+      },
+      [&](const uint32_t* words, int64_t, int64_t count, double* values) {
+        standard_normals(words, count, values);
+        for (int64_t i = 0; i < count; ++i) values[i] = finish(values[i] * std + mean);
+      });
+}
+
 template <class>
 struct NormalKernel {
   void operator()(at::Tensor& self, double mean, double std,
                   const OptionalGenerator& generator) const {
     check_floating(self, "normal_kernel_cpu");
     at::assert_no_internal_overlap(self);
-    fill_on_device(
-        self, generator,
-        [&](const uint32_t* words, int64_t rounded, int64_t, float* values) {
-          normal_values(words, rounded, static_cast<float>(std), static_cast<float>(mean), values);
-        },
-        [&](const uint32_t* words, int64_t, int64_t count, double* values) {
-          standard_normals(words, count, values);
-          for (int64_t i = 0; i < count; ++i) values[i] = values[i] * std + mean;
-        });
+    fill_normals(self, mean, std, generator, [](auto value) { return value; });
   }
 };
 
@@ -107,16 +115,7 @@ struct LogNormalKernel {
   void operator()(at::TensorIteratorBase& iter, double mean, double std,
                   const OptionalGenerator& generator) const {
     check_floating(iter.tensor(0), "log_normal_cpu");
-    fill_on_device(
-        iter.tensor(0), generator,
-        [&](const uint32_t* words, int64_t rounded, int64_t count, float* values) {
-          normal_values(words, rounded, static_cast<float>(std), static_cast<float>(mean), values);
-          for (int64_t i = 0; i < count; ++i) values[i] = std::exp(values[i]);
-        },
-        [&](const uint32_t* words, int64_t, int64_t count, double* values) {
-          standard_normals(words, count, values);
-          for (int64_t i = 0; i < count; ++i) values[i] = std::exp(values[i] * std + mean);
-        });
+    fill_normals(iter.tensor(0), mean, std, generator, [](auto value) { return std::exp(value); });
   }
 };
 

@@ -86,16 +86,10 @@ struct float2 {
 struct double2 {
   double x, y;
 };
-template <class To, class From>
-OUTBOARD_ALWAYS_INLINE To as_bits(From value) {
-  To bits;
-  __builtin_memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-OUTBOARD_ALWAYS_INLINE uint as_uint(float value) { return as_bits<uint>(value); }
-OUTBOARD_ALWAYS_INLINE float as_float(uint bits) { return as_bits<float>(bits); }
-OUTBOARD_ALWAYS_INLINE ulong as_ulong(double value) { return as_bits<ulong>(value); }
-OUTBOARD_ALWAYS_INLINE double as_double(ulong bits) { return as_bits<double>(bits); }
+OUTBOARD_ALWAYS_INLINE uint as_uint(float value) { return __builtin_bit_cast(uint, value); }
+OUTBOARD_ALWAYS_INLINE float as_float(uint bits) { return __builtin_bit_cast(float, bits); }
+OUTBOARD_ALWAYS_INLINE ulong as_ulong(double value) { return __builtin_bit_cast(ulong, value); }
+OUTBOARD_ALWAYS_INLINE double as_double(ulong bits) { return __builtin_bit_cast(double, bits); }
 using std::cos;
 using std::log;
 using std::log1p;

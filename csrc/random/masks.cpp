@@ -17,7 +17,6 @@
 
 #include "dispatch/router.h"
 #include "random/cpu_random.h"
-#include "random/distributions.h"
 
 namespace outboard::random {
 namespace {
