@@ -12,12 +12,8 @@
 #include <torch/csrc/utils/python_numbers.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <string>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "cpu_kernels/compiled_code.h"
 #include "python/bindings.h"

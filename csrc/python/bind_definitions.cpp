@@ -44,40 +44,28 @@ struct Loader : py::object {
   static constexpr const char* kFailure = "the operator tables could not be loaded: ";
 };
 
-// Whether a list, whose values have one type, has values of `Type`.
-template <class Type>
-bool has(const py::list& values) {
-  return !values.empty() && py::isinstance<Type>(values[0]);
-}
-
 Definition::Value to_value(const std::string& key, const py::handle& value) {
-  try {
-    if (value.is_none()) return {};
-    if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
-    if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
-    if (py::isinstance<py::float_>(value)) return value.cast<double>();
-    if (py::isinstance<py::str>(value)) return value.cast<std::string>();
-    if (py::isinstance<py::dict>(value)) {
-      const auto dictionary = py::reinterpret_borrow<py::dict>(value);
-      const py::list values(dictionary.attr("values")());
-      if (has<py::float_>(values)) return dictionary.cast<Definition::NamedReals>();
-      if (!has<py::int_>(values)) return dictionary.cast<Definition::Dictionary>();
+  if (py::isinstance<py::function>(value)) {
+    return make_decomposition(py::reinterpret_borrow<py::function>(value));
+  }
+  if (py::isinstance<py::dict>(value)) {
+    const auto dictionary = py::reinterpret_borrow<py::dict>(value);
+    py::detail::make_caster<std::map<std::string, int64_t>> integers;
+    if (!dictionary.empty() && integers.load(dictionary, /*convert=*/false)) {
       Definition::NamedIntegers named;  // in the order of the definition
       for (const auto& [name, number] : dictionary) {
         named.emplace_back(name.cast<std::string>(), number.cast<int64_t>());
       }
       return named;
     }
-    if (py::isinstance<py::list>(value)) {
-      if (has<py::int_>(py::reinterpret_borrow<py::list>(value))) {
-        return value.cast<Definition::Integers>();
-      }
-      return value.cast<Definition::Strings>();
-    }
-    if (py::isinstance<py::function>(value)) {
-      return make_decomposition(py::reinterpret_borrow<py::function>(value));
-    }
-  } catch (const py::cast_error&) {  // an element of another type
+  }
+  using Plain =
+      std::variant<std::monostate, bool, int64_t, double, std::string, Definition::Strings,
+                   Definition::Integers, Definition::Dictionary, Definition::NamedReals>;
+  py::detail::make_caster<Plain> plain;
+  if (plain.load(value, /*convert=*/false)) {
+    return std::visit([](auto& known) -> Definition::Value { return known; },
+                      static_cast<Plain&>(plain));
   }
   throw py::value_error(
       "an operator definition gives '" + key +
@@ -262,7 +250,6 @@ void bind_definitions(py::module_& m) {
         RoutedKernel kernel;
         kernel.device_kernel = make_device_kernel(definition, name);
         kernel.source = Source::kUser;
-        kernel.placement = Placement::kDevice;
         kernel.device = device;
         kernel.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(kernel));

@@ -4,11 +4,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <chrono>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "autograd/autograd.h"
 #include "dispatch/fallback_policy.h"

@@ -3,9 +3,8 @@
 // Functions that may load the driver, wait or take a lock run without the interpreter lock.
 #include <pybind11/stl.h>
 
-#include <optional>
+#include <array>
 #include <utility>
-#include <vector>
 
 #include "python/bindings.h"
 #include "python/python_function.h"
@@ -22,16 +21,8 @@ namespace outboard {
 namespace {
 
 const char* kind_name(ob_device_kind kind) {
-  switch (kind) {
-    case OB_DEVICE_CPU:
-      return "cpu";
-    case OB_DEVICE_GPU:
-      return "gpu";
-    case OB_DEVICE_ACCELERATOR:
-      return "accelerator";
-    default:
-      return "other";
-  }
+  static constexpr std::array kNames = {"other", "cpu", "gpu", "accelerator"};
+  return kind > 0 && kind <= OB_DEVICE_ACCELERATOR ? kNames[kind] : kNames[0];
 }
 
 const char* host_access_name(ob_host_access access) {

@@ -6,12 +6,8 @@
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "device_kernels/definitions/result_check.h"
 #include "device_kernels/kernel_types.h"
@@ -112,7 +108,6 @@ void bind_kernels(py::module_& m) {
         kernel.kernel = c10::KernelFunction::makeFromBoxedFunctor(
             std::make_unique<PythonKernel>(std::move(function)));
         kernel.source = Source::kUser;
-        kernel.placement = Placement::kDevice;
         kernel.device = device;
         kernel.dtypes = dtype_bits(dtypes);
         kernel.origin = origin;

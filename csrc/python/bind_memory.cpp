@@ -3,10 +3,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "python/bindings.h"
 #include "runtime/memory/caching/caching_allocator.h"
@@ -17,6 +15,11 @@
 #include "tensors/shared_storage.h"
 
 namespace py = pybind11;
+
+// Its header includes one of another library, which PyTorch does not install.
+namespace torch {
+TORCH_API std::vector<py::object> py_symbolize(std::vector<CapturedTraceback*>& tracebacks);
+}  // namespace torch
 
 namespace outboard {
 namespace {
@@ -156,24 +159,9 @@ class Stacks {
   }
 
   // Call after the last add().
-  void symbolize() {
-    const torch::SymbolizedTracebacks symbolized = torch::symbolize(tracebacks_);
-    std::vector<py::dict> frames;
-    for (const auto& frame : symbolized.all_frames) {
-      py::dict made;
-      made["filename"] = frame.filename;
-      made["name"] = frame.funcname;
-      made["line"] = frame.lineno;
-      frames.push_back(made);
-    }
-    for (const auto& traceback : symbolized.tracebacks) {
-      py::list stack;
-      for (const uint64_t frame : traceback) stack.append(frames[frame]);
-      stacks_.push_back(stack);
-    }
-  }
+  void symbolize() { stacks_ = torch::py_symbolize(tracebacks_); }
 
-  py::list of(const MemoryContext& context) const {
+  py::object of(const MemoryContext& context) const {
     const auto found = indices_.find(dynamic_cast<CapturedTraceback*>(context.get()));
     return found == indices_.end() ? py::list() : stacks_[found->second];
   }
@@ -181,7 +169,7 @@ class Stacks {
  private:
   std::unordered_map<CapturedTraceback*, size_t> indices_;
   std::vector<CapturedTraceback*> tracebacks_;
-  std::vector<py::list> stacks_;
+  std::vector<py::object> stacks_;
 };
 
 py::dict event_to_dict(const MemoryEvent& event, const Stacks& stacks) {

@@ -7,8 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "runtime/driver/driver_table.h"
 
@@ -41,55 +39,35 @@ class InterpreterUse {
   bool possible_;
 };
 
-// Sets the callback of torch.compile for Python frames. Leaked.
-const py::object& set_eval_frame() {
-  static auto* function =
+// Sets the callback of torch.compile for Python frames in this thread, and returns the previous
+// one.
+py::object set_eval_frame(const py::object& callback) {
+  static auto* function =  // leaked
       new py::object(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame"));
-  return *function;
+  return (*function)(callback);
 }
 
-// A scope without torch.compile, whose callback of the thread sees every called Python function.
-class NoCompilation {
+// A scope in which torch.compile, function modes and torch.jit.trace see no call of this thread.
+class Unobserved {
  public:
-  NoCompilation() : callback_(set(py::none())) {}
-  ~NoCompilation() {
+  Unobserved() : callback_(set_eval_frame(py::none())), modes_(Modes::get_disabled_state()) {
+    Modes::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+    if (torch::jit::tracer::isTracing()) resume_trace_ = torch::jit::tracer::pauseTracing();
+  }
+  ~Unobserved() {
+    if (resume_trace_) resume_trace_();
+    Modes::set_disabled_state(modes_);
     if (callback_.is_none()) return;
     const py::error_scope raised;
-    set(callback_);
+    set_eval_frame(callback_);
   }
-  C10_DISABLE_COPY_AND_ASSIGN(NoCompilation);
+  C10_DISABLE_COPY_AND_ASSIGN(Unobserved);
 
  private:
-  static py::object set(const py::object& callback) { return set_eval_frame()(callback); }
-
+  using Modes = at::impl::PythonTorchFunctionTLS;
   const py::object callback_;
-};
-
-class NoFunctionModes {
- public:
-  NoFunctionModes() : before_(State::get_disabled_state()) {
-    State::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
-  }
-  ~NoFunctionModes() { State::set_disabled_state(before_); }
-  C10_DISABLE_COPY_AND_ASSIGN(NoFunctionModes);
-
- private:
-  using State = at::impl::PythonTorchFunctionTLS;
-  const at::impl::TorchFunctionDisabledState before_;
-};
-
-class NoTrace {
- public:
-  NoTrace() {
-    if (torch::jit::tracer::isTracing()) unpause_ = torch::jit::tracer::pauseTracing();
-  }
-  ~NoTrace() {
-    if (unpause_) unpause_();
-  }
-  C10_DISABLE_COPY_AND_ASSIGN(NoTrace);
-
- private:
-  std::function<void()> unpause_;
+  const at::impl::TorchFunctionDisabledState modes_;
+  std::function<void()> resume_trace_;
 };
 
 // A null object: it declined.
@@ -192,9 +170,7 @@ bool run_in_interpreter(const std::function<void()>& work) {
   const InterpreterUse use;
   if (!use.possible()) return false;
   const py::gil_scoped_acquire lock;
-  const NoCompilation no_compilation;
-  const NoFunctionModes no_modes;
-  const NoTrace no_trace;
+  const Unobserved unobserved;
   work();
   return true;
 }

@@ -15,7 +15,6 @@
 #include <c10/core/ScalarType.h>
 
 #include <initializer_list>
-#include <memory>
 #include <source_location>
 #include <string>
 
