@@ -4,6 +4,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_failure.h"
 #include "tensors/host_view.h"
@@ -22,11 +24,7 @@ HostTensor::HostTensor(const at::Tensor& device, bool read)
   if (read) host_.copy_(device, /*non_blocking=*/true);
 }
 
-at::Tensor HostTensor::bytes() const {
-  const at::Tensor flat = host_.reshape({-1});
-  return flat.is_complex() ? at::view_as_real(flat).reshape({-1}).view(at::kByte)
-                           : flat.view(at::kByte);
-}
+at::Tensor HostTensor::bytes() const { return host_.reshape({-1}).view(at::kByte); }
 
 void HostTensor::write_back() const {
   if (!aliases_) device_.copy_(host_, /*non_blocking=*/true);
@@ -63,17 +61,14 @@ std::exception_ptr described(std::exception_ptr failure, const std::string& what
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    try {
-      // Gloo's messages have several lines, with a stack.
-      std::string cause = error.what();
-      cause = cause.substr(0, cause.find('\n'));
-      TORCH_CHECK_WITH(DistBackendError, false, what, " failed: ", cause);
-    } catch (...) {
-      return std::current_exception();
-    }
+    // Gloo's messages have several lines, with a stack.
+    const std::string_view cause = error.what();
+    const std::string message = c10::str(what, " failed: ", cause.substr(0, cause.find('\n')));
+    return std::make_exception_ptr(
+        c10::DistBackendError({__func__, __FILE__, uint32_t{__LINE__}}, message));
   } catch (...) {
+    return failure;
   }
-  return failure;
 }
 
 void HostPart::run() noexcept {
@@ -95,8 +90,6 @@ void HostPart::run() noexcept {
   finish(failure);
   over_ = true;
 }
-
-void HostPart::refuse(std::exception_ptr failure) noexcept { finish(std::move(failure)); }
 
 void HostPart::finish(std::exception_ptr failure) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -144,13 +137,8 @@ CollectiveWork::CollectiveWork(int rank, c10d::OpType type,
 }
 
 bool CollectiveWork::isCompleted() {
-  for (const auto& part : parts_) {
-    if (!part->done()) return false;
-  }
-  for (const Event& end : ends_) {
-    if (!end.query()) return false;
-  }
-  return true;
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->done(); }) &&
+         std::all_of(ends_.begin(), ends_.end(), [](const Event& end) { return end.query(); });
 }
 
 bool CollectiveWork::isSuccess() const { return exception() == nullptr; }

@@ -64,12 +64,10 @@ class HostPart : public std::enable_shared_from_this<HostPart> {
   bool wait(std::chrono::milliseconds timeout) const;
   // The part that runs on this thread, or nullptr.
   static std::shared_ptr<HostPart> running();
-  // Ends it with a failure, even while it runs: its result is ignored.
-  void refuse(std::exception_ptr failure) noexcept;
-
- private:
+  // Ends it, even while it runs: its result is ignored. `failure`: nullptr for none.
   void finish(std::exception_ptr failure) noexcept;
 
+ private:
   std::function<void()> body_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -8,8 +8,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <vector>
 
 #include "runtime/driver/device.h"
@@ -126,10 +124,6 @@ c10::Stream ProcessGroup::kept_stream(c10::Device device, int peer, int directio
   return found->second;
 }
 
-c10::Stream ProcessGroup::copy_stream(c10::Device device, int direction) {
-  return kept_stream(device, -2, direction);
-}
-
 c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
   const bool sends = call.type == c10d::OpType::SEND;
   return kept_stream(device, call.peer.value_or(-1), call.peer.has_value() ? (sends ? 1 : 2) : 0);
@@ -144,7 +138,7 @@ ProcessGroup::WorkPointer ProcessGroup::run(const Call& call, const Body& body) 
   all.insert(all.end(), call.outputs.begin(), call.outputs.end());
   const c10::Device device = all.empty() ? device_of(current_device()) : device_of_all(all);
   std::lock_guard<std::mutex> lock(mutex_);
-  sweep();
+  std::erase_if(parts_, [](const auto& part) { return part->over(); });
   {
     std::lock_guard<std::mutex> state_lock(state_->mutex);
     if (state_->failure != nullptr) {
@@ -186,10 +180,6 @@ ProcessGroup::WorkPointer ProcessGroup::run(const Call& call, const Body& body) 
 std::map<std::string, std::map<std::string, int64_t>> ProcessGroup::taken() {
   std::lock_guard<std::mutex> lock(mutex_);
   return taken_;
-}
-
-void ProcessGroup::sweep() {
-  std::erase_if(parts_, [](const auto& part) { return part->over(); });
 }
 
 void ProcessGroup::startCoalescing() {
@@ -350,8 +340,8 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_cpu_backend(const Call& call, co
                                                             const std::string& description) {
   const std::vector<Piece> pieces = pieces_of(call);
   const bool one = pieces.size() == 1;
-  const c10::Stream out = one ? stream : copy_stream(stream.device(), 0);
-  const c10::Stream back = one ? stream : copy_stream(stream.device(), 1);
+  const c10::Stream out = one ? stream : kept_stream(stream.device(), -2, 0);
+  const c10::Stream back = one ? stream : kept_stream(stream.device(), -2, 1);
   if (!one) {
     // The input may be the output of an earlier collective.
     enqueue_wait(out, stream);
@@ -480,7 +470,7 @@ void ProcessGroup::abort() {
       std::lock_guard<std::mutex> lock(state_->mutex);
       state_->tell();
     }
-    part->refuse(aborted);
+    part->finish(aborted);
   }
 }
 

@@ -27,8 +27,7 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
   // Called by every rank of the group at once. `cpu_backend`: communicates host tensors among the
-  // same ranks; `store`: for this group only; `name`: the group's. Raises ValueError for an invalid
-  // OUTBOARD_COMMUNICATION.
+  // same ranks; `store`: for this group only; `name`: the group's.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> cpu_backend, c10d::Store& store, std::string name,
                std::chrono::milliseconds timeout);
   ~ProcessGroup() override;
@@ -139,8 +138,6 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   std::shared_ptr<HostPart> guarded_part(std::function<void()> body,
                                          const std::string& description) const;
   c10::Stream stream_for(c10::Device device, const Call& call);
-  // direction: 0 to the host, 1 back.
-  c10::Stream copy_stream(c10::Device device, int direction);
   c10::Stream kept_stream(c10::Device device, int peer, int direction);
   std::string description(const Call& call, uint64_t number) const;
   WorkPointer reduce_all(c10d::OpType type, const Tensors& tensors,
@@ -149,7 +146,6 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
                        const c10d::ReduceScatterOptions& options);
   // Waits for work of the CPU backend, or raises when the group is aborted.
   void finish(const WorkPointer& work) const;
-  void sweep();
   void correct_default_backend();
 
   const c10::intrusive_ptr<c10d::Backend> cpu_backend_;
@@ -179,7 +175,8 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   std::mutex mutex_;
   uint64_t number_ = 0;
   std::map<std::string, std::map<std::string, int64_t>> taken_;
-  // Key: device, peer, direction; peer -1 and direction 0: collectives; peer -2: copies.
+  // Key: device, peer, direction; peer -1 and direction 0: collectives; peer -2: copies, direction
+  // 0 to the host and 1 back.
   std::map<std::tuple<c10::DeviceIndex, int, int>, c10::Stream> streams_;
   std::optional<c10::Stream> last_collective_;
   // Parts that may still be on a queue: callbacks must not free memory, which can call the driver.

@@ -1,5 +1,8 @@
 // Collectives that move bytes, point-to-point messages, and barriers.
 #include <ATen/Functions.h>
+#include <c10/util/accumulate.h>
+
+#include <utility>
 
 #include "distributed/communicator.h"
 #include "distributed/process_group.h"
@@ -14,6 +17,88 @@ Tensors flattened(const std::vector<Tensors>& lists) {
   Tensors all;
   for (const Tensors& list : lists) all.insert(all.end(), list.begin(), list.end());
   return all;
+}
+
+// ---- The same by the driver
+
+DriverCall broadcast_by_driver(int root, int rank) {
+  return [root, rank](const Tensors&, const Tensors& outputs, Communications& wanted) {
+    for (const at::Tensor& output : outputs) {
+      wanted.move(OB_COMMUNICATION_BROADCAST, rank == root ? output : at::Tensor(), output, root);
+    }
+  };
+}
+
+DriverCall gathered_by_driver() {
+  return [](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      wanted.move(OB_COMMUNICATION_ALL_GATHER, inputs[i], outputs[i]);
+  };
+}
+
+// Gathers each input to one output per rank; outputs of one rank are adjacent.
+DriverCall list_gathered_by_driver(int ranks) {
+  return [ranks](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    Tensors gathered;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      gathered.push_back(at::empty({ranks, inputs[i].numel()}, inputs[i].options()));
+      wanted.move(OB_COMMUNICATION_ALL_GATHER, inputs[i], gathered.back());
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (outputs[rank * inputs.size() + i].numel() != inputs[i].numel()) wanted.possible = false;
+      }
+    }
+    wanted.finish = [ranks, gathered, outputs] {
+      for (size_t i = 0; i < gathered.size(); ++i) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const at::Tensor& output = outputs[rank * gathered.size() + i];
+          output.view({-1}).copy_(gathered[i][rank], /*non_blocking=*/true);
+        }
+      }
+    };
+  };
+}
+
+// Independent messages: inputs[i] goes to `to[i]`, outputs[i] comes from `from[i]`; without these,
+// to and from rank i. The rank's own part is copied.
+void exchange(int rank, const Tensors& inputs, const std::vector<int>& to, const Tensors& outputs,
+              const std::vector<int>& from, Communications& wanted) {
+  const auto peer = [](const std::vector<int>& ranks, size_t i) {
+    return ranks.empty() ? static_cast<int>(i) : ranks[i];
+  };
+  at::Tensor given, got;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (peer(to, i) == rank) {
+      given = inputs[i];
+    } else {
+      wanted.move(OB_COMMUNICATION_SEND, inputs[i], {}, peer(to, i));
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (peer(from, i) == rank) {
+      got = outputs[i];
+    } else {
+      wanted.move(OB_COMMUNICATION_RECEIVE, {}, outputs[i], peer(from, i));
+    }
+  }
+  if (given.defined() && got.defined()) {
+    wanted.finish = [given, got] { got.view({-1}).copy_(given.view({-1}), /*non_blocking=*/true); };
+  }
+}
+
+DriverCall exchanged_by_driver(int rank, std::vector<int> to, std::vector<int> from) {
+  return [rank, to = std::move(to), from = std::move(from)](
+             const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    exchange(rank, inputs, to, outputs, from, wanted);
+  };
+}
+
+// Parts of one input and one output, with sizes in elements per rank.
+DriverCall split_by_driver(int rank, std::vector<int64_t> to, std::vector<int64_t> from) {
+  return [rank, to = std::move(to), from = std::move(from)](
+             const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    const Tensors parts = inputs[0].view({-1}).split_with_sizes(to);
+    exchange(rank, parts, {}, outputs[0].view({-1}).split_with_sizes(from), {}, wanted);
+  };
 }
 
 }  // namespace
@@ -151,24 +236,6 @@ ProcessGroup::WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Te
 
 // ---- All-to-all, messages and barriers
 
-namespace {
-
-at::Tensor gathered_bytes(const std::vector<HostTensor>& tensors) {
-  return at::cat(bytes_of(tensors));
-}
-
-// Copies consecutive bytes to the tensors in order.
-void spread(const at::Tensor& bytes, const std::vector<HostTensor>& tensors) {
-  int64_t begin = 0;
-  for (const HostTensor& tensor : tensors) {
-    const at::Tensor target = tensor.bytes();
-    target.copy_(bytes.narrow(0, begin, target.numel()));
-    begin += target.numel();
-  }
-}
-
-}  // namespace
-
 ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                       std::vector<int64_t>& output_sizes,
                                                       std::vector<int64_t>& input_sizes,
@@ -210,19 +277,15 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inpu
               .to_driver = exchanged_by_driver(rank_, {}, {}),
               .timeout = options.timeout},
              [this, options](auto& host_inputs, auto& host_outputs) {
+               const Tensors given = bytes_of(host_inputs), got = bytes_of(host_outputs);
                std::vector<int64_t> from_sizes, to_sizes;
-               int64_t total = 0;
-               for (const HostTensor& input : host_inputs) {
-                 from_sizes.push_back(static_cast<int64_t>(input.tensor().nbytes()));
-               }
-               for (const HostTensor& output : host_outputs) {
-                 to_sizes.push_back(static_cast<int64_t>(output.tensor().nbytes()));
-                 total += to_sizes.back();
-               }
-               at::Tensor from = gathered_bytes(host_inputs);
-               at::Tensor to = at::empty({total}, from.options());
+               for (const at::Tensor& bytes : given) from_sizes.push_back(bytes.numel());
+               for (const at::Tensor& bytes : got) to_sizes.push_back(bytes.numel());
+               at::Tensor from = at::cat(given),
+                          to = at::empty({c10::sum_integers(to_sizes)}, from.options());
                finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
-               spread(to, host_outputs);
+               const Tensors parts = to.split_with_sizes(to_sizes);
+               for (size_t i = 0; i < parts.size(); ++i) got[i].copy_(parts[i]);
              });
 }
 

@@ -73,6 +73,8 @@ using Factor = c10d::NCCLPreMulSumSupplement;
 
 // Dtypes of Gloo. Other integers are reduced in wider ones, whose lower bits are equal.
 at::ScalarType carrier_of(at::ScalarType dtype) {
+  if (at::isComplexType(dtype)) return at::toRealValueType(dtype);
+  if (c10::isFloat8Type(dtype)) return at::kFloat;
   switch (dtype) {
     case at::kBool:
       return at::kByte;
@@ -82,17 +84,6 @@ at::ScalarType carrier_of(at::ScalarType dtype) {
     case at::kUInt32:
     case at::kUInt64:
       return at::kLong;
-    case at::kFloat8_e4m3fn:
-    case at::kFloat8_e5m2:
-    case at::kFloat8_e4m3fnuz:
-    case at::kFloat8_e5m2fnuz:
-      return at::kFloat;
-    case at::kComplexFloat:
-      return at::kFloat;
-    case at::kComplexDouble:
-      return at::kDouble;
-    case at::kComplexHalf:
-      return at::kHalf;
     default:
       return dtype;
   }
@@ -145,6 +136,33 @@ Reduction::Reduction(at::ScalarType dtype, const ReduceOp& op, int64_t ranks)
 }
 
 // ---- Dense tensors
+
+namespace {
+
+using Tensors = ProcessGroup::Tensors;
+
+// As many outputs as inputs; in place without inputs.
+DriverCall reduced_by_driver(ob_communication_kind kind, const c10d::ReduceOp& op, int root = 0) {
+  return [kind, op, root](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      wanted.reduce(kind, inputs.empty() ? outputs[i] : inputs[i], outputs[i], op, root);
+    }
+  };
+}
+
+// One input per rank.
+DriverCall list_scattered_by_driver(const c10d::ReduceOp& op) {
+  return [op](const Tensors& inputs, const Tensors& outputs, Communications& wanted) {
+    Tensors parts;
+    for (const at::Tensor& input : inputs) parts.push_back(input.view({-1}));
+    const at::Tensor whole = at::cat(parts);
+    wanted.reduce(OB_COMMUNICATION_REDUCE_SCATTER, whole, outputs[0], op);
+    // Keeps the tensor alive until it is enqueued; then the stream does.
+    wanted.finish = [whole] {};
+  };
+}
+
+}  // namespace
 
 ProcessGroup::WorkPointer ProcessGroup::reduce_all(c10d::OpType type, const Tensors& tensors,
                                                    const c10d::AllreduceOptions& options) {
