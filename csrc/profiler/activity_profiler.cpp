@@ -99,9 +99,6 @@ void add_bytes(GenericTraceActivity& work, const Activity& activity) {
 
 using Lanes = std::set<std::pair<c10::DeviceIndex, c10::StreamId>>;
 
-// After all processes.
-int64_t sort_index(c10::DeviceIndex device) { return libkineto::kExceedMaxPid + device; }
-
 std::string stream_name(c10::DeviceIndex device, c10::StreamId id) {
   if (id == 0) return "stream 0 (default)";
   const StreamState& state = stream_state(c10::Stream(c10::Stream::UNSAFE, device_of(device), id));
@@ -121,23 +118,16 @@ Info resource_info(c10::DeviceIndex device, c10::StreamId id) {
   }
 }
 
-// Names and order of the devices and streams of these lanes.
+// Names and order of the devices of these lanes.
 std::vector<libkineto::DeviceInfo> device_infos(const Lanes& lanes) {
   std::vector<libkineto::DeviceInfo> infos;
   c10::DeviceIndex previous = -1;
   for (const auto& [device, stream] : lanes) {
     if (device == previous) continue;
     previous = device;
-    infos.push_back(libkineto::DeviceInfo{device, sort_index(device), device_of(device).str(),
+    const int64_t after_processes = libkineto::kExceedMaxPid + device;
+    infos.push_back(libkineto::DeviceInfo{device, after_processes, device_of(device).str(),
                                           device_properties(device).name});
-  }
-  return infos;
-}
-
-std::vector<libkineto::ResourceInfo> resource_infos(const Lanes& lanes) {
-  std::vector<libkineto::ResourceInfo> infos;
-  for (const auto& [device, stream] : lanes) {
-    infos.push_back(resource_info<libkineto::ResourceInfo>(device, stream));
   }
   return infos;
 }
@@ -352,7 +342,11 @@ class ActivitySession final : public libkineto::IActivityProfilerSession {
     return std::make_unique<libkineto::DeviceInfo>(devices.front());
   }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
-    return resource_infos(lanes_);
+    std::vector<libkineto::ResourceInfo> infos;
+    for (const auto& [device, stream] : lanes_) {
+      infos.push_back(resource_info<libkineto::ResourceInfo>(device, stream));
+    }
+    return infos;
   }
   // Activities were copied into the trace.
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return nullptr; }
