@@ -2,12 +2,12 @@
 
 #include <ATen/Functions.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
-#include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard::distributed {
@@ -90,7 +90,8 @@ void Communications::move(ob_communication_kind kind, const at::Tensor& source,
 std::shared_ptr<Communicator> Communicator::create(c10d::Backend& cpu_backend, c10d::Store& store,
                                                    std::string* reason) {
   constexpr const char* kKey = "driver's communicator";
-  const std::string_view wanted = choice_setting(kSetting, {"auto", "driver", "gloo"});
+  const char* setting = std::getenv(kSetting);
+  const std::string_view wanted = setting != nullptr ? setting : "auto";
   *reason = "";
   std::shared_ptr<Communicator> made;
   ob_communicator_id id = {};

@@ -17,7 +17,6 @@
 #include "runtime/memory/pinned_memory.h"
 #include "runtime/memory/shared_memory.h"
 #include "runtime/recording/recording.h"
-#include "runtime/settings.h"
 #include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
 #include "tensors/dense.h"
@@ -167,8 +166,6 @@ void bind_testing(py::module_& parent) {
   bind_stream_tests(m);
   m.def("evaluate_expression", &evaluate_expression, py::arg("nodes"), py::arg("node"),
         py::arg("values"));
-  m.def("check_settings", &check_settings);
-  m.def("runtime_settings", &runtime_settings);
   m.def("reset_fallback_warnings", &reset_fallback_warnings);
 }
 

@@ -75,8 +75,9 @@ def init() -> None:
     with _lock:
         if is_initialized():
             return
-        if state.wrong_setting is not None:
-            raise ValueError(state.wrong_setting)
+        problem = state.wrong_setting or settings.first_problem(state.name)
+        if problem is not None:
+            raise ValueError(problem)
         _C.check_device_index(0)
         choice = state.choice
         # The module of an external driver lists its settings.

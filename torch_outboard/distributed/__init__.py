@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_outboard import _C
+from torch_outboard import _C, settings
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend
@@ -61,6 +61,7 @@ def _create(options: Any, backend_options: Any = None) -> Backend:
     from torch._C._distributed_c10d import PrefixStore
     from torch.distributed import ProcessGroupGloo
 
+    settings.read("OUTBOARD_COMMUNICATION")  # raises for an invalid value
     # After a restart by an elastic agent its store still has the addresses of the old workers.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = PrefixStore(f"attempt{attempt}", options.store)

@@ -198,8 +198,6 @@ def _apply_settings() -> None:
 
     try:
         settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
-        if problem := settings.first_problem(state.name):
-            raise ValueError(problem)
         if any(variable.startswith("OUTBOARD_FALLBACK_") for variable in os.environ):
             from torch_outboard.dispatch import fallback
 

@@ -17,7 +17,6 @@
 #include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
 #include "runtime/recording/recording.h"
-#include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
@@ -129,7 +128,6 @@ const ob_driver& load_once() {
   if (table != nullptr && t_finalizes) return *table;
   TORCH_CHECK(!driver_finalized(), "device '", Locked<State>()->choice.name,
               "' cannot be used any more: the process is exiting");
-  check_settings();
   if (void (*const find)() = Locked<State>()->choice.find) find();
   const Locked<State> s;
   table = loaded_driver();

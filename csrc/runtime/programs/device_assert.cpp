@@ -203,7 +203,7 @@ void raise_asserts() {
 }
 
 bool launches_block() noexcept {
-  static const bool block = flag_setting(kBlocking);
+  static const bool block = flag_setting("OUTBOARD_BLOCKING");
   return block;
 }
 

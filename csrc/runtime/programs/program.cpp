@@ -168,7 +168,7 @@ void note_build(Clock::time_point begin) noexcept {
     last = now;
     count = ++programs;
     if (printed) return;
-    static const double patience = number_setting(kCompileNotice);
+    static const double patience = number_setting("OUTBOARD_COMPILE_NOTICE", 3);
     seconds = total.count();
     if (patience == 0 || seconds < patience) return;
     printed = true;

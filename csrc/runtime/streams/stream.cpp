@@ -30,7 +30,7 @@ namespace {
 // Driver calls between two markers; 0: no limit.
 uint64_t calls_between_markers() {
   static const uint64_t calls = [] {
-    const double allowed = number_setting(kWorkInFlight);
+    const double allowed = number_setting("OUTBOARD_WORK_IN_FLIGHT", 1024);
     return allowed < 1 ? uint64_t{0} : std::max<uint64_t>(1, static_cast<uint64_t>(allowed / 2));
   }();
   return calls;

@@ -25,12 +25,13 @@ using Seconds = std::chrono::duration<double>;
 
 // 0: waits are not limited.
 double time_limit() noexcept {
-  static const double seconds = number_setting(kWaitTimeout);
+  static const double seconds = number_setting("OUTBOARD_WAIT_TIMEOUT", 0);
   return seconds;
 }
 
+// 0: long waits are not reported.
 double report_after() noexcept {
-  static const double seconds = number_setting(kWaitWarning);
+  static const double seconds = number_setting("OUTBOARD_WAIT_WARNING", 60);
   return seconds;
 }
 
