@@ -285,10 +285,6 @@ void bind_memory(py::module_& m) {
       },
       NoGil());
   m.def("memory_fraction", on_cache(&DeviceCache::fraction), NoGil());
-  m.def(
-      "memory_info",
-      [](c10::DeviceIndex device) { return caching_allocator()->getMemoryInfo(device); }, NoGil(),
-      "Free and total bytes of a device.");
   bind_pools(m);
   bind_pinned(m);
   bind_history(m);

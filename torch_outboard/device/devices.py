@@ -256,7 +256,7 @@ def get_device_capability(device: DeviceLike = None) -> DeviceCapability:
 def device_memory_used(device: DeviceLike = None) -> int:
     """Bytes of a device in use, as far as its driver knows: by all processes, or by this one."""
     _lazy_init()
-    free, total = _C.memory_info(device_index(device))
+    free, total = torch.accelerator.get_memory_info(device_index(device))
     return total - free
 
 
