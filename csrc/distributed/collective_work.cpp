@@ -72,22 +72,17 @@ std::exception_ptr described(std::exception_ptr failure, const std::string& what
 }
 
 void HostPart::run() noexcept {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (done_) {
-      over_ = true;
-      return;
+  if (!done()) {
+    std::exception_ptr failure;
+    t_running = this;
+    try {
+      body_();
+    } catch (...) {
+      failure = std::current_exception();
     }
+    t_running = nullptr;
+    finish(failure);
   }
-  std::exception_ptr failure;
-  t_running = this;
-  try {
-    body_();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  t_running = nullptr;
-  finish(failure);
   over_ = true;
 }
 

@@ -444,12 +444,9 @@ c10d::ErrorType ProcessGroup::getError() {
 }
 
 void ProcessGroup::abort() {
-  std::exception_ptr aborted;
-  try {
-    TORCH_CHECK_WITH(DistBackendError, false, "group '", name_, "' was aborted on rank ", rank_);
-  } catch (...) {
-    aborted = std::current_exception();
-  }
+  const std::exception_ptr aborted = std::make_exception_ptr(
+      c10::DistBackendError({__func__, __FILE__, uint32_t{__LINE__}},
+                            c10::str("group '", name_, "' was aborted on rank ", rank_)));
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
     if (state_->failure == nullptr) state_->failure = aborted;

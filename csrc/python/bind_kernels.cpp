@@ -45,9 +45,8 @@ class PythonKernel final : public c10::OperatorKernel {
     torch::jit::drop(*stack, count);
     const py::object result = call(positional, keywords);
     std::vector<c10::IValue> returned = to_results(result, schema.returns());
-    std::call_once(checked_->made,
-                   [&] { checked_->check = std::make_unique<ResultCheck>(schema); });
-    checked_->check->check(given, returned);
+    std::call_once(check_made_, [&] { check_ = std::make_unique<ResultCheck>(schema); });
+    check_->check(given, returned);
     for (c10::IValue& value : returned) stack->push_back(std::move(value));
   }
 
@@ -61,13 +60,9 @@ class PythonKernel final : public c10::OperatorKernel {
     throw Declined();
   }
 
-  struct Checked {
-    std::once_flag made;
-    std::unique_ptr<ResultCheck> check;
-  };
-
   const PythonFunction function_;
-  std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
+  std::once_flag check_made_;
+  std::unique_ptr<ResultCheck> check_;
 };
 
 // Whether the exception in flight is `Declined`. From a function of torch.library it arrives as

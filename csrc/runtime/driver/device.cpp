@@ -174,14 +174,6 @@ const Devices& devices() {
               name == "host" ? "" : ", and OUTBOARD_DRIVER=host works without hardware");
 }
 
-// Errors of the time before a reset are dropped. A lost device refuses to be waited for.
-void wait_and_forget(c10::DeviceIndex device) {
-  try {
-    synchronize_device(device);
-  } catch (const c10::Error&) {
-  }
-}
-
 }  // namespace
 
 c10::DeviceIndex device_count() noexcept {
@@ -254,7 +246,11 @@ void reset_device(c10::DeviceIndex device) {
   const int graphs = live_graphs(device);
   TORCH_CHECK(graphs == 0, device_of(device), " cannot be reset while ", graphs,
               " captured graphs use it; delete them and call again");
-  wait_and_forget(device);
+  try {
+    synchronize_device(device);
+  } catch (const c10::Error&) {
+    // Errors of the time before a reset are dropped. A lost device refuses to be waited for.
+  }
   release_unused_adopted_memory(/*wait=*/true);
   const auto [used, reserved] = caching_allocator()->release_all(device);
   TORCH_CHECK(used == 0 && reserved == 0, device_of(device), " cannot be reset while tensors hold ",

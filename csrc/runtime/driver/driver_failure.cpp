@@ -3,6 +3,7 @@
 #include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -55,22 +56,11 @@ size_t character_bytes(const char* text, size_t room) noexcept {
 }  // namespace
 
 const char* status_name(ob_status status) noexcept {
-  switch (status) {
-    case OB_NOT_READY:
-      return "not ready";
-    case OB_OUT_OF_MEMORY:
-      return "out of memory";
-    case OB_INVALID_ARGUMENT:
-      return "invalid argument";
-    case OB_UNSUPPORTED:
-      return "unsupported";
-    case OB_BUILD_FAILED:
-      return "build failed";
-    case OB_DEVICE_LOST:
-      return "device lost";
-    default:
-      return "error";
-  }
+  static constexpr std::array kNames = {
+      "ok",          "not ready",    "out of memory", "invalid argument",
+      "unsupported", "build failed", "device lost",   "error"};
+  static_assert(kNames.size() == OB_ERROR + 1);
+  return kNames[status >= 0 && status < OB_ERROR ? status : OB_ERROR];
 }
 
 bool replace_invalid_utf8(char* text, size_t bytes) noexcept {
