@@ -92,4 +92,4 @@ def test_ranks_agree(run_ranks: Run) -> None:
 @pytest.mark.slow
 def test_a_setting_that_does_not_exist(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", "nccl")
-    run_ranks('refused(ValueError, begin, "none of auto, driver, gloo")', ranks=1)
+    run_ranks('refused(ValueError, begin, "not one of auto, driver, gloo")', ranks=1)
