@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "runtime/driver/driver_table.h"
@@ -170,26 +171,23 @@ std::vector<DeviceAssert*> take_captured_asserts(StreamState& stream) {
 
 void raise_asserts() {
   if (C10_LIKELY(!g_expects.load(std::memory_order_acquire))) return;
-  Expected done;
+  std::vector<std::tuple<uint64_t, DeviceAssert*, StreamState*>> done;
   {
     const Locked<Expectations> expectations;
     std::erase_if(expectations->all, [&](const auto& one) {
-      const bool is_done =
-          one.first.second->completed.load(std::memory_order_acquire) >= one.second;
-      if (is_done) done.insert(one);
-      return is_done;
+      const auto& [key, submitted] = one;
+      if (key.second->completed.load(std::memory_order_acquire) < submitted) return false;
+      done.emplace_back(submitted, key.first, key.second);
+      return true;
     });
     g_expects.store(!expectations->all.empty(), std::memory_order_release);
   }
+  std::sort(done.begin(), done.end());  // in the order of their launches
   const DeviceAssert* first = nullptr;
-  uint64_t first_submitted = UINT64_MAX;
   std::exception_ptr failure;
-  for (const auto& [key, submitted] : done) {
-    const auto [assertion, stream] = key;
+  for (const auto& [submitted, assertion, stream] : done) {
     try {
-      if (!assertion->take(*stream) || submitted >= first_submitted) continue;
-      first = assertion;
-      first_submitted = submitted;
+      if (assertion->take(*stream) && first == nullptr) first = assertion;
     } catch (const std::exception&) {
       // The other flags are read all the same. This one is read again once the driver can.
       if (failure == nullptr) failure = std::current_exception();
