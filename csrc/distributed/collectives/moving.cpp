@@ -283,8 +283,9 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inpu
                for (const at::Tensor& bytes : got) to_sizes.push_back(bytes.numel());
                at::Tensor from = at::cat(given),
                           to = at::empty({c10::sum_integers(to_sizes)}, from.options());
-               finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
                const Tensors parts = to.split_with_sizes(to_sizes);
+               // Gloo takes the contents of the sizes.
+               finish(cpu_backend_->alltoall_base(to, from, to_sizes, from_sizes, options));
                for (size_t i = 0; i < parts.size(); ++i) got[i].copy_(parts[i]);
              });
 }
