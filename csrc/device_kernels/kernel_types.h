@@ -7,14 +7,11 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <string>
 
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
-
-constexpr int kDtypes = 64;  // more than PyTorch's number of dtypes
 
 // Dtype sets are integers with these bits, also in definitions.
 constexpr uint64_t dtype_bit(at::ScalarType dtype) {

@@ -1,6 +1,5 @@
 #include "dispatch/router.h"
 
-#include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>

@@ -11,7 +11,6 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/memory/shared_memory.h"
-#include "runtime/recording/recording.h"
 #include "runtime/streams/stream.h"
 #include "tensors/dense.h"
 #include "tensors/host_view.h"

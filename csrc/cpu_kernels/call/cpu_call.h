@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "dispatch/router.h"
+#include "dispatch/placement.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
 #include "runtime/memory/shared_memory.h"

@@ -15,7 +15,6 @@
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
 #include <ATen/native/IndexKernel.h>
-#include <c10/core/Scalar.h>
 
 #include <type_traits>
 

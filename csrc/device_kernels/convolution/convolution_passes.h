@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/padded_program.h"
 #include "device_kernels/product/product_program.h"

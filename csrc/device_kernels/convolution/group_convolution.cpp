@@ -1,5 +1,4 @@
 // The passes of a convolution as implicit GEMM on GPUs.
-#include <algorithm>
 #include <array>
 #include <numeric>
 

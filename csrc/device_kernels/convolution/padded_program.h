@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
 #include "device_kernels/convolution/convolution_call.h"

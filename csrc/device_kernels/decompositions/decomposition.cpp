@@ -5,10 +5,8 @@
 // everything has been computed.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/Resize.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <ATen/ops/scatter_ops.h>
 #include <ATen/ops/scatter_reduce_ops.h>
 #include <ATen/ops/sort_ops.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <c10/util/Exception.h>
-#include <c10/util/TypeCast.h>
 #include <c10/util/overflows.h>
 
 #include "tensors/dense.h"

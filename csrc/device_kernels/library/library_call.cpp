@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 
-#include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/device_assert.h"

@@ -3,9 +3,6 @@
 //
 // `added` is described to the library in up to three forms, until one is accepted: a bias, if it is
 // a vector; an operand; the output itself.
-#include <algorithm>
-#include <array>
-
 #include "device_kernels/defined_kernel.h"
 #include "device_kernels/library/library_call.h"
 #include "device_kernels/product/product_call.h"

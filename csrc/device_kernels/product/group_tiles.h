@@ -12,7 +12,6 @@
 
 #include "device_kernels/product/product_program.h"
 #include "runtime/export.h"
-#include "runtime/programs/launch.h"
 
 namespace outboard {
 

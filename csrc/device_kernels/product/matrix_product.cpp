@@ -5,7 +5,6 @@
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
-#include <string>
 #include <tuple>
 
 #include "device_kernels/defined_kernel.h"
