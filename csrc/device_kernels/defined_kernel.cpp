@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "dispatch/registration.h"
 #include "dispatch/router.h"
 
 namespace outboard {

@@ -13,6 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "dispatch/registration.h"
+
 namespace outboard {
 namespace {
 

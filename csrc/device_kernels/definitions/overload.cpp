@@ -11,11 +11,6 @@ namespace outboard {
 
 using at::ScalarType;
 
-c10::OperatorName operator_name(const std::string& overload) {
-  const size_t dot = overload.find('.');
-  return {overload.substr(0, dot), dot == std::string::npos ? "" : overload.substr(dot + 1)};
-}
-
 Overload::Overload(const c10::FunctionSchema& schema)
     : name_(c10::toString(schema.operator_name())),
       argument_count_(schema.arguments().size()),

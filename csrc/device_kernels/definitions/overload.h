@@ -17,9 +17,6 @@
 
 namespace outboard {
 
-// The name of an overload: "aten::add.Tensor".
-c10::OperatorName operator_name(const std::string& overload);
-
 class OUTBOARD_API Overload {
  public:
   enum class Form : uint8_t {
