@@ -14,6 +14,7 @@
 #include "device_kernels/definitions/meta_call.h"
 #include "device_kernels/definitions/overload.h"
 #include "device_kernels/kernel_types.h"
+#include "dispatch/tensor_arguments.h"
 #include "tensors/dense.h"
 #include "transfer/copy.h"
 
@@ -26,9 +27,8 @@ namespace {
 std::vector<int64_t> versions_of(const torch::jit::Stack& values) {
   std::vector<int64_t> versions;
   for (const c10::IValue& value : values) {
-    all_tensors(value, [&](const at::Tensor& tensor) {
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
       if (!tensor.is_inference()) versions.push_back(tensor._version());
-      return true;
     });
   }
   return versions;
@@ -133,12 +133,12 @@ bool Decomposition::serves(const torch::jit::Stack& stack, c10::DeviceIndex devi
       return false;
     }
   }
-  const auto usable = [&](const at::Tensor& tensor) {
+  const auto unusable = [&](const at::Tensor& tensor) {
     const bool on_cpu = tensor.is_cpu() && (cpu_arguments_ || tensor.dim() == 0);
-    return (on_cpu || is_dense_on(tensor, device)) && computes(device, tensor.scalar_type());
+    return !(on_cpu || is_dense_on(tensor, device)) || !computes(device, tensor.scalar_type());
   };
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
-    if (!all_tensors(overload_.read(stack, static_cast<int>(i)), usable)) return false;
+    if (any_tensor(overload_.read(stack, static_cast<int>(i)), unusable)) return false;
   }
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
@@ -158,9 +158,8 @@ std::vector<at::Tensor> Decomposition::make_results(const torch::jit::Stack& sta
     bool elsewhere = !given.defined() || given.scalar_type() != meta[k].scalar_type() ||
                      given.sizes() != meta[k].sizes();
     for (size_t i = 0; i < inputs_ && !elsewhere; ++i) {
-      elsewhere =
-          !all_tensors(overload_.read(stack, static_cast<int>(i)),
-                       [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); });
+      elsewhere = any_tensor(overload_.read(stack, static_cast<int>(i)),
+                             [&](const at::Tensor& tensor) { return may_overlap(given, tensor); });
     }
     results.push_back(elsewhere ? empty_strided_on(device, meta[k].sizes(), meta[k].strides(),
                                                    meta[k].scalar_type())

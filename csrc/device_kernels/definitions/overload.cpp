@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/overflows.h>
 
+#include "dispatch/tensor_arguments.h"
 #include "tensors/dense.h"
 
 namespace outboard {
@@ -124,10 +125,10 @@ bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
     const int same = k < may_be_result.size() ? may_be_result[k] : -1;
     for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {
       if (overload.writes(i)) continue;
-      const bool apart = all_tensors(overload.read(stack, i), [&](const at::Tensor& read) {
-        return (i == same && read.is_same(given)) || !may_overlap(given, read);
+      const bool overlaps = any_tensor(overload.read(stack, i), [&](const at::Tensor& read) {
+        return !(i == same && read.is_same(given)) && may_overlap(given, read);
       });
-      if (!apart) return false;
+      if (overlaps) return false;
     }
   }
   return true;

@@ -85,17 +85,6 @@ OUTBOARD_API at::Tensor prepare_result(const Overload& overload, const at::Tenso
 // True if a kernel on `device` can read the tensor: strided layout, on that device.
 OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device);
 
-// True if a condition holds for every defined tensor that a value is or has as an element.
-template <class Condition>
-bool all_tensors(const c10::IValue& value, const Condition& holds) {
-  const auto fits = [&](const c10::IValue& element) {
-    return !element.isTensor() || !element.toTensor().defined() || holds(element.toTensor());
-  };
-  if (!value.isTensorList() && !value.isOptionalTensorList()) return fits(value);
-  const auto elements = value.toListRef();
-  return std::all_of(elements.begin(), elements.end(), fits);
-}
-
 // True if writing one of two different tensors could change the other.
 OUTBOARD_API bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
