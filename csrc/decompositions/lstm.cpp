@@ -107,7 +107,7 @@ Layer forward(const Tensor& input, const Tensor& weight_ih, const Tensor& weight
               const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& hx, const Tensor& cx,
               bool reverse) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kSteps, "");
-  const DevicePlacementScope scope;
+  const PlacementScope scope(PlacementSetting::kDevice);
   const int64_t steps = input.size(0), batch = input.size(1), hidden = weight_hh.size(1);
   const int64_t states = batch * hidden;
   const Tensor rows = input.reshape({steps * batch, input.size(2)});
@@ -167,7 +167,7 @@ StepGradients kernels_backward(const Tensor& workspace, const Tensor& weight,
 LayerGradients backward(const Tensor& input, const Tensor& weight_ih, const Tensor& weight_hh,
                         const OptionalTensor& grad_output, const OptionalTensor& grad_hy,
                         const OptionalTensor& grad_cy, bool reverse, const Tensor& workspace) {
-  const DevicePlacementScope scope;
+  const PlacementScope scope(PlacementSetting::kDevice);
   const int64_t steps = input.size(0), batch = input.size(1), hidden = weight_hh.size(1);
   const int64_t states = batch * hidden;
   const auto by_steps = device_runs_layers(input) ? kernels_backward : composed_backward;

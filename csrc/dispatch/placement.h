@@ -42,7 +42,10 @@ OUTBOARD_API void note_compiled_graph(c10::DeviceIndex device);
 // RuntimeError if the setting is kDevice and the device's compiler does not work.
 OUTBOARD_API bool runs_on_device(c10::DeviceIndex device);
 
-// Overrides the placement for the calling thread.
+// Overrides the placement for the calling thread: kHost in CPU kernels that call other operators
+// while they read and write memory themselves, so that the thread enqueues no device kernel;
+// kDevice in device kernels that call other operators, because a CPU kernel would wait for the
+// queue. kDevice does not override the setting kHost.
 class OUTBOARD_API PlacementScope {
  public:
   explicit PlacementScope(PlacementSetting placement) noexcept
@@ -56,21 +59,7 @@ class OUTBOARD_API PlacementScope {
   const PlacementSetting previous_;
 };
 
-// For CPU kernels that call other operators while they read and write memory themselves: in this
-// scope the thread enqueues no device kernel.
-class HostPlacementScope : PlacementScope {
- public:
-  HostPlacementScope() noexcept : PlacementScope(PlacementSetting::kHost) {}
-};
-
-// For device kernels that call other operators: a CPU kernel would wait for the
-// queue. Does not override the setting kHost.
-class DevicePlacementScope : PlacementScope {
- public:
-  DevicePlacementScope() noexcept : PlacementScope(PlacementSetting::kDevice) {}
-};
-
-// Call it after an operator allocates memory of `stream`: a CPU kernel in a HostPlacementScope
+// Call it after an operator allocates memory of `stream`: a CPU kernel in a scope of kHost
 // writes the memory at once, and its previous user may have enqueued work since the kernel waited.
 inline void wait_for_new_memory(StreamState& stream) {
   if (PlacementScope::current() == PlacementSetting::kHost) synchronize_stream(stream);

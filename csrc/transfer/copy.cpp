@@ -482,7 +482,7 @@ void fill_on_device(const at::Tensor& tensor, const at::Scalar& value) {
   static Operator& entry = router_entry("aten::fill_.Scalar");
   static const c10::OperatorHandle op =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::fill_", "Scalar");
-  const DevicePlacementScope device_placement;
+  const PlacementScope device_placement(PlacementSetting::kDevice);
   at::Tensor self = tensor;
   CallRouted<at::Tensor&(at::Tensor&, const at::Scalar&)>::call(entry, op, self, value);
 }

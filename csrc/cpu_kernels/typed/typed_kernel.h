@@ -126,7 +126,7 @@ struct NativeKernel<Return(Args...)> {
         runs_plainly(TypedOverload<name>::entry(), arguments.device())) {
       synchronize_stream(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
-      const HostPlacementScope host_placement;
+      const PlacementScope host_placement(PlacementSetting::kHost);
       return function(std::forward<Args>(args)...);
     }
     return TypedOverload<name>::template routed<Return, Args...>(std::forward<Args>(args)...);

@@ -177,7 +177,7 @@ bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!prepare(call, *stack)) return false;
   alert();
   call.tensors.resize(tensors_.size());
-  const DevicePlacementScope device_placement;
+  const PlacementScope device_placement(PlacementSetting::kDevice);
   const bool sized_by_reads = !reads_.empty();
   if (!sized_by_reads && !make_results(call, *stack)) return false;
   make_operands_dense(call);
