@@ -4,7 +4,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -136,12 +135,13 @@ void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
 }
 
-KernelRow* g_rows = nullptr;
+const KernelRow* g_rows = nullptr;
 
-// Composites that list device types, or call a stub: on the host they get CPU tensors.
-constexpr std::array<const char*, 6> kCompositesOnHost = {
-    "mode.values",   "conj_physical_",         "addr_",
-    "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta"};
+// Composites that list device types, choose a backend by device, or call a stub: they run as a
+// whole on the host, where they get CPU tensors.
+constexpr const char* kCompositesOnHost[] = {
+    "mode.values",        "conj_physical_",      "addr_", "kaiser_window", "kaiser_window.periodic",
+    "kaiser_window.beta", "convolution_backward"};
 
 // PyTorch has one slot per device for a fallback of all operators, and aborts if a second library
 // registers one. So the kit registers last.
@@ -161,10 +161,12 @@ void register_fallback() {
 
 }  // namespace
 
-void add_row(KernelRow* row) noexcept {
-  row->next = g_rows;
-  g_rows = row;
-}
+KernelRow::KernelRow(const char* name_, torch::CppFunction (*make_direct_)(),
+                     c10::KernelFunction (*make_routed_)()) noexcept
+    : name(name_),
+      make_direct(make_direct_),
+      make_routed(make_routed_),
+      next(std::exchange(g_rows, this)) {}
 
 void ensure_registered(const std::string& name) {
   const c10::OperatorName parsed = parse_name(name);
@@ -275,7 +277,6 @@ void register_operators() {
     if (row->make_direct != nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
     if (all->names.insert(name).second) kernels.impl(row->name, router_kernel(name));
-    if (row->make_routed == nullptr) continue;
     RoutedKernel kernel;
     kernel.kernel = row->make_routed();
     kernel.placement = Placement::kHost;

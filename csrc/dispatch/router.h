@@ -182,39 +182,34 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
 
 // A static object per overload, read once at load.
 struct KernelRow {
-  const char* name;  // without namespace: "add.Tensor"
-  // For a kernel that the dispatcher calls, or for one behind the boxed router. Neither: the
-  // overload reaches the router, although PyTorch has a composite for it.
-  torch::CppFunction (*make_direct)();
-  c10::KernelFunction (*make_routed)();
-  KernelRow* next;
-};
-OUTBOARD_API void add_row(KernelRow* row) noexcept;
-struct KernelRowRegistrar {
-  explicit KernelRowRegistrar(KernelRow* row) noexcept { add_row(row); }
+  // One of the functions is null: the kernel is called by the dispatcher, or is behind the boxed
+  // router. `name` is without namespace: "add.Tensor".
+  OUTBOARD_API KernelRow(const char* name, torch::CppFunction (*make_direct)(),
+                         c10::KernelFunction (*make_routed)()) noexcept;
+
+  const char* const name;
+  torch::CppFunction (*const make_direct)();
+  c10::KernelFunction (*const make_routed)();
+  const KernelRow* const next;
 };
 
 }  // namespace outboard
 
-#define OUTBOARD_ROW_2(unique, op_name, direct, routed)                                    \
-  static ::outboard::KernelRow outboard_row_##unique = {op_name, direct, routed, nullptr}; \
-  static ::outboard::KernelRowRegistrar outboard_registrar_##unique(&outboard_row_##unique);
-#define OUTBOARD_ROW_1(unique, ...) OUTBOARD_ROW_2(unique, __VA_ARGS__)
+#define OUTBOARD_ROW(...) \
+  static const ::outboard::KernelRow C10_ANONYMOUS_VARIABLE(outboard_row)(__VA_ARGS__);
 
 // A typed kernel over device tensors that the dispatcher calls directly, on every device and dtype;
-// it passes arguments that it does not take to the router (call_routed.h).
-#define OUTBOARD_DIRECT(op_name, function) \
-  OUTBOARD_ROW_1(                          \
-      __COUNTER__, op_name,                \
-      []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); }, nullptr)
+// it passes arguments that it does not take to the router (call_routed.h). It is a run-time
+// pointer, so the dispatcher's wrappers are compiled once per signature instead of once per
+// operator, and comes last because template arguments hold commas.
+#define OUTBOARD_DIRECT(op_name, ...) \
+  OUTBOARD_ROW(                       \
+      op_name, []() -> torch::CppFunction { return torch::CppFunction(&__VA_ARGS__); }, nullptr)
 
 // A kernel over device tensors in place of the CPU fallback of one operator whose CPU kernel is not
 // usable (random numbers, fused cells). It is behind the router, so policies, reports and vendors'
 // kernels apply.
-#define OUTBOARD_ROUTED(op_name, function)                                    \
-  OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction { \
-    return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));  \
+#define OUTBOARD_ROUTED(op_name, function)                                   \
+  OUTBOARD_ROW(op_name, nullptr, []() -> c10::KernelFunction {               \
+    return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)); \
   })
-
-// A composite operator that runs on the host as a whole instead of decomposed.
-#define OUTBOARD_BOXED(op_name) OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, nullptr)

@@ -109,7 +109,7 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
 }  // namespace
 
 #define OUTBOARD_SCALAR_COMPARISON(op)                                                         \
-  OUTBOARD_CPU_ROW(                                                                            \
+  OUTBOARD_DIRECT(                                                                             \
       #op ".Scalar",                                                                           \
       ScalarPredicate<PredicateKernels<at::native::structured_##op##_Tensor_out>>::functional< \
           #op ".Scalar">)
@@ -120,13 +120,13 @@ OUTBOARD_SCALAR_COMPARISON(le)
 OUTBOARD_SCALAR_COMPARISON(gt)
 OUTBOARD_SCALAR_COMPARISON(ge)
 
-OUTBOARD_CPU_ROW("relu", relu)
-OUTBOARD_CPU_ROW("relu_", relu_)
+OUTBOARD_DIRECT("relu", relu)
+OUTBOARD_DIRECT("relu_", relu_)
 OUTBOARD_NATIVE_OVERLOAD("masked_fill_.Scalar", at::native::masked_fill__cpu,
                          at::Tensor&(at::Tensor&, const at::Tensor&, const at::Scalar&))
-OUTBOARD_CPU_ROW("fill_.Scalar", fill_)
-OUTBOARD_CPU_ROW("zero_", zero_)
-OUTBOARD_CPU_ROW("where.self", where)
+OUTBOARD_DIRECT("fill_.Scalar", fill_)
+OUTBOARD_DIRECT("zero_", zero_)
+OUTBOARD_DIRECT("where.self", where)
 #endif  // OUTBOARD_CPU_STUBS
 
 }  // namespace outboard::cpu_kernels

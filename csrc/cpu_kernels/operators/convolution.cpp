@@ -1,9 +1,9 @@
 // Convolution.
 //
 // `convolution` and `convolution_backward` are composites that choose a backend by device. For this
-// one they choose the overrideable operators, which have no CPU kernel; run as a whole on the host,
-// they choose the CPU's. Autograd is above them, double backward included. `_convolution` and
-// programs may call the overrideable operators.
+// one they choose the overrideable operators, which have no CPU kernel; run as a whole on the host
+// (kCompositesOnHost), they choose the CPU's. Autograd is above them, double backward included.
+// `_convolution` and programs may call the overrideable operators.
 #include <ATen/TracerMode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -51,7 +51,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
 }  // namespace
 
 OUTBOARD_DIRECT("convolution", convolution)
-OUTBOARD_BOXED("convolution_backward")
 OUTBOARD_ROUTED("convolution_overrideable", convolution_overrideable)
 OUTBOARD_ROUTED("convolution_backward_overrideable", convolution_backward_overrideable)
 

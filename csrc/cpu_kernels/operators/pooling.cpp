@@ -187,6 +187,6 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
 
 }  // namespace
 
-OUTBOARD_CPU_ROW("max_pool2d_with_indices", max_pool2d_with_indices)
+OUTBOARD_DIRECT("max_pool2d_with_indices", max_pool2d_with_indices)
 
 }  // namespace outboard::cpu_kernels

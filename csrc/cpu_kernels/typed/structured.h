@@ -413,13 +413,13 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
 
 // Registrations: the CPU's class without "structured_", then the names of the overloads.
 #define OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, name) \
-  OUTBOARD_CPU_ROW(name, ::outboard::cpu_kernels::kernels::functional<name>)
+  OUTBOARD_DIRECT(name, ::outboard::cpu_kernels::kernels::functional<name>)
 #define OUTBOARD_STRUCTURED_OUT_OF_PLACE(kernels, functional_name, out_name) \
   OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, functional_name)                   \
-  OUTBOARD_CPU_ROW(out_name, ::outboard::cpu_kernels::kernels::out<out_name>)
+  OUTBOARD_DIRECT(out_name, ::outboard::cpu_kernels::kernels::out<out_name>)
 #define OUTBOARD_STRUCTURED(kernels, functional_name, in_place_name, out_name) \
   OUTBOARD_STRUCTURED_OUT_OF_PLACE(kernels, functional_name, out_name)         \
-  OUTBOARD_CPU_ROW(in_place_name, ::outboard::cpu_kernels::kernels::in_place<in_place_name>)
+  OUTBOARD_DIRECT(in_place_name, ::outboard::cpu_kernels::kernels::in_place<in_place_name>)
 
 #define OUTBOARD_POINTWISE(impl, ...) \
   OUTBOARD_STRUCTURED(PointwiseKernels<at::native::structured_##impl>, __VA_ARGS__)

@@ -135,20 +135,12 @@ struct NativeKernel<Return(Args...)> {
 
 }  // namespace outboard::cpu_kernels
 
-// Like OUTBOARD_DIRECT, with the kernel as a run-time pointer: the dispatcher's wrappers are
-// compiled once per signature instead of once per operator. The kernel comes last because template
-// arguments hold commas.
-#define OUTBOARD_CPU_ROW(op_name, ...) \
-  OUTBOARD_ROW_1(                      \
-      __COUNTER__, op_name,            \
-      []() -> torch::CppFunction { return torch::CppFunction(&__VA_ARGS__); }, nullptr)
-
 // The operator and the function in at::native.
-#define OUTBOARD_NATIVE(op_name, function)                \
-  OUTBOARD_CPU_ROW(op_name,                               \
-                   ::outboard::cpu_kernels::NativeKernel< \
-                       std::remove_pointer_t<decltype(&function)>>::run<&function, op_name>)
+#define OUTBOARD_NATIVE(op_name, function)               \
+  OUTBOARD_DIRECT(op_name,                               \
+                  ::outboard::cpu_kernels::NativeKernel< \
+                      std::remove_pointer_t<decltype(&function)>>::run<&function, op_name>)
 // The same where the function is overloaded; its type comes last because it holds commas.
 #define OUTBOARD_NATIVE_OVERLOAD(op_name, function, ...) \
-  OUTBOARD_CPU_ROW(op_name,                              \
-                   ::outboard::cpu_kernels::NativeKernel<__VA_ARGS__>::run<&function, op_name>)
+  OUTBOARD_DIRECT(op_name,                               \
+                  ::outboard::cpu_kernels::NativeKernel<__VA_ARGS__>::run<&function, op_name>)
