@@ -94,7 +94,7 @@ struct CallRouted<Return(Args...)> {
     if constexpr (std::is_same_v<Return, at::Tensor&>) {
       // The one that is written: the first (in-place) or last (out=) argument.
       static_assert((std::is_same_v<Args, at::Tensor&> + ...) == 1);
-      return std::get<at::Tensor&>(std::tuple<Args...>(args...));
+      return std::get<at::Tensor&>(std::forward_as_tuple(std::forward<Args>(args)...));
     } else if constexpr (!std::is_void_v<Return>) {
       return c10::impl::PopResult<Return>::call(stack);
     }

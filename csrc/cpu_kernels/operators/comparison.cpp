@@ -25,22 +25,18 @@ OUTBOARD_POINTWISE(clamp_Tensor_out, "clamp.Tensor", "clamp_.Tensor", "clamp.Ten
 namespace {
 
 // Overloads with a number: the operator on tensors, with a CPU scalar in the tensor's dtype.
-template <class Kernels>
-struct ScalarPredicate {
-  template <OverloadName name>
-  static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
-    if (runs_plainly(TypedOverload<name>::entry(), self.device().index())) {
-      const at::Tensor number = scalar_as(other, self.scalar_type());
-      if (number.defined()) {
-        if (auto result = Kernels::template new_results<name>(self, number)) {
-          return std::move(*result);
-        }
+template <class Kernels, OverloadName name>
+at::Tensor compare_with_number(const at::Tensor& self, const at::Scalar& other) {
+  if (runs_plainly(TypedOverload<name>::entry(), self.device().index())) {
+    const at::Tensor number = scalar_as(other, self.scalar_type());
+    if (number.defined()) {
+      if (auto result = Kernels::template new_results<name>(self, number)) {
+        return std::move(*result);
       }
     }
-    return TypedOverload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(
-        self, other);
   }
-};
+  return TypedOverload<name>::template routed<at::Tensor>(self, other);
+}
 
 // relu is clamp_min by zero, as on CPU.
 using ClampMin = PointwiseKernels<at::native::structured_clamp_min_out>;
@@ -51,26 +47,20 @@ at::Tensor relu(const at::Tensor& self) {
       return std::move(*result);
     }
   }
-  return TypedOverload<"relu">::routed<at::Tensor, const at::Tensor&>(self);
+  return TypedOverload<"relu">::routed<at::Tensor>(self);
 }
 
 at::Tensor& relu_(at::Tensor& self) {
   if (self.scalar_type() != at::kBool && ClampMin::write_in_place<"relu_">(self, at::Scalar(0))) {
     return self;
   }
-  return TypedOverload<"relu_">::routed<at::Tensor&, at::Tensor&>(self);
+  return TypedOverload<"relu_">::routed<at::Tensor&>(self);
 }
 
 // Below this many bytes one thread clears memory faster than several.
 constexpr size_t kClearedAtOnce = size_t{128} << 10;
 
 at::Tensor& zero_(at::Tensor& self) {
-  const Arguments arguments(self);
-  Operator& entry = TypedOverload<"zero_">::entry();
-  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
-    return TypedOverload<"zero_">::routed<at::Tensor&, at::Tensor&>(self);
-  }
-  synchronize_stream(current_stream_state(arguments.device()));
   if (self.nbytes() <= kClearedAtOnce && self.is_non_overlapping_and_dense()) {
     if (self.numel() > 0) std::memset(self.mutable_data_ptr(), 0, self.nbytes());
     return self;
@@ -79,13 +69,6 @@ at::Tensor& zero_(at::Tensor& self) {
 }
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
-  const Arguments arguments(self);
-  Operator& entry = TypedOverload<"fill_.Scalar">::entry();
-  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
-    return TypedOverload<"fill_.Scalar">::routed<at::Tensor&, at::Tensor&, const at::Scalar&>(
-        self, value);
-  }
-  synchronize_stream(current_stream_state(arguments.device()));
   if (self.numel() == 1) {
     // The CPU fills one element without its stub.
     at::Tensor host = host_tensor(self);
@@ -102,17 +85,15 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
     return NativeKernel<WhereSignature>::run<&at::native::where, "where.self">(condition, self,
                                                                                other);
   }
-  return TypedOverload<"where.self">::routed<at::Tensor, const at::Tensor&, const at::Tensor&,
-                                             const at::Tensor&>(condition, self, other);
+  return TypedOverload<"where.self">::routed<at::Tensor>(condition, self, other);
 }
 
 }  // namespace
 
-#define OUTBOARD_SCALAR_COMPARISON(op)                                                         \
-  OUTBOARD_DIRECT(                                                                             \
-      #op ".Scalar",                                                                           \
-      ScalarPredicate<PredicateKernels<at::native::structured_##op##_Tensor_out>>::functional< \
-          #op ".Scalar">)
+#define OUTBOARD_SCALAR_COMPARISON(op)                                                            \
+  OUTBOARD_DIRECT(#op ".Scalar",                                                                  \
+                  compare_with_number<PredicateKernels<at::native::structured_##op##_Tensor_out>, \
+                                      #op ".Scalar">)
 OUTBOARD_SCALAR_COMPARISON(eq)
 OUTBOARD_SCALAR_COMPARISON(ne)
 OUTBOARD_SCALAR_COMPARISON(lt)
@@ -124,8 +105,8 @@ OUTBOARD_DIRECT("relu", relu)
 OUTBOARD_DIRECT("relu_", relu_)
 OUTBOARD_NATIVE_OVERLOAD("masked_fill_.Scalar", at::native::masked_fill__cpu,
                          at::Tensor&(at::Tensor&, const at::Tensor&, const at::Scalar&))
-OUTBOARD_DIRECT("fill_.Scalar", fill_)
-OUTBOARD_DIRECT("zero_", zero_)
+OUTBOARD_NATIVE("fill_.Scalar", fill_)
+OUTBOARD_NATIVE("zero_", zero_)
 OUTBOARD_DIRECT("where.self", where)
 #endif  // OUTBOARD_CPU_STUBS
 

@@ -179,10 +179,8 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
                      [&](int64_t begin, int64_t end) { pool_planes(planes, begin, end); });
     return {std::move(output), std::move(indices)};
   }
-  return TypedOverload<kName>::routed<std::tuple<at::Tensor, at::Tensor>, const at::Tensor&,
-                                      at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
-                                      at::IntArrayRef, bool>(self, kernel_size, stride, padding,
-                                                             dilation, ceil_mode);
+  return TypedOverload<kName>::routed<std::tuple<at::Tensor, at::Tensor>>(
+      self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
 }  // namespace

@@ -324,15 +324,13 @@ struct Kernels {
   template <OverloadName name>
   static Results<at::Tensor> functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
     if (auto results = new_results<name>(first, rest...)) return std::move(*results);
-    return TypedOverload<name>::template routed<Results<at::Tensor>, FirstArgument,
-                                                dispatcher_argument_t<Rest>...>(first, rest...);
+    return TypedOverload<name>::template routed<Results<at::Tensor>>(first, rest...);
   }
 
   template <OverloadName name>
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     if (write_in_place<name>(self, rest...)) return self;
-    return TypedOverload<name>::template routed<at::Tensor&, at::Tensor&,
-                                                dispatcher_argument_t<Rest>...>(self, rest...);
+    return TypedOverload<name>::template routed<at::Tensor&>(self, rest...);
   }
 
   template <OverloadName name>
@@ -346,9 +344,7 @@ struct Kernels {
         return out;
       }
     }
-    return TypedOverload<name>::template routed<at::Tensor&, FirstArgument,
-                                                dispatcher_argument_t<Rest>..., at::Tensor&>(
-        first, rest..., out);
+    return TypedOverload<name>::template routed<at::Tensor&>(first, rest..., out);
   }
 
   // For overloads with other arguments: `name` is theirs, `args` are those of this operator.

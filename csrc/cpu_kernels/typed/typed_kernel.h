@@ -45,8 +45,8 @@ struct TypedOverload {
 
   // Boxed, through the router.
   template <class Return, class... Args>
-  static Return routed(Args... args) {
-    return CallRouted<Return(Args...)>::call(entry(), handle(), std::forward<Args>(args)...);
+  static Return routed(Args&&... args) {
+    return CallRouted<Return(Args && ...)>::call(entry(), handle(), std::forward<Args>(args)...);
   }
 };
 
@@ -129,7 +129,7 @@ struct NativeKernel<Return(Args...)> {
       const PlacementScope host_placement(PlacementSetting::kHost);
       return function(std::forward<Args>(args)...);
     }
-    return TypedOverload<name>::template routed<Return, Args...>(std::forward<Args>(args)...);
+    return TypedOverload<name>::template routed<Return>(std::forward<Args>(args)...);
   }
 };
 
