@@ -128,10 +128,8 @@ torch::CppFunction kernel_of(const std::string& policy) {
   return torch::CppFunction::makeFromBoxedFunction<&call_cast<Policy::kWidest>>();
 }
 
-struct Given {
-  // Destroying a library removes its registration.
-  std::unordered_map<std::string, std::unique_ptr<torch::Library>> libraries;
-};
+// Destroying a library removes its registration.
+struct Given : std::unordered_map<std::string, std::unique_ptr<torch::Library>> {};
 
 }  // namespace
 
@@ -146,7 +144,7 @@ void set_autocast_policy(const std::string& name, const std::string& policy) {
                     "give a policy to a form that returns its result");
   register_autocast();
   const Locked<Given> given;
-  std::unique_ptr<torch::Library>& library = given->libraries[name];
+  std::unique_ptr<torch::Library>& library = (*given)[name];
   TORCH_CHECK_VALUE(library != nullptr || !handle->hasKernelForDispatchKey(kAutocastKey),
                     "operator '", name,
                     "' has an autocast policy already, from PyTorch's lists or from the "

@@ -101,15 +101,13 @@ constexpr const char* kRemedy =
 }
 
 // Names and driver versions of devices.
-struct WarnedCompilers {
-  std::set<std::string> all;
-};
+struct WarnedCompilers : std::set<std::string> {};
 
 // Once for devices that share a compiler.
 void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
   const ob_device_properties& properties = device_properties(device);
   const std::string compiler = c10::str(properties.name, '\n', properties.driver_version);
-  if (!Locked<WarnedCompilers>()->all.insert(compiler).second) return;
+  if (!Locked<WarnedCompilers>()->insert(compiler).second) return;
   TORCH_WARN(words_about_compiler(device, failure), ", so all operators run on the host; ", kRemedy,
              ", or set OUTBOARD_PLACEMENT=host to silence this warning");
 }

@@ -21,8 +21,6 @@ namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::PrivateUse1;
 
-std::string full_name(const c10::OperatorName& name) { return c10::toString(name); }
-
 class RouterKernel final : public c10::OperatorKernel {
  public:
   explicit RouterKernel(Operator& entry) : entry_(entry) {}
@@ -36,14 +34,12 @@ class RouterKernel final : public c10::OperatorKernel {
 };
 
 // Entries of operators without a registration: those of other libraries.
-struct FallbackEntries {
-  std::unordered_map<c10::OperatorName, Operator*> known;
-};
+struct FallbackEntries : std::unordered_map<c10::OperatorName, Operator*> {};
 
 Operator& fallback_entry(const c10::OperatorName& name) {
   const Locked<FallbackEntries> entries;
-  Operator*& entry = entries->known[name];
-  if (entry == nullptr) entry = &router_entry(full_name(name));
+  Operator*& entry = (*entries)[name];
+  if (entry == nullptr) entry = &router_entry(c10::toString(name));
   return *entry;
 }
 
@@ -54,9 +50,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 
 struct Registrations {
   std::set<std::string> names;
-  std::set<std::string> required;  // without an entry: each has one implementation
-  // Never destroyed, since tensors may outlive static objects.
-  std::vector<torch::Library*> libraries;
+  std::set<std::string> required;            // without an entry: each has one implementation
   std::unique_ptr<torch::Library> fallback;  // removed while a vendor may register its own
   std::vector<c10::DispatchKey> layout_fallbacks;
   int registering = 0;  // begin_registering without its end
@@ -73,10 +67,9 @@ std::unique_ptr<torch::Library> make_library(const std::string& name_space, c10:
                                           __LINE__);
 }
 
+// Never destroyed, since tensors may outlive static objects.
 torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
-  torch::Library* made = make_library(name_space, key).release();
-  LockedRegistrations()->libraries.push_back(made);
-  return *made;
+  return *make_library(name_space, key).release();
 }
 
 // PyTorch warns once per process that a kernel replaces another. This is intended here: a vendor's
@@ -205,7 +198,7 @@ void find_raw_kernels(const std::vector<c10::OperatorName>& names) {
   for (const c10::OperatorName& name : names) {
     if (!name.name.starts_with("aten::")) continue;
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    const std::string full = full_name(name);
+    const std::string full = c10::toString(name);
     if (handle.has_value() && handle->hasKernelForDispatchKey(kKey) &&
         all->required.count(full) == 0 && raw_kernel(*handle).has_value()) {
       ensure_registered(full);
@@ -219,7 +212,7 @@ void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::L
     if (!name.name.starts_with("aten::")) continue;
     const auto handle = dispatcher.findSchema(name);
     if (!handle.has_value() || handle->hasKernelForDispatchKey(key)) continue;
-    const std::string full = full_name(name);
+    const std::string full = c10::toString(name);
     if (key == kKey && !LockedRegistrations()->names.insert(full).second) continue;
     library.impl(full.substr(6).c_str(), router_kernel(full));
   }
@@ -247,9 +240,7 @@ void finish_registrations() {
   if (std::exchange(all->finished, true)) return;
   register_fallback();
   for (const c10::DispatchKey key : all->layout_fallbacks) {
-    auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-    all->libraries.push_back(every);
-    every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    library("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
   find_raw_kernels(c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kKey));
 }

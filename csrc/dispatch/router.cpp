@@ -29,9 +29,7 @@ namespace {
 
 using Kernels = std::vector<std::shared_ptr<RoutedKernel>>;
 
-struct Entries {
-  std::map<std::string, std::unique_ptr<Operator>> by_name;
-};
+struct Entries : std::map<std::string, std::unique_ptr<Operator>> {};
 
 DeviceKernels best_of(const Kernels& kernels) {
   DeviceKernels best = DeviceKernels::kNone;
@@ -81,7 +79,7 @@ Operator::Operator(std::string name_) : name(std::move(name_)) {}
 
 Operator& router_entry(const std::string& name) {
   const Locked<Entries> all;
-  std::unique_ptr<Operator>& entry = all->by_name[name];
+  std::unique_ptr<Operator>& entry = (*all)[name];
   if (entry == nullptr) entry = std::make_unique<Operator>(name);
   return *entry;
 }
@@ -89,8 +87,7 @@ Operator& router_entry(const std::string& name) {
 std::vector<std::string> router_names() {
   const Locked<Entries> all;
   std::vector<std::string> names;
-  names.reserve(all->by_name.size());
-  for (const auto& [name, entry] : all->by_name) names.push_back(name);
+  for (const auto& [name, entry] : *all) names.push_back(name);
   return names;
 }
 
