@@ -15,9 +15,7 @@ namespace {
 std::array<std::atomic<Policy>, kPlacements> g_policies = {Policy::kAllow, Policy::kAllow,
                                                            Policy::kWarn};
 
-struct Listings {
-  std::map<std::string, Listing> by_name;
-};
+struct Listings : std::map<std::string, Listing> {};
 
 std::atomic<bool> g_any_listing{false};
 
@@ -27,8 +25,8 @@ Listing listing_of(const std::string& name) {
   if (!g_any_listing.load(std::memory_order_acquire)) return Listing::kNone;
   const Locked<Listings> all;
   for (const std::string& candidate : {name, without_overload(name)}) {
-    const auto found = all->by_name.find(candidate);
-    if (found != all->by_name.end()) return found->second;
+    const auto found = all->find(candidate);
+    if (found != all->end()) return found->second;
   }
   return Listing::kNone;
 }
@@ -36,13 +34,7 @@ Listing listing_of(const std::string& name) {
 std::atomic<AsksForPrinting> g_is_printing{nullptr};
 
 // Operators, without overloads, that warned.
-struct Warned {
-  std::set<std::pair<std::string, Placement>> names;
-};
-
-bool is_first_warning(const std::string& name, Placement placement) {
-  return Locked<Warned>()->names.emplace(without_overload(name), placement).second;
-}
+struct Warned : std::set<std::pair<std::string, Placement>> {};
 
 const char* description(Placement placement) {
   return placement == Placement::kHost ? "a host kernel on shared memory"
@@ -70,16 +62,10 @@ void set_fallback_policy(Placement placement, Policy policy) {
 
 void set_fallback_listing(const std::string& name, Listing listing) {
   const Locked<Listings> all;
-  const bool was_denied = [&] {
-    const auto found = all->by_name.find(name);
-    return found != all->by_name.end() && found->second == Listing::kDenied;
-  }();
-  if (listing == Listing::kNone) {
-    all->by_name.erase(name);
-  } else {
-    all->by_name[name] = listing;
-  }
-  g_any_listing.store(!all->by_name.empty(), std::memory_order_release);
+  Listing& current = (*all)[name];  // kNone at first
+  const bool was_denied = std::exchange(current, listing) == Listing::kDenied;
+  if (listing == Listing::kNone) all->erase(name);
+  g_any_listing.store(!all->empty(), std::memory_order_release);
   // A denied operator must not run without the router.
   g_router_watchers += static_cast<int>(listing == Listing::kDenied) - static_cast<int>(was_denied);
 }
@@ -87,13 +73,13 @@ void set_fallback_listing(const std::string& name, Listing listing) {
 std::vector<std::string> fallback_listing(Listing listing) {
   const Locked<Listings> all;
   std::vector<std::string> names;
-  for (const auto& [name, its_listing] : all->by_name) {
+  for (const auto& [name, its_listing] : *all) {
     if (its_listing == listing) names.push_back(name);
   }
   return names;
 }
 
-void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
+void check_fallback(const Operator& entry, Placement placement, at::ScalarType dtype,
                     c10::DeviceIndex device) {
   const Listing listing = listing_of(entry.name);
   if (listing == Listing::kAllowed) return;
@@ -112,13 +98,12 @@ void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
         "; allow it with torch_outboard.fallback.allow(\"", entry.name,
         "\") or register a kernel with torch_outboard.kernel");
   }
-  std::atomic<bool>& warned = entry.warned[static_cast<int>(placement)];
-  if (warned.load(std::memory_order_relaxed)) return;
+  const Warned::value_type warning(without_overload(entry.name), placement);
+  if (Locked<Warned>()->contains(warning)) return;
   // Printing is not worth a warning, and must not use up the warning for other calls.
   const AsksForPrinting is_printing = g_is_printing.load();
   if (is_printing != nullptr && is_printing()) return;
-  warned.store(true);
-  if (is_first_warning(entry.name, placement)) {
+  if (Locked<Warned>()->insert(warning).second) {
     TORCH_WARN(entry.name, type, " runs as ", description(placement), " on ", device_of(device),
                ", which has no device kernel for this call; register one with "
                "torch_outboard.kernel, or allow this with torch_outboard.fallback. This warning "
@@ -132,11 +117,6 @@ bool is_allowed(const Operator& entry, Placement placement) {
          (listing == Listing::kNone && fallback_policy(placement) != Policy::kError);
 }
 
-void reset_fallback_warnings() {
-  for (const std::string& name : router_names()) {
-    for (std::atomic<bool>& warned : router_entry(name).warned) warned.store(false);
-  }
-  Locked<Warned>()->names.clear();
-}
+void reset_fallback_warnings() { Locked<Warned>()->clear(); }
 
 }  // namespace outboard

@@ -29,7 +29,7 @@ OUTBOARD_API std::vector<std::string> fallback_listing(Listing listing);
 
 // Allows `entry` to run by `placement` on the host, warns, or raises NotImplementedError. `dtype`
 // and `device` are for the message.
-void check_fallback(Operator& entry, Placement placement, at::ScalarType dtype,
+void check_fallback(const Operator& entry, Placement placement, at::ScalarType dtype,
                     c10::DeviceIndex device);
 
 // Whether check_fallback allows it.

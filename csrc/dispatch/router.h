@@ -106,8 +106,6 @@ struct Operator {
   // Snapshot of the kernels, best first; replaced as a whole. Old snapshots are never freed, but
   // the code of removed kernels is.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
-  // By placement: true once a warning named the operator (fallback_policy.h).
-  std::atomic<bool> warned[kPlacements] = {};
   // Which arguments of `run_on_host` to map, made at the first use.
   std::atomic<const CpuPlan*> cpu_plan{nullptr};
 };
