@@ -37,14 +37,8 @@ DevicePlacement& placement_of(c10::DeviceIndex device) {
 }
 
 bool answer_of(c10::DeviceIndex device) {
-  switch (placement_setting(device)) {
-    case PlacementSetting::kDevice:
-      return true;
-    case PlacementSetting::kHost:
-      return false;
-    case PlacementSetting::kAuto:
-      break;
-  }
+  const PlacementSetting setting = placement_setting(device);
+  if (setting != PlacementSetting::kAuto) return setting == PlacementSetting::kDevice;
   // CPU kernels need no compilation, and small operators no launch.
   if (device_properties(device).kind == OB_DEVICE_CPU && shares_host_memory(device) &&
       !placement_of(device).has_graphs.load()) {
@@ -65,12 +59,8 @@ void update_answers() {
 // Typed CPU kernels bypass the router unless something watches it. All must call it until device
 // kernels are loaded or known to be missing.
 void watch_router(bool wanted) {
-  static std::mutex* mutex = new std::mutex;
-  static bool watching = false;
-  std::lock_guard<std::mutex> lock(*mutex);
-  if (wanted == watching) return;
-  g_router_watchers += wanted ? 1 : -1;
-  watching = wanted;
+  static std::atomic<bool> watching{false};
+  if (watching.exchange(wanted) != wanted) g_router_watchers += wanted ? 1 : -1;
 }
 
 // The line with the error in a compiler's log.
@@ -110,18 +100,6 @@ void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
   if (!Locked<WarnedCompilers>()->insert(compiler).second) return;
   TORCH_WARN(words_about_compiler(device, failure), ", so all operators run on the host; ", kRemedy,
              ", or set OUTBOARD_PLACEMENT=host to silence this warning");
-}
-
-bool driver_has_library_calls() {
-  const ob_driver& table = driver();
-  return table.matrix_product != nullptr || table.convolution != nullptr;
-}
-
-bool any_device_runs_code() {
-  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-    if (runs_code(device)) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -186,12 +164,10 @@ void probe_compilers() {
 }
 
 void load_device_kernels_now() {
+  bool needed = driver().matrix_product != nullptr || driver().convolution != nullptr;
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) needed |= runs_code(device);
   const DeviceKernelLoader load = g_loader.load();
-  if (load == nullptr || !(any_device_runs_code() || driver_has_library_calls())) {
-    device_kernels_are_loaded();
-    return;
-  }
-  load();
+  load != nullptr&& needed ? load() : device_kernels_are_loaded();
 }
 
 }  // namespace outboard
