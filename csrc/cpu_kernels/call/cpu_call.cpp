@@ -117,7 +117,6 @@ CpuCall::~CpuCall() {
   for (TensorView& view : tensors_) view.host.reset();
   for (StorageView& view : storages_) view.host = c10::Storage();
   sparse_tensors_.clear();
-  adopted_.clear();
   views_.clear();
 }
 
@@ -268,13 +267,11 @@ c10::Storage CpuCall::device_storage(const at::Tensor& host) {
     give_storage_to(device_, *storage.unsafeGetStorageImpl());
     return storage;
   }
-  if (const Adopted* known = by_adopted_storage_.find(adopted_, storage.unsafeGetStorageImpl())) {
-    return known->device;
-  }
   c10::Storage device(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                             storage.nbytes(), adopt(storage),
                                                             caching_allocator(), true));
-  adopted_.push_back({storage, device});
+  // Further results over this memory share the storage.
+  storages_.push_back({device, storage, storage.data(), storage.nbytes()});
   return device;
 }
 

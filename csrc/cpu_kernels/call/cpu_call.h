@@ -90,7 +90,7 @@ class OUTBOARD_API CpuCall {
   uint64_t copied_bytes() const noexcept { return copied_bytes_; }
 
  private:
-  // A device storage and its CPU storage.
+  // A device storage and its CPU storage: of an argument, or new memory of a CPU kernel.
   struct StorageView {
     c10::Storage device;
     c10::Storage host;
@@ -104,11 +104,6 @@ class OUTBOARD_API CpuCall {
     at::Tensor device;
     at::Tensor host;
     Access access;
-  };
-  // New storages of CPU kernels and the device storages that own them now.
-  struct Adopted {
-    c10::Storage host;
-    c10::Storage device;
   };
 
   at::Tensor map_sparse(const at::Tensor& tensor, Access access);
@@ -138,12 +133,10 @@ class OUTBOARD_API CpuCall {
   c10::SmallVector<HostView, 4> views_;
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
-  c10::SmallVector<Adopted, 1> adopted_;
   AddressIndex<&StorageView::device> by_device_storage_;
   AddressIndex<&StorageView::host> by_host_storage_;
   AddressIndex<&TensorView::device> by_device_tensor_;
   AddressIndex<&TensorView::host> by_host_tensor_;
-  AddressIndex<&Adopted::host> by_adopted_storage_;
   // Sparse and nested: tensors made of other tensors.
   std::vector<TensorView> sparse_tensors_;
 };
