@@ -22,38 +22,14 @@ int category(at::ScalarType dtype) {
 
 // Without narrow integers, which have separate rules for numbers that do not fit.
 bool keeps_numbers(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::ScalarType::Float:
-    case at::ScalarType::Double:
-    case at::ScalarType::Long:
-    case at::ScalarType::ComplexFloat:
-    case at::ScalarType::ComplexDouble:
-      return true;
-    default:
-      return false;
-  }
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kLong ||
+         dtype == at::kComplexFloat || dtype == at::kComplexDouble;
 }
 
 template <class T>
 at::Tensor number_tensor(at::ScalarType dtype, T value) {
   at::Tensor result = at::detail::empty_cpu({}, dtype);
-  void* data = result.mutable_data_ptr();
-  switch (dtype) {
-    case at::ScalarType::Float:
-      *static_cast<float*>(data) = c10::convert<float>(value);
-      break;
-    case at::ScalarType::Double:
-      *static_cast<double*>(data) = c10::convert<double>(value);
-      break;
-    case at::ScalarType::Long:
-      *static_cast<int64_t*>(data) = c10::convert<int64_t>(value);
-      break;
-    case at::ScalarType::ComplexFloat:
-      *static_cast<c10::complex<float>*>(data) = c10::convert<c10::complex<float>>(value);
-      break;
-    default:
-      *static_cast<c10::complex<double>*>(data) = c10::convert<c10::complex<double>>(value);
-  }
+  c10::cast_and_store<T>(dtype, result.mutable_data_ptr(), value);
   return result;
 }
 
