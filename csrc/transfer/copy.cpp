@@ -56,35 +56,31 @@ bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
   return false;
 }
 
+uint64_t address_to_write(const at::Tensor& tensor) {
+  return reinterpret_cast<uint64_t>(tensor.mutable_data_ptr());
+}
+uint64_t address_to_read(const at::Tensor& tensor) {
+  return reinterpret_cast<uint64_t>(tensor.const_data_ptr());
+}
+
 // ---- Devices whose memory the host cannot touch: read into and written from host memory
 
-Location device_location(const at::Tensor& tensor, bool write) {
-  const void* data = write ? tensor.mutable_data_ptr() : tensor.const_data_ptr();
-  return {tensor.device().index(), reinterpret_cast<uint64_t>(data)};
+at::Tensor with_bits_of(at::Tensor made, const at::Tensor& tensor) {
+  made._set_conj(tensor.is_conj());
+  made._set_neg(tensor.is_neg());
+  return made;
 }
 
-at::Tensor with_bits_of(at::Tensor host, const at::Tensor& tensor) {
-  host._set_conj(tensor.is_conj());
-  host._set_neg(tensor.is_neg());
-  return host;
-}
-
-// A CPU tensor with the layout of `tensor`, which has no gaps.
+// A CPU tensor with the layout of `tensor`, gaps included.
 at::Tensor empty_host_like(const at::Tensor& tensor) {
   return at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-}
-
-// A CPU tensor with the same memory span, gaps included.
-at::Tensor empty_host_span(const at::Tensor& tensor) {
-  const at::Tensor buffer = at::detail::empty_cpu({span_elements(tensor)}, tensor.scalar_type());
-  return at::native::as_strided_tensorimpl(buffer, tensor.sizes(), tensor.strides(), 0);
 }
 
 // The content of `source`, with at least one element, in a CPU tensor of its sizes, dtype and conj
 // and neg bits; strides may differ. Waits for `stream`, a stream of the tensor's device.
 at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
   const int64_t itemsize = source.itemsize();
-  const Location from = device_location(source, false);
+  const Location from{stream.device, address_to_read(source)};
   const int64_t span = span_bytes(source);
   const bool dense = source.is_non_overlapping_and_dense();
   if (!dense && span > 2 * source.numel() * itemsize) {
@@ -97,7 +93,7 @@ at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
       return with_bits_of(packed, source);
     }
   }
-  const at::Tensor host = dense ? empty_host_like(source) : empty_host_span(source);
+  const at::Tensor host = empty_host_like(source);
   HostMemoryInUse in_use(stream, host);
   enqueue_copy(stream, Location::on_host(host.data_ptr()), from, span);
   in_use.wait();
@@ -110,7 +106,7 @@ at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
 // for `stream`, a stream of the destination's device.
 void write_from_host(const at::Tensor& destination, const at::Tensor& source, StreamState& stream) {
   const int64_t itemsize = destination.itemsize();
-  const Location to = device_location(destination, true);
+  const Location to{stream.device, address_to_write(destination)};
   const bool dense = destination.is_non_overlapping_and_dense();
   at::Tensor host =
       dense ? empty_host_like(destination)
@@ -128,7 +124,7 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
     return;
   }
   const int64_t span = span_bytes(destination);
-  host = with_bits_of(empty_host_span(destination), destination);
+  host = with_bits_of(empty_host_like(destination), destination);
   HostMemoryInUse in_use(stream, host);
   enqueue_copy(stream, Location::on_host(host.data_ptr()), to, span);
   synchronize_stream(stream);
@@ -150,13 +146,6 @@ c10::DeviceIndex device_or_host(const at::Tensor& tensor) {
               " tensors, and a tensor on ", tensor.device(),
               " was given; copy it to the CPU first");
   return tensor.device().index();
-}
-
-uint64_t address_to_write(const at::Tensor& tensor) {
-  return reinterpret_cast<uint64_t>(tensor.mutable_data_ptr());
-}
-uint64_t address_to_read(const at::Tensor& tensor) {
-  return reinterpret_cast<uint64_t>(tensor.const_data_ptr());
 }
 
 void check_shapes(const at::Tensor& destination, const at::Tensor& source) {
@@ -210,10 +199,6 @@ bool stream_ordered(const at::Tensor& tensor) {
          caching_allocator()->device_of_pointer(tensor.storage().data()) >= 0;
 }
 
-at::Tensor host_view(const at::Tensor& tensor, Access access) {
-  return tensor.is_cpu() ? tensor : host_tensor(tensor, access);
-}
-
 // Whether the host should copy instead of the driver, on a device with shared memory. `transfer`:
 // from or to the host.
 bool host_copies_best(const StreamState& stream, size_t bytes, bool asynchronous, bool transfer) {
@@ -230,8 +215,8 @@ void copy_on_host(const at::Tensor& destination, const at::Tensor& source,
     std::memmove(destination.mutable_data_ptr(), source.const_data_ptr(), plan->row_bytes);
     return;
   }
-  at::Tensor target = host_view(destination, Access::kWrite);
-  at::native::copy_(target, host_view(source, Access::kRead));
+  at::Tensor target = host_tensor(destination);
+  at::native::copy_(target, host_tensor(source, Access::kRead));
 }
 
 // A copy on one device, or between it and the host.
@@ -328,14 +313,11 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
   // destination's.
   at::Tensor packed = source;
   if (!source.is_non_overlapping_and_dense()) {
-    packed = empty_on(from, source.sizes(), source.scalar_type());
-    packed._set_conj(source.is_conj());
-    packed._set_neg(source.is_neg());
+    packed = with_bits_of(empty_on(from, source.sizes(), source.scalar_type()), source);
     copy_with_host_or_itself(packed, source, from, true);
   }
-  at::Tensor landed = empty_strided_on(to, packed.sizes(), packed.strides(), packed.scalar_type());
-  landed._set_conj(source.is_conj());
-  landed._set_neg(source.is_neg());
+  const at::Tensor landed = with_bits_of(
+      empty_strided_on(to, packed.sizes(), packed.strides(), packed.scalar_type()), source);
   copy_between_devices(landed, packed);
   copy_with_host_or_itself(destination, landed, to, true);
 }
@@ -400,8 +382,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   }
   at::Tensor value = at::detail::empty_cpu({}, self.scalar_type());
   HostMemoryInUse in_use(stream, value);
-  enqueue_copy(stream, Location::on_host(value.data_ptr()),
-               {device, reinterpret_cast<uint64_t>(self.const_data_ptr())},
+  enqueue_copy(stream, Location::on_host(value.data_ptr()), {device, address_to_read(self)},
                static_cast<int64_t>(self.itemsize()));
   in_use.wait();
   return at::native::_local_scalar_dense_cpu(value);
@@ -432,8 +413,8 @@ bool fill_dense(const at::Tensor& tensor, const at::Scalar& value) {
   StreamState& stream = current_stream_state(device);
   const uint64_t bytes = static_cast<uint64_t>(tensor.numel()) * tensor.itemsize();
   RecordedWork record(stream, ActivityKind::kFill, "fill", "Memset", bytes);
-  OB_CALL(fill, stream.queue, reinterpret_cast<uint64_t>(tensor.mutable_data_ptr()),
-          pattern.const_data_ptr(), static_cast<uint32_t>(tensor.itemsize()), bytes);
+  OB_CALL(fill, stream.queue, address_to_write(tensor), pattern.const_data_ptr(),
+          static_cast<uint32_t>(tensor.itemsize()), bytes);
   stream.mark_submitted();
   record.enqueued();
   return true;

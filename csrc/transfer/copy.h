@@ -59,28 +59,6 @@ struct CopyPlan {
   // Whether driver calls for the plan are fast, also for a driver that copies row by row; else
   // copying the whole span to the host is faster.
   bool suits_driver() const;
-
-  // Calls visit(destination_offset, source_offset), in bytes, for each repetition.
-  template <class Visit>
-  void for_each(Visit&& visit) const {
-    c10::SmallVector<int64_t, 4> index(loops.size(), 0);
-    int64_t destination = 0;
-    int64_t source = 0;
-    while (true) {
-      visit(destination, source);
-      size_t level = 0;
-      for (; level < loops.size(); ++level) {
-        const CopyLoop& loop = loops[level];
-        destination += loop.destination_step;
-        source += loop.source_step;
-        if (++index[level] < loop.count) break;
-        destination -= loop.count * loop.destination_step;
-        source -= loop.count * loop.source_step;
-        index[level] = 0;
-      }
-      if (level == loops.size()) return;
-    }
-  }
 };
 
 // Source and destination have `sizes`, strides in elements of `itemsize` bytes, and at least one

@@ -1,6 +1,6 @@
 #include "transfer/copy.h"
 
-#include <c10/macros/Macros.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <tuple>
@@ -88,17 +88,6 @@ CopyPlan plan_copy(c10::IntArrayRef sizes, c10::IntArrayRef destination_strides,
 
 namespace {
 
-// Marks the stream also if a call fails: a copy row by row may have enqueued some rows.
-class SubmissionMark {
- public:
-  explicit SubmissionMark(StreamState& stream) : stream_(stream) {}
-  ~SubmissionMark() { stream_.mark_submitted(); }
-  C10_DISABLE_COPY_AND_ASSIGN(SubmissionMark);
-
- private:
-  StreamState& stream_;
-};
-
 void* host_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 void enqueue_rows(ob_queue queue, Location destination, Location source, const CopyPlan& plan) {
@@ -134,10 +123,16 @@ void enqueue_copy(StreamState& stream, Location destination, Location source,
   const bool between_devices =
       source.device != kHost && destination.device != kHost && source.device != destination.device;
   RecordedCopy record(stream, destination.device, source.device, plan.bytes());
-  plan.for_each([&](int64_t destination_offset, int64_t source_offset) {
-    const Location to{destination.device, destination.address + destination_offset};
-    const Location from{source.device, source.address + source_offset};
-    const SubmissionMark mark(stream);
+  for (int64_t i = 0; i < plan.repetitions(); ++i) {
+    Location to = destination, from = source;
+    int64_t rest = i;
+    for (const CopyLoop& loop : plan.loops) {
+      to.address += rest % loop.count * loop.destination_step;
+      from.address += rest % loop.count * loop.source_step;
+      rest /= loop.count;
+    }
+    // Also if a call fails: a copy row by row may have enqueued some rows.
+    const auto mark = c10::make_scope_exit([&stream] { stream.mark_submitted(); });
     if (plan.rows == 1) {
       enqueue_run(stream.queue, to, from, plan.row_bytes);
     } else if (between_devices) {
@@ -148,17 +143,14 @@ void enqueue_copy(StreamState& stream, Location destination, Location source,
     } else {
       enqueue_rows(stream.queue, to, from, plan);
     }
-  });
+  }
   record.enqueued();
 }
 
 void enqueue_copy(StreamState& stream, Location destination, Location source, int64_t bytes) {
-  RecordedCopy record(stream, destination.device, source.device, bytes);
-  {
-    const SubmissionMark mark(stream);
-    enqueue_run(stream.queue, destination, source, bytes);
-  }
-  record.enqueued();
+  CopyPlan plan;
+  plan.row_bytes = bytes;
+  enqueue_copy(stream, destination, source, plan);
 }
 
 bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {
