@@ -7,6 +7,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
@@ -39,14 +40,20 @@ OUTBOARD_API void add_scalar(LaunchArguments& arguments, const at::Scalar& scala
 OUTBOARD_API void add_element(LaunchArguments& arguments, const void* element, at::ScalarType from,
                               at::ScalarType dtype);
 
-// Adds a struct of 64-bit indices as one argument, of 32-bit indices unless `wide`.
+// Adds an index, a flag, or a struct of 64-bit indices as one argument, of 32 bits each unless
+// `wide`.
 OUTBOARD_API void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count,
                               bool wide);
 template <class Layout>
 void add_layout(LaunchArguments& arguments, const Layout& layout, bool wide) {
-  static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
-  add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
-              sizeof(Layout) / sizeof(int64_t), wide);
+  if constexpr (std::is_integral_v<Layout>) {
+    wide ? arguments.value(static_cast<int64_t>(layout))
+         : arguments.value(static_cast<int32_t>(layout));
+  } else {
+    static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
+    add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
+                sizeof(Layout) / sizeof(int64_t), wide);
+  }
 }
 
 }  // namespace outboard

@@ -153,7 +153,7 @@ void write_input_with_steps(const ConvolutionPass& pass) {
     arguments.address(columns.const_data_ptr()).address(part.mutable_data_ptr());
     arguments.address(bias.defined() ? bias.const_data_ptr() : columns.const_data_ptr());
     program.add_layout(arguments, patches);
-    program.add_index(arguments, bias.defined() ? bias.stride(0) : 0);
+    program.add_layout(arguments, bias.defined() ? bias.stride(0) : 0);
     arguments.value(static_cast<int32_t>(bias.defined()));
     const int64_t rows = patches.size[0] * patches.size[1];
     program.enqueue("gather_columns", images * channels * rows, true, arguments);

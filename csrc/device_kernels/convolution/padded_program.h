@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/kernel_table.h"
@@ -75,14 +74,7 @@ struct PaddedResult {
 // Adds an argument of 32-bit numbers for each flag, number or struct of 64-bit ones.
 template <class... Layouts>
 void add_narrow(LaunchArguments& arguments, const Layouts&... layouts) {
-  const auto add = [&](const auto& layout) {
-    if constexpr (std::is_integral_v<std::decay_t<decltype(layout)>>) {
-      arguments.value(static_cast<int32_t>(layout));
-    } else {
-      add_layout(arguments, layout, /*wide=*/false);
-    }
-  };
-  (add(layouts), ...);
+  (add_layout(arguments, layouts, /*wide=*/false), ...);
 }
 
 // A weight of one group in memory: a matrix of rows and channels whose elements are kernels;

@@ -106,25 +106,21 @@ struct FourierCall {
     const bool is_real = !source.is_complex();
     if (!is_real && source.is_contiguous()) return source.view({-1});
     at::Tensor result = make(source.numel());
-    const auto read_as = [&](auto zero) {
-      std::array<decltype(zero), 1 + 2 * kFourierDimensions> layout{};
-      int64_t dims = 0;
-      int64_t end = 0;  // stride of the previous dimension
-      for (int64_t d = 0; d < source.dim(); ++d) {
-        if (source.size(d) == 1) continue;
-        // Adjacent dimensions with matching strides collapse into one.
-        const bool joins = dims > 0 && end == source.size(d) * source.stride(d);
-        if (!joins) layout[1 + dims++] = 1;
-        layout[dims] *= source.size(d);
-        layout[kFourierDimensions + dims] = source.stride(d);
-        end = source.stride(d);
-      }
-      if (dims == 0) layout[1 + dims++] = 1;
-      layout[0] = dims;
-      launch_kernel(is_real ? "read_real" : "read_complex", result.numel(), source, result, layout,
-                    result.numel());
-    };
-    wide ? read_as(int64_t{0}) : read_as(int32_t{0});
+    std::array<int64_t, 1 + 2 * kFourierDimensions> layout{};
+    int64_t& dims = layout[0];
+    int64_t end = 0;  // stride of the previous dimension
+    for (int64_t d = 0; d < source.dim(); ++d) {
+      if (source.size(d) == 1) continue;
+      // Adjacent dimensions with matching strides collapse into one.
+      const bool joins = dims > 0 && end == source.size(d) * source.stride(d);
+      if (!joins) layout[1 + dims++] = 1;
+      layout[dims] *= source.size(d);
+      layout[kFourierDimensions + dims] = source.stride(d);
+      end = source.stride(d);
+    }
+    if (dims == 0) layout[1 + dims++] = 1;
+    launch_kernel(is_real ? "read_real" : "read_complex", result.numel(), source, result, layout,
+                  result.numel());
     return result;
   }
   // The first `count` elements of rows of length n; missing elements are the conjugates that make
@@ -250,17 +246,14 @@ struct FourierCall {
   static void add(LaunchArguments& arguments, const at::Tensor& tensor) {
     arguments.address(tensor.const_data_ptr());
   }
-  void add(LaunchArguments& arguments, int64_t index) const {
-    wide ? arguments.value(index) : arguments.value(static_cast<int32_t>(index));
+  template <class Layout>  // or one index
+  void add(LaunchArguments& arguments, const Layout& layout) const {
+    add_layout(arguments, layout, wide);
   }
   static void add(LaunchArguments& arguments, int32_t flag) { arguments.value(flag); }
   void add(LaunchArguments& arguments, double factor) const {
     real == at::ScalarType::Double ? arguments.value(factor)
                                    : arguments.value(static_cast<float>(factor));
-  }
-  template <class Index, size_t n>
-  static void add(LaunchArguments& arguments, const std::array<Index, n>& layout) {
-    arguments.value(layout);
   }
 };
 

@@ -146,7 +146,7 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
 
 void ProductProgram::enqueue(const char* kernel, int64_t items, bool coarse,
                              LaunchArguments& arguments) const {
-  add_index(arguments, items);
+  add_layout(arguments, items);
   if (items == 0) return;
   kernels_.launch(kernel, items, coarse ? portions_.local : work_shape(device_).local, arguments);
 }
@@ -210,8 +210,8 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
   const int64_t column_panels = divide_up(count, columns_);
   LaunchArguments arguments;
   add_operands(arguments, layout, scalars, {left.address, right.address, out, added});
-  add_index(arguments, begin);
-  add_index(arguments, count);
+  add_layout(arguments, begin);
+  add_layout(arguments, count);
   add_layout(arguments, left.strides);
   add_layout(arguments, right.strides);
   const int64_t groups = divide_up(row_panels, blocks_.panels);
@@ -240,11 +240,11 @@ void ProductProgram::multiply_slices(const ProductLayout& layout,
   LaunchArguments first;
   first.address(addresses.left).address(addresses.right).address(partials.mutable_data_ptr());
   add_layout(first, layout);
-  add_index(first, kSlice);
+  add_layout(first, kSlice);
   enqueue("slices", count, true, first);
   LaunchArguments second;
   second.address(partials.const_data_ptr()).address(addresses.out);
-  add_index(second, count);
+  add_layout(second, count);
   enqueue("sum_slices", 1, true, second);
 }
 

@@ -108,7 +108,6 @@ class OUTBOARD_API ProductProgram {
 
   at::Tensor workspace(int64_t elements) const { return empty_on(device_, {elements}, value_); }
   int64_t slices(int64_t depth) const { return divide_up(depth, portions_.slice); }
-  void add_index(LaunchArguments& arguments, int64_t value) const { add_layout(arguments, value); }
   template <class Layout>
   void add_layout(LaunchArguments& arguments, const Layout& layout) const {
     outboard::add_layout(arguments, layout, wide_);

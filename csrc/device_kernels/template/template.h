@@ -113,14 +113,14 @@ class TemplateKernel final : public DefinedKernel {
   void initialize(Call& call, size_t tensor) const;
   at::ScalarType compute_dtype(const Call& call) const;
   const ProgramKernels& kernels(const Call& call);
-  // Evaluates the launches [first, last) and their parameters. False if values do not fit.
+  // Evaluates the launches [first, last) and their parameters. False if values do not fit 32 bits,
+  // or 64 bits in a call that is `wide`.
   bool plan(Call& call, size_t first, size_t last) const;
   bool reserve_random(Call& call, const torch::jit::Stack& stack) const;
   void read_values(Call& call) const;
   void set_facts(Call& call) const;
   void enqueue(Call& call);
   void add_arguments(const Call& call, LaunchArguments& arguments);
-  static void add_index(const Call& call, LaunchArguments& arguments, int64_t number);
 
   const std::string location_;  // of the definition in Python
   const std::string source_;

@@ -1,6 +1,9 @@
 // Launches of a call: parameters and constants of the kernels, and their programs.
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+#include <array>
+
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/source_writer.h"
 #include "device_kernels/template/template.h"
@@ -20,27 +23,12 @@ constexpr uint64_t kGroupsPerUnit = 64;
 // The constant that limits the registers of a work-item.
 constexpr const char* kRegisters = "OB_REGISTERS";
 
-template <class Index>
 struct Layout {
-  Index dims = 0;
-  Index size[kTemplateDimensions] = {};
-  Index stride[kTemplateDimensions] = {};
+  int64_t dims, size[kTemplateDimensions] = {}, stride[kTemplateDimensions] = {};
 
-  explicit Layout(const at::Tensor& tensor) {
-    dims = static_cast<Index>(tensor.dim());
-    for (int64_t d = 0; d < tensor.dim(); ++d) {
-      size[d] = static_cast<Index>(tensor.size(d));
-      stride[d] = static_cast<Index>(tensor.stride(d));
-    }
-  }
-};
-
-template <class Index>
-struct Numbers {
-  Index at[kTemplateList] = {};
-
-  explicit Numbers(const c10::SmallVector<int64_t, 6>& list) {
-    for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
+  explicit Layout(const at::Tensor& tensor) : dims(tensor.dim()) {
+    std::copy(tensor.sizes().begin(), tensor.sizes().end(), size);
+    std::copy(tensor.strides().begin(), tensor.strides().end(), stride);
   }
 };
 
@@ -114,11 +102,6 @@ const ProgramKernels& TemplateKernel::kernels(const Call& call) {
   });
 }
 
-void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
-  // plan() checked that it fits.
-  call.wide ? arguments.value(number) : arguments.value(static_cast<int32_t>(number));
-}
-
 void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) {
   const void* some = nullptr;
   for (const at::Tensor& tensor : call.tensors) {
@@ -130,8 +113,7 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
     arguments.address(there ? tensor.const_data_ptr() : some);
     if (!tensors_[i].strided) continue;
     const at::Tensor& described = tensor.defined() ? tensor : call.tensors[0];
-    call.wide ? arguments.value(Layout<int64_t>(described))
-              : arguments.value(Layout<int32_t>(described));
+    add_layout(arguments, Layout(described), call.wide);
   }
   const ScalarType compute = compute_dtype(call);
   for (const at::Scalar& scalar : call.scalars) {
@@ -146,14 +128,16 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       add_scalar(arguments, scalar, value_dtype(compute));
     }
   }
-  for (const int64_t number : call.numbers) add_index(call, arguments, number);
+  for (const int64_t number : call.numbers) add_layout(arguments, number, call.wide);
   const bool is_double = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
                                                 compute == ScalarType::ComplexDouble);
   for (const double number : call.reals) {
     is_double ? arguments.value(number) : arguments.value(static_cast<float>(number));
   }
   for (const auto& list : call.lists) {
-    call.wide ? arguments.value(Numbers<int64_t>(list)) : arguments.value(Numbers<int32_t>(list));
+    std::array<int64_t, kTemplateList> numbers = {};
+    std::copy(list.begin(), list.end(), numbers.begin());
+    add_layout(arguments, numbers, call.wide);
   }
   if (assert_.reports()) arguments.address(assert_.on(call.device).address());
   if (random_ >= 0) arguments.value(call.philox.seed).value(call.philox.offset);
@@ -235,8 +219,8 @@ void TemplateKernel::enqueue(Call& call) {
     for (uint64_t step = 0; step < planned.repeat; ++step) {
       LaunchArguments arguments;
       add_arguments(call, arguments);
-      add_index(call, arguments, static_cast<int64_t>(planned.items));
-      add_index(call, arguments, static_cast<int64_t>(step));
+      add_layout(arguments, planned.items, call.wide);
+      add_layout(arguments, step, call.wide);
       launch(current_stream_state(call.device), launched, grid, arguments);
     }
   }
