@@ -1,7 +1,7 @@
 // The kernel generator `reduction`: a state per result starts as an identity, accumulates elements,
 // merges with other states and is converted to results.
 #include <ATen/TensorIterator.h>
-#include <ATen/WrapDimUtils.h>
+#include <ATen/WrapDimUtilsMulti.h>
 #include <c10/util/SmallVector.h>
 
 #include <bitset>
@@ -23,7 +23,6 @@ namespace {
 
 using at::ScalarType;
 
-constexpr size_t kMostDimensions = 64;
 // Limits of the reduced and of the other dimensions, each after collapsing.
 constexpr int kReductionDimensions = 8;
 // Vectors per work-item in the kernel `across`.
@@ -101,7 +100,7 @@ class ReductionKernel final : public DefinedKernel {
   struct Call {
     c10::DeviceIndex device;
     at::Tensor input;
-    std::bitset<kMostDimensions> reduced;
+    std::bitset<at::dim_bitset_size> reduced;
     bool keepdim = false;
     ScalarType compute = ScalarType::Undefined;
     c10::SmallVector<ScalarType, 2> results;
@@ -182,31 +181,17 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
 
 bool ReductionKernel::choose_dimensions(Call& call, const torch::jit::Stack& stack) const {
   if (keepdim_ >= 0) call.keepdim = overload_.read(stack, keepdim_).toBool();
-  const int64_t dimensions = call.input.dim();
-  if (dimensions >= static_cast<int64_t>(kMostDimensions)) return false;
-  const auto reduce_all = [&] {
-    for (int64_t d = 0; d < dimensions; ++d) call.reduced.set(d);
-    return true;
-  };
-  if (dim_ < 0) return reduce_all();
-  const c10::IValue& value = overload_.read(stack, dim_);
-  if (value.isNone()) return reduce_all();
-  c10::SmallVector<int64_t, 8> listed;
-  if (value.isInt()) {
-    listed.push_back(value.toInt());
-  } else if (value.isIntList()) {
-    for (const int64_t dim : value.toIntList()) listed.push_back(dim);
-    if (listed.empty()) return !all_if_empty_ || reduce_all();
-  } else {
-    return false;
+  const auto dimensions = static_cast<size_t>(call.input.dim());
+  if (dimensions > at::dim_bitset_size) return false;
+  std::optional<at::DimVector> listed;
+  if (dim_ >= 0 && !overload_.read(stack, dim_).isNone()) {
+    const c10::IValue& value = overload_.read(stack, dim_);
+    if (!value.isInt() && !value.isIntList()) return false;
+    listed = value.isInt() ? at::DimVector{value.toInt()} : value.toDimVector();
+    if (listed->empty() && all_if_empty_) listed.reset();
   }
-  const int64_t range = std::max<int64_t>(dimensions, 1);
-  for (const int64_t dim : listed) {
-    if (dim < -range || dim >= range) return false;
-    const int64_t wrapped = dim < 0 ? dim + range : dim;
-    if (call.reduced.test(wrapped)) return false;
-    call.reduced.set(wrapped);
-  }
+  call.reduced =
+      at::dim_list_to_bitset(listed ? at::OptionalIntArrayRef(*listed) : std::nullopt, dimensions);
   if (dimensions == 0) call.reduced.reset();
   return true;
 }
