@@ -58,14 +58,9 @@ ob_tensor library_tensor(const void* data, ScalarType dtype, at::IntArrayRef siz
   return result;
 }
 
-ob_tensor library_tensor(const at::Tensor& tensor) {
-  return library_tensor(tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes(),
-                        tensor.strides());
-}
-
-ob_tensor library_result(const at::Tensor& tensor) {
-  return library_tensor(tensor.mutable_data_ptr(), tensor.scalar_type(), tensor.sizes(),
-                        tensor.strides());
+ob_tensor library_tensor(const at::Tensor& tensor, bool written) {
+  return library_tensor(written ? tensor.mutable_data_ptr() : tensor.const_data_ptr(),
+                        tensor.scalar_type(), tensor.sizes(), tensor.strides());
 }
 
 bool took_query(ob_status status, const char* name) {

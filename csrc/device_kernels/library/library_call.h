@@ -23,9 +23,7 @@ uint32_t library_flags(at::ScalarType dtype);
 // An operand at `data` with at most 8 dimensions, none of size 0.
 ob_tensor library_tensor(const void* data, at::ScalarType dtype, at::IntArrayRef sizes,
                          at::IntArrayRef strides);
-ob_tensor library_tensor(const at::Tensor& tensor);
-// An operand that is written.
-ob_tensor library_result(const at::Tensor& tensor);
+ob_tensor library_tensor(const at::Tensor& tensor, bool written = false);
 
 // Parts of LibraryCall: checks the status of a query, and of a call, which enqueued work. False if
 // declined; raises for failures.

@@ -7,17 +7,13 @@
 namespace outboard {
 namespace {
 
-ob_tensor operand(const at::Tensor& tensor, bool written) {
-  return written ? library_result(tensor) : library_tensor(tensor);
-}
-
 // False if the library declines.
 bool convolve(ob_convolution_pass kind, const ConvolutionPass& pass) {
   const auto& [geometry, image, filter, result, added] = pass;
   const auto dimensions = static_cast<size_t>(image.dim() - 2);
-  const ob_tensor input = operand(image, kind == OB_CONVOLUTION_BACKWARD_INPUT);
-  const ob_tensor weight = operand(filter, kind == OB_CONVOLUTION_BACKWARD_WEIGHT);
-  const ob_tensor output = operand(result, kind == OB_CONVOLUTION_FORWARD);
+  const ob_tensor input = library_tensor(image, kind == OB_CONVOLUTION_BACKWARD_INPUT);
+  const ob_tensor weight = library_tensor(filter, kind == OB_CONVOLUTION_BACKWARD_WEIGHT);
+  const ob_tensor output = library_tensor(result, kind == OB_CONVOLUTION_FORWARD);
   const ob_tensor bias = added.defined() ? library_tensor(added) : ob_tensor();
   ob_convolution description = {};
   description.struct_size = sizeof(description);
