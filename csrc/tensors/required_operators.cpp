@@ -58,12 +58,14 @@ void check_layout(std::optional<c10::Layout> layout, std::optional<bool> pin_mem
               ": only dense CPU tensors can be pinned; make the tensor on the CPU");
 }
 
-at::Tensor& fill_if_deterministic(at::Tensor& tensor) {
+bool fills_new_memory() {
   const at::Context& context = at::globalContext();
-  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
-                   context.deterministicFillUninitializedMemory())) {
-    at::native::fill_empty_deterministic_(tensor);
-  }
+  return C10_UNLIKELY(context.deterministicAlgorithms() &&
+                      context.deterministicFillUninitializedMemory());
+}
+
+at::Tensor& fill_if_deterministic(at::Tensor& tensor) {
+  if (fills_new_memory()) at::native::fill_empty_deterministic_(tensor);
   return tensor;
 }
 
@@ -99,22 +101,18 @@ struct WithStorage<function> {
   }
 };
 
-// Grows the storage so that `bytes` fit; never shrinks it.
-void grow_storage(c10::TensorImpl* self, int64_t bytes) {
-  const c10::Storage& storage = self->unsafe_storage();
-  if (static_cast<size_t>(bytes) > storage.nbytes()) {
-    resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
-  }
-}
-
+// The storage grows, if needed, and never shrinks.
 void resize_to(c10::TensorImpl* self, at::IntArrayRef size, at::OptionalIntArrayRef stride) {
   if (self->sizes() == size && (!stride || self->strides() == *stride)) return;
   const int64_t itemsize = static_cast<int64_t>(self->itemsize());
   const int64_t offset = self->storage_offset();
   // Memory first: if allocation fails, the tensor is unchanged.
   if (c10::multiply_integers(size) != 0) {
-    grow_storage(self, stride ? at::detail::computeStorageNbytes(size, *stride, itemsize, offset)
-                              : at::detail::computeStorageNbytesContiguous(size, itemsize, offset));
+    const size_t bytes = stride
+                             ? at::detail::computeStorageNbytes(size, *stride, itemsize, offset)
+                             : at::detail::computeStorageNbytesContiguous(size, itemsize, offset);
+    const c10::Storage& storage = self->unsafe_storage();
+    if (bytes > storage.nbytes()) resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
   }
   if (stride) {
     self->set_sizes_and_strides(size, *stride);
@@ -136,11 +134,7 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
                 *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
-  const at::Context& context = at::globalContext();
-  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
-                   context.deterministicFillUninitializedMemory())) {
-    at::native::fill_resize_deterministic_(self, old_bytes);
-  }
+  if (fills_new_memory()) at::native::fill_resize_deterministic_(self, old_bytes);
   return self;
 }
 
@@ -148,11 +142,6 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   check_has_storage(self);
   check_has_storage(source);
   return at::native::set_tensor_(self, source);
-}
-
-at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
-  check_has_storage(self);
-  return at::native::set_(self, std::move(source));
 }
 
 at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
@@ -172,12 +161,6 @@ at::Tensor& set_nothing(at::Tensor& self) {
                        caching_allocator()->allocate_on(current_stream_state(device), 0),
                        caching_allocator(), /*resizable=*/true);
   return set_storage_offset(self, std::move(storage), 0, {0}, {});
-}
-
-// `copy_` in a graph without mutation.
-at::Tensor copy(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
-  check_has_storage(self);
-  return at::native::copy(self, source, non_blocking);
 }
 
 // ---- Clones that share memory until one of them is written
@@ -288,11 +271,14 @@ void register_required_operators(YieldingLibrary& library) {
 
   library.impl("resize_", TORCH_FN(resize_));
   library.impl("_resize_output_", TORCH_FN(at::native::_resize_output_));
-  library.impl("set_.source_Storage", TORCH_FN(set_storage));
+  constexpr auto kSetStorage =
+      static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(&at::native::set_);
+  library.impl("set_.source_Storage", TORCH_FN(WithStorage<kSetStorage>::call));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   library.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   library.impl("set_", TORCH_FN(set_nothing));
-  library.impl("copy", TORCH_FN(copy));
+  // `copy_` in a graph without mutation.
+  library.impl("copy", TORCH_FN(WithStorage<&at::native::copy>::call));
   library.impl("record_stream", TORCH_FN(record_stream));
   library.impl("_lazy_clone", TORCH_FN(lazy_clone));
   library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
