@@ -335,9 +335,16 @@ Outputs layers(const Tensor& input, TensorList hx, TensorList params, bool has_b
           at::stack(last_cells, 0)};
 }
 
-Outputs choose(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
-               int64_t num_layers, double dropout, bool train, bool bidirectional,
-               bool batch_first) {
+Outputs lstm_dense(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
+                   int64_t num_layers, double dropout, bool train, bool bidirectional,
+                   bool batch_first) {
+  if (C10_UNLIKELY(others_brought_kernels(entry()))) {
+    static const c10::OperatorHandle op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::lstm", "input");
+    return CallRouted<decltype(lstm_dense)>::call(entry(), op, input, hx, params, has_biases,
+                                                  num_layers, dropout, train, bidirectional,
+                                                  batch_first);
+  }
   const bool one_call =
       is_plain(input, hx, params, has_biases, num_layers, bidirectional, batch_first) &&
       takes_one_call(input);
@@ -347,38 +354,21 @@ Outputs choose(const Tensor& input, TensorList hx, TensorList params, bool has_b
                                      bidirectional, batch_first);
 }
 
-// Without autograd.
-Outputs lstm_dense(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
-                   int64_t num_layers, double dropout, bool train, bool bidirectional,
-                   bool batch_first) {
-  if (C10_LIKELY(!others_brought_kernels(entry()))) {
-    return choose(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-                  batch_first);
-  }
-  static const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::lstm", "input");
-  return CallRouted<decltype(lstm_dense)>::call(entry(), op, input, hx, params, has_biases,
-                                                num_layers, dropout, train, bidirectional,
-                                                batch_first);
-}
-
 // Derivatives are those of the called operators. So external kernels serve only calls without
 // derivatives, as for every composite operator.
 Outputs lstm_with_autograd(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
                            int64_t num_layers, double dropout, bool train, bool bidirectional,
                            bool batch_first) {
-  if (C10_LIKELY(!others_brought_kernels(entry()))) {
-    return choose(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-                  batch_first);
-  }
+  const bool external = others_brought_kernels(entry());
   const auto needs_grad = [](const Tensor& tensor) { return tensor.requires_grad(); };
-  if (at::GradMode::is_enabled() &&
+  if (external && at::GradMode::is_enabled() &&
       (needs_grad(input) || std::any_of(hx.begin(), hx.end(), needs_grad) ||
        std::any_of(params.begin(), params.end(), needs_grad))) {
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train,
                             bidirectional, batch_first);
   }
-  at::AutoDispatchBelowADInplaceOrView guard;
+  std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
+  if (external) guard.emplace();
   return lstm_dense(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
                     batch_first);
 }

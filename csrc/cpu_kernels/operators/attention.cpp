@@ -64,6 +64,19 @@ at::Tensor laid_out_like(const at::Tensor& tensor, const at::Tensor& model) {
   return tensor.strides() == model.strides() ? tensor : at::empty_like(model).copy_(tensor);
 }
 
+// Gradients of query, key and value. `logsumexp` is in float; double needs it unrounded.
+auto gradients(const at::Tensor& grad, const at::Tensor& query, const at::Tensor& key,
+               const at::Tensor& value, const at::Tensor& output, const at::Tensor& logsumexp,
+               double dropout, bool causal, const std::optional<at::Tensor>& mask,
+               std::optional<double> scale) {
+  const at::Tensor sums = query.scalar_type() == at::kDouble
+                              ? std::get<1>(at::_scaled_dot_product_flash_attention_for_cpu(
+                                    query, key, value, dropout, causal, mask, scale))
+                              : rows_before_heads(logsumexp);
+  return at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      grad, query, key, value, output, sums, dropout, causal, mask, scale);
+}
+
 // ---- _scaled_dot_product_efficient_attention
 
 // The returned sums have a multiple of this many rows.
@@ -102,14 +115,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_b
               " queries; call the forward with compute_log_sumexp=True");
   const std::optional<at::Tensor> mask =
       bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
-  // logsumexp was rounded to float.
-  const at::Tensor sums = query.scalar_type() == at::kDouble
-                              ? std::get<1>(at::_scaled_dot_product_flash_attention_for_cpu(
-                                    query, key, value, dropout, causal, mask, scale))
-                              : rows_before_heads(logsumexp.narrow(2, 0, rows));
-  auto [query_grad, key_grad, value_grad] =
-      at::_scaled_dot_product_flash_attention_for_cpu_backward(grad, query, key, value, output,
-                                                               sums, dropout, causal, mask, scale);
+  auto [query_grad, key_grad, value_grad] = gradients(
+      grad, query, key, value, output, logsumexp.narrow(2, 0, rows), dropout, causal, mask, scale);
   return {query_grad, key_grad, value_grad, at::Tensor()};
 }
 
@@ -141,13 +148,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
     const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&,
     const c10::SymInt&, const c10::SymInt&, double dropout, bool causal, const at::Tensor&,
     const at::Tensor&, std::optional<double> scale) {
-  const at::Tensor sums = query.scalar_type() == at::kDouble
-                              ? std::get<1>(at::_scaled_dot_product_flash_attention_for_cpu(
-                                    query, key, value, dropout, causal, std::nullopt, scale))
-                              : rows_before_heads(logsumexp);
   auto [query_grad, key_grad, value_grad] =
-      at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          grad, query, key, value, output, sums, dropout, causal, std::nullopt, scale);
+      gradients(grad, query, key, value, output, logsumexp, dropout, causal, std::nullopt, scale);
   return {laid_out_like(query_grad, query), laid_out_like(key_grad, key),
           laid_out_like(value_grad, value)};
 }
