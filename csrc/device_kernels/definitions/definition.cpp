@@ -67,11 +67,10 @@ std::optional<double> Definition::real(const std::string& key) const {
   return integer != nullptr ? static_cast<double>(*integer) : get<double>(key);
 }
 
-size_t Definition::one_of(const std::string& key, const Strings& known) const {
-  const std::string& value = string(key);
-  const auto found = std::find(known.begin(), known.end(), value);
-  TORCH_CHECK_VALUE(found != known.end(), "'", value, "' is none of '", c10::Join("', '", known),
-                    "'");
+size_t Definition::index_of(const Strings& known, const std::string& name) {
+  const auto found = std::find(known.begin(), known.end(), name);
+  TORCH_CHECK_VALUE(found != known.end(), "it names '", name, "', which is none of '",
+                    c10::Join("', '", known), "'");
   return static_cast<size_t>(found - known.begin());
 }
 
@@ -82,16 +81,12 @@ std::vector<int> Definition::nodes(const std::string& key) const {
 }
 
 void Definition::check_names(const std::string& key, const Strings& known) const {
-  const auto check = [&](const std::string& name) {
-    TORCH_CHECK_VALUE(std::find(known.begin(), known.end(), name) != known.end(), "it names '",
-                      name, "', which is none of '", c10::Join("', '", known), "'");
-  };
   std::visit(
       [&](const auto& value) {
         if constexpr (requires { value.begin()->first; }) {
-          for (const auto& [name, of_name] : value) check(name);
+          for (const auto& [name, of_name] : value) index_of(known, name);
         } else {
-          for (const std::string& name : strings(key)) check(name);
+          for (const std::string& name : strings(key)) index_of(known, name);
         }
       },
       find(key));

@@ -66,8 +66,9 @@ class OUTBOARD_API Definition {
   uint64_t dtypes() const { return static_cast<uint64_t>(integer("dtypes")); }
   std::optional<double> real(const std::string& key) const;  // also of an integer
   const std::string& string(const std::string& key) const { return get<std::string>(key); }
-  // The index of a string in `known`. Another string raises ValueError.
-  size_t one_of(const std::string& key, const Strings& known) const;
+  size_t one_of(const std::string& key, const Strings& known) const {
+    return index_of(known, string(key));
+  }
   const Strings& strings(const std::string& key) const { return get<Strings>(key); }
   const NamedIntegers& named_integers(const std::string& key) const {
     return get<NamedIntegers>(key);
@@ -79,6 +80,8 @@ class OUTBOARD_API Definition {
   // A function in Python, or in C++ by its name (OUTBOARD_DECOMPOSITION).
   Function function(const std::string& key) const;
 
+  // The index of a name in a list. Raises ValueError if it is missing.
+  static size_t index_of(const Strings& known, const std::string& name);
   // Raises ValueError if a field, a list or a dictionary, has a name that is not in `known`.
   void check_names(const std::string& key, const Strings& known) const;
 

@@ -70,13 +70,6 @@ bool is_list(const Overload& overload, const std::string& argument) {
   return index >= 0 && overload.argument(index).type()->kind() == c10::TypeKind::ListType;
 }
 
-// The index of an operand by its name in expressions.
-size_t operand_named(const std::vector<std::string>& names, const std::string& name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is not an operand");
-  return static_cast<size_t>(found - names.begin());
-}
-
 PointwiseExpression expression_of(const Definition& definition, const Overload& overload) {
   PointwiseExpression expression;
   const auto& names = definition.strings("names");
@@ -102,7 +95,7 @@ PointwiseExpression expression_of(const Definition& definition, const Overload& 
   expression.kind = result_of(definition);
   expression.scalar = definition.flag("scalar");
   if (const std::string& divisor = definition.string("divisor"); !divisor.empty()) {
-    expression.divisor = operand_named(names, divisor);
+    expression.divisor = Definition::index_of(names, divisor);
     expression.operation = definition.strings("overloads").at(0);
   }
   return expression;
@@ -212,7 +205,7 @@ PointwiseKernel::PointwiseKernel(const Definition& definition, const c10::Functi
   definition.check_names("uniform", definition.strings("names"));
   const auto& names = definition.strings("names");
   for (const std::string& name : definition.strings("updated")) {
-    updated_.push_back(operand_named(names, name));
+    updated_.push_back(Definition::index_of(names, name));
   }
   const auto& arguments = definition.strings("operands");  // last: errors name this field
   TORCH_CHECK_VALUE(names.size() == arguments.size(), "`operands` and `names` differ in length");

@@ -169,9 +169,7 @@ ReductionKernel::ReductionKernel(const Definition& definition, const c10::Functi
     absent_.push_back(value != absent.end() ? std::optional(value->second) : std::nullopt);
   }
   if (const std::string& name = definition.string("exceeds"); !name.empty()) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is not a scalar");
-    exceeds_ = static_cast<int>(found - names.begin());
+    exceeds_ = static_cast<int>(Definition::index_of(names, name));
   }
   description_.emplace_back("state", state);
   description_.emplace_back("results", results);
