@@ -3,18 +3,12 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
-#include <map>
 
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
 
 namespace outboard {
 namespace {
-
-std::map<std::string, KernelFactory>& factories() {
-  static auto* instance = new std::map<std::string, KernelFactory>;
-  return *instance;
-}
 
 c10::OperatorHandle operator_of(const std::string& overload) {
   const auto handle = c10::Dispatcher::singleton().findSchema(operator_name(overload));
@@ -57,12 +51,11 @@ bool CallConditions::hold(const torch::jit::Stack& stack) const {
 }
 
 bool CallConditions::hold(const torch::jit::Stack& stack, Evaluation& evaluation) const {
-  const bool lengths = std::all_of(flags_.begin(), flags_.end(), [&](const auto& flags) {
+  const bool lengths = std::ranges::all_of(flags_, [&](const auto& flags) {
     const c10::IValue& value = overload_.read(stack, flags.first);
     return value.isList() && static_cast<int>(value.toListRef().size()) == flags.second;
   });
-  return lengths && std::all_of(nodes_.begin(), nodes_.end(),
-                                [&](int node) { return evaluation.truth(node); });
+  return lengths && std::ranges::all_of(nodes_, [&](int node) { return evaluation.truth(node); });
 }
 
 DefinedAssert::DefinedAssert(const Definition& definition, const std::string& overload) {
@@ -87,9 +80,8 @@ AssertScope::AssertScope(const DefinedAssert& asserted) noexcept : outer_(t_oute
 
 AssertScope::~AssertScope() { t_outer_assert = outer_; }
 
-KindRegistrar::KindRegistrar(const char* name, KernelFactory factory) {
-  factories()[name] = factory;
-}
+C10_DEFINE_SHARED_REGISTRY(DefinitionKinds, DeviceKernel, const Definition&,
+                           const c10::FunctionSchema&)
 
 void DefinedKernel::alert() const {
   if (!alert_.empty()) at::globalContext().alertNotDeterministic(alert_);
@@ -100,12 +92,11 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
   const std::string& first = definition.strings("overloads").at(0);
   std::string location = definition.string("location");
   if (!location.empty()) location += ": ";
-  const auto found = factories().find(definition.kind);
-  TORCH_CHECK_VALUE(found != factories().end(), location, "the definition of ", first,
+  TORCH_CHECK_VALUE(DefinitionKinds()->Has(definition.kind), location, "the definition of ", first,
                     " has the kind '", definition.kind, "', which does not exist");
   std::shared_ptr<DeviceKernel> kernel;
   try {
-    kernel = found->second(definition, operator_of(overload).schema());
+    kernel = DefinitionKinds()->Create(definition.kind, definition, operator_of(overload).schema());
   } catch (const c10::Error& error) {
     TORCH_CHECK_VALUE(
         false, location, "field '", definition.last_asked(), "' of the definition of ", first,

@@ -2,12 +2,12 @@
 //
 // A new kind of definition is a class derived from DefinedKernel and one line at file scope:
 //
-//   OUTBOARD_DEFINITION_KIND("reduction", ReductionKernel);
+//   C10_REGISTER_CLASS(DefinitionKinds, reduction, ReductionKernel);
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
-#include <c10/macros/Macros.h>
+#include <c10/util/Registry.h>
 
 #include <memory>
 #include <string>
@@ -130,12 +130,8 @@ class OUTBOARD_API DefinedKernel : public DeviceKernel {
   const bool evaluates_conditions_;
 };
 
-using KernelFactory = std::shared_ptr<DeviceKernel> (*)(const Definition&,
-                                                        const c10::FunctionSchema&);
-
-struct KindRegistrar {
-  OUTBOARD_API KindRegistrar(const char* name, KernelFactory factory);
-};
+C10_DECLARE_SHARED_REGISTRY(DefinitionKinds, DeviceKernel, const Definition&,
+                            const c10::FunctionSchema&);
 
 // The kernel of one overload of a definition. Raises ValueError for an invalid kind or definition.
 OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& definition,
@@ -146,11 +142,3 @@ OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Definition& 
 OUTBOARD_API void add_definitions(const std::vector<Definition>& definitions);
 
 }  // namespace outboard
-
-#define OUTBOARD_DEFINITION_KIND(name, Class)                                              \
-  static const ::outboard::KindRegistrar C10_ANONYMOUS_VARIABLE(outboard_definition_kind)( \
-      name,                                                                                \
-      [](const ::outboard::Definition& definition, const c10::FunctionSchema& schema)      \
-          -> std::shared_ptr<::outboard::DeviceKernel> {                                   \
-            return std::make_shared<Class>(definition, schema);                            \
-          })

@@ -268,6 +268,6 @@ bool ConvolutionKernel::write_weight(const ConvolutionPass& pass,
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("convolution", ConvolutionKernel);
+C10_REGISTER_CLASS(DefinitionKinds, convolution, ConvolutionKernel)
 
 }  // namespace outboard

@@ -260,6 +260,6 @@ bool Decomposition::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("decomposition", Decomposition);
+C10_REGISTER_CLASS(DefinitionKinds, decomposition, Decomposition)
 
 }  // namespace outboard

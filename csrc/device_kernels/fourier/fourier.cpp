@@ -431,6 +431,6 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("fourier", FourierKernel);
+C10_REGISTER_CLASS(DefinitionKinds, fourier, FourierKernel)
 
 }  // namespace outboard

@@ -58,7 +58,7 @@ class LibraryConvolutionKernel final : public ConvolutionOperator {
   }
 };
 
-OUTBOARD_DEFINITION_KIND("library_convolution", LibraryConvolutionKernel);
+C10_REGISTER_CLASS(DefinitionKinds, library_convolution, LibraryConvolutionKernel)
 
 }  // namespace
 }  // namespace outboard

@@ -142,6 +142,6 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
   return call.submit(description);
 }
 
-OUTBOARD_DEFINITION_KIND("library_product", LibraryProductKernel);
+C10_REGISTER_CLASS(DefinitionKinds, library_product, LibraryProductKernel)
 
 }  // namespace outboard

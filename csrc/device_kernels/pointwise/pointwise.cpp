@@ -496,6 +496,6 @@ bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex devic
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("pointwise", PointwiseKernel);
+C10_REGISTER_CLASS(DefinitionKinds, pointwise, PointwiseKernel)
 
 }  // namespace outboard

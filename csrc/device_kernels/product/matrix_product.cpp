@@ -178,6 +178,6 @@ void MatrixProductKernel::enqueue(const ProductOperands& operands, const at::Ten
             added.defined() ? added.const_data_ptr() : nullptr});
 }
 
-OUTBOARD_DEFINITION_KIND("matrix_product", MatrixProductKernel);
+C10_REGISTER_CLASS(DefinitionKinds, matrix_product, MatrixProductKernel)
 
 }  // namespace outboard

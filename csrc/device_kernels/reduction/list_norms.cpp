@@ -139,7 +139,7 @@ class ListNorms final : public DefinedKernel {
   KernelTable<Key, Kernels> kernels_;
 };
 
-OUTBOARD_DEFINITION_KIND("list_norms", ListNorms);
+C10_REGISTER_CLASS(DefinitionKinds, list_norms, ListNorms)
 
 }  // namespace
 }  // namespace outboard

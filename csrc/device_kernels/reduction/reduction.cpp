@@ -412,6 +412,6 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("reduction", ReductionKernel);
+C10_REGISTER_CLASS(DefinitionKinds, reduction, ReductionKernel)
 
 }  // namespace outboard

@@ -202,6 +202,6 @@ bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   return true;
 }
 
-OUTBOARD_DEFINITION_KIND("template", TemplateKernel);
+C10_REGISTER_CLASS(DefinitionKinds, template, TemplateKernel)
 
 }  // namespace outboard
