@@ -39,12 +39,10 @@ class RawKernel final : public c10::OperatorKernel {
 };
 
 bool has_composite(const c10::OperatorHandle& op) {
-  for (const c10::DispatchKey key :
-       {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::CompositeExplicitAutograd,
-        c10::DispatchKey::CompositeExplicitAutogradNonFunctional}) {
-    if (op.hasKernelForDispatchKey(key)) return true;
-  }
-  return false;
+  using c10::DispatchKey;
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
 // "file:line" from the dispatcher's description, if it has one.

@@ -118,9 +118,9 @@ bool requires_grad(const c10::IValue& value) {
 // need a derivative run the decomposition.
 void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                         torch::jit::Stack* stack) {
-  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   if (at::GradMode::is_enabled() &&
-      std::any_of(arguments.begin(), arguments.end(), &requires_grad)) {
+      std::ranges::any_of(torch::jit::last(*stack, op.schema().arguments().size()),
+                          &requires_grad)) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
     return;
   }

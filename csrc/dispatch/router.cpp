@@ -178,9 +178,8 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
 // Whether `test` is true for a tensor among the last `arguments` values.
 template <class Test>
 bool any_argument(const torch::jit::Stack& stack, size_t arguments, const Test& test) {
-  const auto values = torch::jit::last(stack, arguments);
-  return std::any_of(values.begin(), values.end(),
-                     [&test](const c10::IValue& value) { return any_tensor(value, test); });
+  return std::ranges::any_of(torch::jit::last(stack, arguments),
+                             [&test](const c10::IValue& value) { return any_tensor(value, test); });
 }
 
 // Whether an argument is in memory that the device adopted from the host. Its owner may free it at

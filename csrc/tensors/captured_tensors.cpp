@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/driver/device.h"
@@ -79,21 +80,14 @@ bool CapturedTensors::suits(Inputs inputs) const {
       stream_.capturing.load(std::memory_order_acquire)) {
     return false;
   }
-  for (const Moving& one : moving_) {
-    if (!one.layout.suits(tensor_at(inputs, one.input))) return false;
-  }
-  for (const Fixed& one : fixed_) {
-    if (!one.suits(tensor_at(inputs, one.input))) return false;
-  }
-  return true;
+  return misplaced(inputs).empty() && std::ranges::all_of(moving_, [&](const Moving& one) {
+           return one.layout.suits(tensor_at(inputs, one.input));
+         });
 }
 
 // Whether results of the last replay are referenced.
 bool CapturedTensors::is_used() const {
-  for (const auto& storage : given_) {
-    if (storage.use_count() > 0) return true;
-  }
-  return false;
+  return std::ranges::any_of(given_, [](const auto& storage) { return storage.use_count() > 0; });
 }
 
 void CapturedTensors::copy_in(Inputs inputs) {

@@ -59,11 +59,10 @@ void register_nested_operators(torch::Library& dense) {
   kernels.impl("is_pinned", TORCH_FN(is_pinned));
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    if (name.name.compare(0, 6, "aten::") != 0) continue;
+    if (!name.name.starts_with("aten::")) continue;
     const auto handle = dispatcher.findSchema(name);
     if (!handle.has_value() || !handle->hasKernelForDispatchKey(kAnyDevice) ||
-        std::find(kOfTheProcessor.begin(), kOfTheProcessor.end(), name.name) !=
-            kOfTheProcessor.end()) {
+        std::ranges::find(kOfTheProcessor, name.name) != kOfTheProcessor.end()) {
       continue;
     }
     kernels.impl(c10::toString(name).substr(6).c_str(),

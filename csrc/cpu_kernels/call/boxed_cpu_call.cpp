@@ -61,8 +61,7 @@ bool takes_any_device(const c10::FunctionSchema& schema, const c10::Argument& ar
   for (const MixedArguments& mixed : kMixedArguments) {
     if (mixed.name != schema.name()) continue;
     const auto& names = mixed.arguments;
-    return names[0].empty() ||
-           std::find(names.begin(), names.end(), argument.name()) != names.end();
+    return names[0].empty() || std::ranges::find(names, argument.name()) != names.end();
   }
   return false;
 }
@@ -90,8 +89,7 @@ constexpr std::array<std::string_view, 2> kUpdatingStatistics = {
 bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
   return (argument.name() == "running_mean" || argument.name() == "running_var") &&
-         std::find(kUpdatingStatistics.begin(), kUpdatingStatistics.end(), schema.name()) !=
-             kUpdatingStatistics.end();
+         std::ranges::find(kUpdatingStatistics, schema.name()) != kUpdatingStatistics.end();
 }
 
 const CpuPlan* make_plan(const c10::OperatorHandle& op) {
@@ -119,9 +117,8 @@ const CpuPlan* make_plan(const c10::OperatorHandle& op) {
     const bool any_device = takes_any_device(op.schema(), arguments[i]);
     plan->arguments.push_back({static_cast<uint16_t>(i), *kind, access, any_device});
   }
-  for (const std::string_view name : kIndexingOperators) {
-    plan->indexes = plan->indexes || name == op.schema().name();
-  }
+  plan->indexes =
+      std::ranges::find(kIndexingOperators, op.schema().name()) != kIndexingOperators.end();
   return plan;
 }
 

@@ -216,8 +216,7 @@ bool ConvolutionKernel::write_input(const ConvolutionPass& pass, PaddedGradient&
   if (write_input_by_winograd(pass, cached)) return true;
   if (write_input_from_padded(pass, cached)) return true;
   const auto& [geometry, input, weight, output, bias] = pass;
-  const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
-                                 [](int64_t step) { return step > 1; });
+  const bool steps = volume(geometry.stride) > 1;
   // Columns of 16-bit dtypes would be rounded before the sum.
   if (steps && input.element_size() >= 4) {
     write_input_with_steps(pass);

@@ -33,10 +33,6 @@ c10::DimVector all_but_channels(const at::Tensor& gradient) {
   return dimensions;
 }
 
-bool all_are_one(const SpatialValues& values) {
-  return std::all_of(values.begin(), values.end(), [](int64_t value) { return value == 1; });
-}
-
 }  // namespace
 
 SpatialValues spatial(at::IntArrayRef values, int64_t missing) {
@@ -152,7 +148,7 @@ bool ConvolutionOperator::read(const torch::jit::Stack& stack, c10::DeviceIndex 
     return false;
   }
   if ((plain_dtypes_ & dtype_bit(dtype)) != 0 &&
-      (operands.geometry.transposed || !all_are_one(operands.geometry.dilation))) {
+      (operands.geometry.transposed || volume(operands.geometry.dilation) > 1)) {
     return false;
   }
   operands.output_sizes = operands.geometry.output_sizes(input, weight);

@@ -95,8 +95,8 @@ Tensor flat_indices(const Indexed& index) {
 
 // The result with the strides that TensorIterator gives it on CPU.
 Tensor laid_out(const Tensor& result, const Indexed& index) {
-  const bool row_major = std::all_of(index.tensors.begin(), index.tensors.end(),
-                                     [](const Tensor& tensor) { return tensor.is_contiguous(); });
+  const bool row_major = std::ranges::all_of(
+      index.tensors, [](const Tensor& tensor) { return tensor.is_contiguous(); });
   if (row_major && index.self.is_contiguous()) return result;
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);

@@ -20,8 +20,7 @@ Overload::Overload(const c10::FunctionSchema& schema)
   // Written arguments that are not returned, such as running means, are no results.
   const bool returns_new = !schema.returns().empty() && schema.returns()[0].alias_info() == nullptr;
   if (returns_new) return;
-  bool out = false;
-  for (const c10::Argument& argument : arguments_) out = out || argument.is_out();
+  const bool out = std::ranges::any_of(arguments_, &c10::Argument::is_out);
   for (int i = 0; i < static_cast<int>(arguments_.size()); ++i) {
     if ((!out || arguments_[i].is_out()) && writes(i)) written_.push_back(i);
   }
@@ -30,10 +29,8 @@ Overload::Overload(const c10::FunctionSchema& schema)
 }
 
 int Overload::find(const std::string& name) const noexcept {
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    if (arguments_[i].name() == name) return static_cast<int>(i);
-  }
-  return -1;
+  const auto found = std::ranges::find(arguments_, name, &c10::Argument::name);
+  return found == arguments_.end() ? -1 : static_cast<int>(found - arguments_.begin());
 }
 
 int Overload::index(const std::string& name) const {

@@ -79,19 +79,13 @@ ScalarType dtype_of(const c10::IValue& element) {
 template <class Condition>
 bool each_dtype(const ExpressionValue& value, const Condition& holds) {
   if (value.kind != Kind::kTensors) return holds(value.scalar_type());
-  const auto elements = value.tensors->toListRef();
-  return std::all_of(elements.begin(), elements.end(),
-                     [&](const c10::IValue& element) { return holds(dtype_of(element)); });
+  return std::ranges::all_of(value.tensors->toListRef(), holds, dtype_of);
 }
 
 bool same_dtype(const ExpressionValue& a, const ExpressionValue& b) {
   if (a.kind == Kind::kTensors && b.kind == Kind::kTensors) {
-    const auto ones = a.tensors->toListRef();
-    const auto others = b.tensors->toListRef();
-    return std::equal(ones.begin(), ones.end(), others.begin(), others.end(),
-                      [](const c10::IValue& one, const c10::IValue& other) {
-                        return dtype_of(one) == dtype_of(other);
-                      });
+    return std::ranges::equal(a.tensors->toListRef(), b.tensors->toListRef(), {}, dtype_of,
+                              dtype_of);
   }
   if (a.kind == Kind::kTensors) return same_dtype(b, a);
   const ScalarType dtype = a.scalar_type();
@@ -296,14 +290,8 @@ constexpr Operation kOperations[] = {
     {"len", 1, [](Operands x) -> Value { return static_cast<int64_t>(x.list().size()); }},
     {"prod", 1, [](Operands x) -> Value { return folded(x.list(), 1, std::multiplies<>()); }},
     {"sum", 1, [](Operands x) -> Value { return folded(x.list(), 0, std::plus<>()); }},
-    {"min", 1,
-     [](Operands x) -> Value {
-       return *std::min_element(not_empty(x.list()).begin(), x.list().end());
-     }},
-    {"max", 1,
-     [](Operands x) -> Value {
-       return *std::max_element(not_empty(x.list()).begin(), x.list().end());
-     }},
+    {"min", 1, [](Operands x) -> Value { return std::ranges::min(not_empty(x.list())); }},
+    {"max", 1, [](Operands x) -> Value { return std::ranges::max(not_empty(x.list())); }},
     {"distinct", 2, [](Operands x) -> Value { return are_distinct(x.list(), x.integer(1)); }},
     {"slice", 3, slice},
     {"tail", 2, slice},

@@ -12,10 +12,10 @@ namespace outboard {
 using at::ScalarType;
 
 int TemplateKernel::tensor_index(const std::string& name) const {
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].name == name) return static_cast<int>(i);
-  }
-  TORCH_CHECK_VALUE(false, "it names the tensor '", name, "', which the definition does not list");
+  const auto found = std::ranges::find(tensors_, name, &Tensor::name);
+  TORCH_CHECK_VALUE(found != tensors_.end(), "it names the tensor '", name,
+                    "', which the definition does not list");
+  return static_cast<int>(found - tensors_.begin());
 }
 
 int TemplateKernel::node_of_name(const std::string& name) const {
@@ -91,8 +91,7 @@ void TemplateKernel::read_operands(const Definition& definition) {
   }
   operand_count_ = tensors_.size();
   for (int i = 0; i < static_cast<int>(overload_.argument_count()); ++i) {
-    const bool read = std::any_of(tensors_.begin(), tensors_.end(),
-                                  [&](const Tensor& t) { return t.argument == i; });
+    const bool read = std::ranges::find(tensors_, i, &Tensor::argument) != tensors_.end();
     if (!read && !overload_.argument(i).is_out() &&
         overload_.argument(i).type()->isSubtypeOf(*c10::OptionalType::ofTensor())) {
       unread_.push_back(i);
