@@ -52,11 +52,6 @@ void register_lists(YieldingLibrary m) {
   m.impl("aten::binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
 }
 
-#undef OUTBOARD_LOWER_PRECISION
-#undef OUTBOARD_FLOAT32
-#undef OUTBOARD_FLOAT32_RESULT
-#undef OUTBOARD_PROMOTE
-
 torch::Library& new_library(const char* name_space) {
   // Registrations last until process exit.
   return *new torch::Library(torch::Library::IMPL, name_space, kAutocastKey, __FILE__, __LINE__);

@@ -120,7 +120,7 @@ std::string define_call_on_device(const c10::OperatorHandle& op) {
 }
 
 void define_draws_on_device() {
-  static const bool defined = [] {
+  [[maybe_unused]] static const bool defined = [] {
     c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       const std::optional<c10::OperatorHandle> op = dispatcher.findSchema(name);
@@ -131,7 +131,6 @@ void define_draws_on_device() {
     }
     return true;
   }();
-  (void)defined;
 }
 
 namespace {

@@ -68,7 +68,6 @@ std::tuple<Tensor, Tensor> combined_statistics(const Tensor& input, const Tensor
     running_var->mul_(1 - momentum).add_(squares.div(total.sub(1)), momentum);
   }
   Tensor inverse = squares.div(total).add_(eps).rsqrt_();
-  (void)input;
   return {std::move(mean), std::move(inverse)};
 }
 

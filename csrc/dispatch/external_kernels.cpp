@@ -47,8 +47,7 @@ bool has_composite(const c10::OperatorHandle& op) {
 
 // "file:line" from the dispatcher's description, if it has one.
 std::string location_in(const std::string& debug) {
-  const std::string_view text = debug;
-  return std::string(text.starts_with(kRegisteredAt) ? text.substr(kRegisteredAt.size()) : text);
+  return debug.starts_with(kRegisteredAt) ? debug.substr(kRegisteredAt.size()) : debug;
 }
 
 bool is_python(const std::string& location) {

@@ -133,37 +133,29 @@ void forward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
   }
 }
 
-struct Arguments {
-  at::Tensor self;
-  at::Tensor grad_out;  // (M, K)
-  at::Tensor other;
-  at::Tensor selected;  // of selected_entries
-};
-
-// Derivatives by the entries of `self` and by `other`.
-std::tuple<at::Tensor, at::Tensor> derivatives(const Arguments& given, bool of_self,
-                                               bool of_other) {
-  const at::Tensor values = given.self.values();
+// Derivatives by the entries of `self` and by `other`. `grad_out`: (M, K); `selected`: of
+// selected_entries.
+std::tuple<at::Tensor, at::Tensor> derivatives(const at::Tensor& self, const at::Tensor& grad_out,
+                                               const at::Tensor& other, const at::Tensor& selected,
+                                               bool of_self, bool of_other) {
+  const at::Tensor values = self.values();
   const int64_t entries = values.size(0);
-  const at::Tensor entry = given.selected.clamp_max(entries - 1);
-  const at::Tensor grad = given.grad_out.masked_fill(given.selected.eq(entries), 0);
+  const at::Tensor entry = selected.clamp_max(entries - 1);
+  const at::Tensor grad = grad_out.masked_fill(selected.eq(entries), 0);
   const at::Tensor flat = entry.flatten().to(at::kLong);
-  const at::Tensor column =
-      given.self.col_indices().to(at::kLong).index_select(0, flat).view_as(entry);
-  at::Tensor self;
-  at::Tensor other;
+  const at::Tensor column = self.col_indices().to(at::kLong).index_select(0, flat).view_as(entry);
+  at::Tensor grad_self, grad_other;
   if (of_self) {
-    const at::Tensor each = grad.mul(given.other.gather(0, column));
-    self = at::_sparse_compressed_tensor_unsafe(
-        given.self.crow_indices(), given.self.col_indices(),
-        at::zeros_like(values).index_add(0, flat, each.flatten()), given.self.sizes(),
-        given.self.options());
+    const at::Tensor each = grad.mul(other.gather(0, column));
+    grad_self = at::_sparse_compressed_tensor_unsafe(
+        self.crow_indices(), self.col_indices(),
+        at::zeros_like(values).index_add(0, flat, each.flatten()), self.sizes(), self.options());
   }
   if (of_other) {
     const at::Tensor each = grad.mul(values.index_select(0, flat).view_as(entry));
-    other = at::zeros_like(given.other).scatter_add(0, column, each);
+    grad_other = at::zeros_like(other).scatter_add(0, column, each);
   }
-  return {self, other};
+  return {grad_self, grad_other};
 }
 
 void backward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -175,12 +167,14 @@ void backward(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
     return;
   }
   const auto mask = given[5].toBoolList();
-  const Arguments arguments{self, given[1].toTensor(), given[2].toTensor(), given[4].toTensor()};
-  TORCH_CHECK(arguments.selected.sizes() == arguments.grad_out.sizes(), "the derivative of '",
-              kForward, "' needs to know which entries were the results, a tensor of sizes ",
-              arguments.grad_out.sizes(), ", and got ", arguments.selected.sizes(),
+  const at::Tensor& grad_out = given[1].toTensor();
+  const at::Tensor& selected = given[4].toTensor();
+  TORCH_CHECK(selected.sizes() == grad_out.sizes(), "the derivative of '", kForward,
+              "' needs to know which entries were the results, a tensor of sizes ",
+              grad_out.sizes(), ", and got ", selected.sizes(),
               "; call torch.sparse.mm with tensors that require gradients");
-  auto [of_self, of_other] = derivatives(arguments, mask[0], mask[1]);
+  auto [of_self, of_other] =
+      derivatives(self, grad_out, given[2].toTensor(), selected, mask[0], mask[1]);
   torch::jit::drop(*stack, op.schema().arguments().size());
   torch::jit::push(*stack, std::move(of_self), std::move(of_other));
 }

@@ -141,16 +141,6 @@ bool multiplies_right(c10::DeviceIndex device, ScalarType dtype) {
   return out.cpu().to(at::kFloat).equal(at::mm(left.to(at::kFloat), right.to(at::kFloat)));
 }
 
-// The tiles of the matrix units of a device.
-std::vector<GroupTiles::Tile> unit_tiles(c10::DeviceIndex device) {
-  const bool warpgroups = has(device, OB_FEATURE_WARPGROUPS);
-  std::vector<GroupTiles::Tile> tiles;
-  for (const UnitTile& tile : warpgroups ? kWarpgroupTiles : kUnitTiles) {
-    tiles.push_back(unit_tile(tile, warpgroups));
-  }
-  return tiles;
-}
-
 }  // namespace
 
 const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bool wide) {
@@ -176,7 +166,10 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
       compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)) {
   if (units) {
-    tiles_ = unit_tiles(device);
+    const bool warpgroups = has(device, OB_FEATURE_WARPGROUPS);
+    for (const UnitTile& tile : warpgroups ? kWarpgroupTiles : kUnitTiles) {
+      tiles_.push_back(unit_tile(tile, warpgroups));
+    }
     return;
   }
   for (const ItemTile& tile : kItemTiles) {
