@@ -1,7 +1,7 @@
 // The kernel generator `reduction`: a state per result starts as an identity, accumulates elements,
 // merges with other states and is converted to results.
 #include <ATen/TensorIterator.h>
-#include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/native/ReduceOpsUtils.h>
 #include <c10/util/SmallVector.h>
 
 #include <bitset>
@@ -256,19 +256,13 @@ at::TensorIterator ReductionKernel::iterator_of(const Call& call,
       .check_all_same_dtype(false)
       .resize_outputs(false)
       .is_reduction(true);
-  // Outputs are viewed with the sizes of the input and stride 0 in reduced dimensions. If indices
-  // count, several reduced dimensions must be in logical order in memory.
+  // If indices count, several reduced dimensions must be in logical order in memory.
   const bool flatten = ordered_ && call.reduced.count() > 1;
+  const auto dimensions = static_cast<int>(call.input.dim());
   for (const at::Tensor& result : results) {
-    at::DimVector strides;
-    int64_t dim = 0;  // of the result
-    for (int64_t d = 0; d < call.input.dim(); ++d) {
-      const bool reduced = call.reduced.test(d);
-      strides.push_back(reduced ? 0 : result.stride(dim));
-      if (!reduced || call.keepdim) ++dim;
-    }
-    config.add_owned_output(flatten ? result.as_strided({call.input.numel()}, {0})
-                                    : result.as_strided(call.input.sizes(), strides));
+    config.add_owned_output(
+        flatten ? result.as_strided({call.input.numel()}, {0})
+                : at::native::review_reduce_result(result, dimensions, call.reduced, call.keepdim));
   }
   config.add_owned_const_input(flatten ? call.input.contiguous().view({-1}) : call.input);
   return config.build();
@@ -290,15 +284,11 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   const bool counts = std::find(indices_.begin(), indices_.end(), true) != indices_.end();
   if ((ordered_ || counts) && call.input.numel() > INT32_MAX) return false;
 
-  at::DimVector sizes;
+  const at::DimVector sizes =
+      at::native::shape_from_dim_mask(call.input, call.reduced, call.keepdim);
   int64_t count = 1;
   for (int64_t d = 0; d < call.input.dim(); ++d) {
     if (call.reduced.test(d)) count *= call.input.size(d);
-    if (!call.reduced.test(d)) {
-      sizes.push_back(call.input.size(d));
-    } else if (call.keepdim) {
-      sizes.push_back(1);
-    }
   }
   if (count == 0 && !empty_.has_value()) return false;  // the CPU kernel raises or knows the result
   if (exceeds_ >= 0 && !(static_cast<double>(count) > call.scalars[exceeds_].to<double>())) {
