@@ -76,22 +76,13 @@ namespace {
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 enum class Policy { kLowerPrecision, kFloat32, kWidest };
 
-bool holds_tensors(const c10::Argument& argument) {
-  const std::string type = argument.type()->str();
-  return type.find("Tensor") != std::string::npos;
-}
-
-at::ScalarType target(Policy policy, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+at::ScalarType target(Policy policy, at::ArrayRef<c10::IValue> arguments) {
   if (policy == Policy::kFloat32) return at::kFloat;
   at::ScalarType dtype = at::autocast::get_lower_precision_fp_from_device_type(kType);
   if (policy == Policy::kLowerPrecision) return dtype;
-  const auto& arguments = op.schema().arguments();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!holds_tensors(arguments[i])) continue;
-    c10::IValue value = torch::jit::peek(stack, i, arguments.size());
-    convert_tensors(value, [&](const at::Tensor& tensor) {
-      if (tensor.defined()) dtype = at::autocast::prioritize(dtype, tensor, kType);
-      return tensor;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      dtype = at::autocast::prioritize(dtype, tensor, kType);
     });
   }
   return dtype;
@@ -100,11 +91,10 @@ at::ScalarType target(Policy policy, const c10::OperatorHandle& op, torch::jit::
 template <Policy policy>
 void call_cast(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
-  const at::ScalarType dtype = target(policy, op, *stack);
-  const auto& arguments = op.schema().arguments();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!holds_tensors(arguments[i])) continue;
-    convert_tensors(torch::jit::peek(*stack, i, arguments.size()), [&](const at::Tensor& tensor) {
+  const size_t count = op.schema().arguments().size();
+  const at::ScalarType dtype = target(policy, torch::jit::last(*stack, count));
+  for (size_t i = 0; i < count; ++i) {
+    convert_tensors(torch::jit::peek(*stack, i, count), [&](const at::Tensor& tensor) {
       return at::autocast::cached_cast(dtype, tensor, kType);
     });
   }

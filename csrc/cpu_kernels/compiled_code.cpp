@@ -6,7 +6,6 @@
 #include <torch/csrc/inductor/aoti_torch/tensor_converter.h>
 #include <torch/library.h>
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -176,13 +175,6 @@ class PackagedModel final : public AOTIModelContainerRunner {
   const c10::DeviceIndex device_;  // -1: that of the inputs
 };
 
-// "name" or "name:1".
-c10::DeviceIndex index_in(const std::string& device) {
-  const size_t colon = device.find(':');
-  if (colon == std::string::npos) return -1;
-  return static_cast<c10::DeviceIndex>(std::strtol(device.c_str() + colon + 1, nullptr, 10));
-}
-
 }  // namespace
 
 void register_packaged_models() {
@@ -193,7 +185,7 @@ void register_packaged_models() {
          bool single_threaded) -> std::unique_ptr<AOTIModelContainerRunner> {
     define_draws_on_device();
     return std::make_unique<PackagedModel>(library, models, folder, single_threaded,
-                                           index_in(device));
+                                           c10::Device(device).index());
   };
 }
 

@@ -338,13 +338,9 @@ bool PointwiseKernel::choose_types(Call& call) const {
   if (types_ == Types::kComplex) call.common = c10::toComplexType(call.common);
   if (!computes(call.device, call.common)) return false;
   call.compute = value_dtype(call.common);
-  if (result_ == Result::kMask) {
-    call.result = ScalarType::Bool;
-  } else if (result_ == Result::kReal) {
-    call.result = c10::toRealValueType(call.common);
-  } else {
-    call.result = call.common;
-  }
+  call.result = result_ == Result::kMask   ? ScalarType::Bool
+                : result_ == Result::kReal ? c10::toRealValueType(call.common)
+                                           : call.common;
   return true;
 }
 
