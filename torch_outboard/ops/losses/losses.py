@@ -307,6 +307,7 @@ def _multi_margin_loss(forward: bool) -> Definition:
         **rest: Symbol,
     ) -> None:
         rows = _rows_of(plan, self)
+        rows = rows._replace(shape=where(target.dim() == 1, [rows.total], []))
         plan.require(
             (p == 1) | (p == 2),
             (target.numel() == rows.total) & (target.dim() <= 1),
