@@ -325,8 +325,8 @@ FAULTS: tuple[Fault, ...] = (
         name="resize-storage-offset",
         kind="stride",
         file="csrc/tensors/required_operators.cpp",
-        old="computeStorageNbytesContiguous(size, itemsize, offset));",
-        new="computeStorageNbytesContiguous(size, itemsize, 0));",
+        old="computeStorageNbytesContiguous(size, itemsize, offset);",
+        new="computeStorageNbytesContiguous(size, itemsize, 0);",
         effect="resize_ of a view with a storage offset makes the storage too small.",
     ),
     Fault(

@@ -27,6 +27,12 @@ def plane(parts: list[float], dtype: torch.dtype = torch.complex64) -> torch.Ten
     return torch.tensor([complex(x, y) for x, y in itertools.product(parts, parts)], dtype=dtype)
 
 
+@pytest.mark.parametrize("view", [torch.Tensor.conj, lambda z: z.conj().mT, lambda z: z.mT])
+def test_conjugates_of_views(device, view):
+    z = torch.randn(3, 4, dtype=torch.complex64)
+    compare(device, lambda z: torch.conj_physical(view(z)), z)
+
+
 @pytest.mark.parametrize("function", INVERSES)
 def test_each_part_of_inverse_functions_is_precise(device, function):
     """The smaller part, too, whatever the larger one is."""

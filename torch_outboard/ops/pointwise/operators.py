@@ -250,7 +250,6 @@ def elementary() -> list[Definition]:
         pointwise(
             "conj_physical_ conj_physical.out", "self", "conj(self)", EVERY, same_output=True
         ),
-        pointwise("_conj_physical", "self", "conj(self)", COMPLEX),
         pointwise(
             "complex complex.out", "real imag", "complex(real, imag)",
             WIDE, types="complex",

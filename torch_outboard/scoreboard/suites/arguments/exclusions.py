@@ -57,6 +57,10 @@ CPU_READS_NO_STRIDE = "PyTorch's CPU kernel reads a stride that is not there, an
 
 CPU_READS_BEYOND = "PyTorch's CPU kernel reads behind the end of a tensor that is too short"
 
+CPU_READS_ITS_OUTPUT = (
+    "PyTorch's CPU kernel resizes the output and sets it to 0 before it reads the same tensor"
+)
+
 CPU_READS_NO_WEIGHTS = (
     "where the scale does not fit the sizes PyTorch's CPU kernel reads weights that it has not set"
 )
@@ -147,7 +151,11 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     *_listed("_scaled_dot_product_flash_attention_for_cpu_backward", "tensors", CPU_READS_NO_STRIDE,
              "key with a dimension more", unsafe=True),
     *_listed(_forms("_embedding_bag_per_sample_weights_backward", "", ".out"), "tensors",
-             CPU_READS_BEYOND, "offset2bag one shorter", unsafe=True),
+             CPU_READS_BEYOND, "(offset2bag|weight) one shorter", unsafe=True),
+    *_listed(_forms("native_batch_norm_backward", "", ".out"), "tensors", CPU_READS_BEYOND,
+             "grad_out with 0 dimensions", unsafe=True),
+    *_listed("max_unpool3d.out", "overlaps", CPU_READS_ITS_OUTPUT,
+             "out the same tensor as the read self", unsafe=True),
     *_listed(_forms("_upsample_bilinear2d_aa _upsample_bicubic2d_aa", "", ".out"), "numbers",
              CPU_READS_NO_WEIGHTS, "scales_[hw] = 0\\.5", unsafe=True),
     # ---- what the device does otherwise ---------------------------------------------------------
