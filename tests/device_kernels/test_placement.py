@@ -39,9 +39,12 @@ def test_a_placement_for_a_block(device, on_host):
         raise KeyError
     assert placement.get_placement() == "device"
     for name in ("", "gpu", "Device"):
-        with pytest.raises(ValueError, match="use 'auto', 'device' or 'host'"):
+        with pytest.raises(ValueError, match="use one of 'auto', 'device', 'host'"):
             placement.set_placement(name)
-        with pytest.raises(ValueError, match="use 'auto', 'device' or 'host'"), placement.use(name):
+        with (
+            pytest.raises(ValueError, match="use one of 'auto', 'device', 'host'"),
+            placement.use(name),
+        ):
             pass
 
 

@@ -2,6 +2,7 @@
 (csrc/device_kernels/{product,convolution,fourier,library}).
 """
 
+import cmath
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,6 +21,7 @@ from torch_outboard.ops.definition import (
     dtype_bits,
     qualified,
 )
+from torch_outboard.ops.symbolic import SymInt, SymTensor
 
 # ---- Matrix products
 
@@ -79,14 +81,20 @@ def _addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, beta: float, alpha: fl
     require(batch1.dim() == batch2.dim() == 3 and self.dtype == batch1.dtype == batch2.dtype)
     b, m, k = batch1.shape
     require(batch2.shape[:2] == (b, k))
+    require(cmath.isfinite(alpha))  # CPU multiplies each product of the batch by it
     left = batch1.transpose(0, 1).reshape(m, b * k)
     return torch.addmm(self, left, batch2.reshape(b * k, batch2.size(2)), beta=beta, alpha=alpha)
 
 
+def _shape_of_product(a: SymTensor, b: SymTensor) -> list[SymInt]:
+    return [a.size(-2), b.size(-1)]
+
+
 def _addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: float, alpha: float) -> Tensor:
     require(vec1.dim() == vec2.dim() == 1 and self.dtype == vec1.dtype == vec2.dtype)
-    whole = isinstance(alpha, int) and isinstance(beta, int)
-    require(whole or self.is_floating_point() or self.is_complex())
+    kinds = (type(alpha), type(beta))
+    require(bool not in kinds)
+    require(kinds == (int, int) or self.is_floating_point() or self.is_complex())
     added = self if beta == 1 else torch.zeros_like(self) if beta == 0 else self * beta
     shape = (vec1.numel(), vec2.numel())
     return torch.addcmul(added.expand(shape), vec1.unsqueeze(1), vec2, value=alpha)
@@ -171,13 +179,19 @@ def definitions() -> list[Definition]:
     """Every operator definition of this module."""
     return [
         *_matrix_products(MatrixProduct),
-        decomposition("addbmm addbmm_", _addbmm, dtypes=NUMBERS),
+        decomposition("addbmm", _addbmm, dtypes=NUMBERS),
+        # The host resizes an output, without PyTorch's warning.
+        decomposition(
+            "addbmm_",
+            _addbmm,
+            dtypes=NUMBERS,
+            condition=lambda self, batch1, batch2: self.shape == _shape_of_product(batch1, batch2),
+        ),
         decomposition(
             "addbmm.out",
             _addbmm,
             dtypes=NUMBERS,
-            # The host resizes an output, without PyTorch's warning.
-            condition=lambda batch1, batch2, out: out.shape == [batch1.size(-2), batch2.size(-1)],
+            condition=lambda batch1, batch2, out: out.shape == _shape_of_product(batch1, batch2),
         ),
         decomposition("addr addr_ addr.out", _addr, dtypes=NUMBERS),
         decomposition("vdot vdot.out", _vdot, dtypes=NUMBERS),

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+/* chip: its header. */
 
 /* ---- The chip. Its calls may come from several threads at once. A failure is returned as
  *      `fail(OB_ERROR, "chip_read returned %d.", status)`. ---- */
@@ -37,7 +38,8 @@ static ob_status open_chip(void) {
 /* chip: closes the devices. */
 static void close_chip(void) {}
 
-/* chip: allocates, and sets the chip's address, which is not 0. False if there is no memory. */
+/* chip: allocates, and sets the chip's address, less than 2 to the 62nd. False if there is no
+ * memory. */
 static bool allocate_on_chip(int32_t device, uint64_t bytes, uint64_t* address) {
   const uint64_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   *address = (uintptr_t)aligned_alloc(ALIGNMENT, whole);
