@@ -57,6 +57,10 @@ CPU_READS_NO_STRIDE = "PyTorch's CPU kernel reads a stride that is not there, an
 
 CPU_READS_BEYOND = "PyTorch's CPU kernel reads behind the end of a tensor that is too short"
 
+CPU_ADDS_INFINITIES = "CPU's library multiplies terms by an infinite alpha before it adds them"
+
+NUMBERS_WITH_BOOLEANS = "among other numbers of a list the device takes a boolean as a number"
+
 CPU_READS_ITS_OUTPUT = (
     "PyTorch's CPU kernel resizes the output and sets it to 0 before it reads the same tensor"
 )
@@ -75,7 +79,7 @@ NAN_SCORES = "CPU makes 0 of scores that are NaN; the device gives NaN, as the d
 OF_THE_KIT = frozenset(
     {
         CPU_TAKES_ABSOLUTE_VALUES, FOR_THE_BACKWARD_PASS, NOT_ASKED_FOR, OUTPUTS_GROW,
-        CONTRADICTION, INTEGERS_AS_ON_CUDA, LAST_OFFSET,
+        CONTRADICTION, INTEGERS_AS_ON_CUDA, LAST_OFFSET, NUMBERS_WITH_BOOLEANS,
     }
 )  # fmt: skip
 
@@ -154,6 +158,11 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
              CPU_READS_BEYOND, "(offset2bag|weight) one shorter", unsafe=True),
     *_listed(_forms("native_batch_norm_backward", "", ".out"), "tensors", CPU_READS_BEYOND,
              "grad_out with 0 dimensions", unsafe=True),
+    *_listed(_forms("_pdist_backward", "", ".out"), "tensors", CPU_READS_BEYOND,
+             "grad with a dimension more", unsafe=True),
+    *_listed("addmm addmm_ addmm.out", "numbers", CPU_ADDS_INFINITIES, "alpha = inf", unsafe=True),
+    *_listed("_foreach_sub.ScalarList _foreach_sub_.ScalarList", "lists", NUMBERS_WITH_BOOLEANS,
+             "scalars = \\[(True, 0.5|0.5, True)\\]"),
     *_listed("max_unpool3d.out", "overlaps", CPU_READS_ITS_OUTPUT,
              "out the same tensor as the read self", unsafe=True),
     *_listed(_forms("_upsample_bilinear2d_aa _upsample_bicubic2d_aa", "", ".out"), "numbers",
