@@ -9,8 +9,8 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/global.h"
@@ -33,18 +33,30 @@ Flags& flags_of(c10::DeviceIndex device) {
   return global<std::array<Flags, kMaxDevices>>()[device];
 }
 
-// Asserts of launched kernels and their streams, with the count of calls that the stream has
-// completed when the last of these kernels is done.
-using Expected = std::map<std::pair<DeviceAssert*, StreamState*>, uint64_t>;
+// An assert of a launched kernel, which is done when the stream has completed `submitted` calls.
+struct Expected {
+  DeviceAssert* assertion;
+  StreamState* stream;
+  uint64_t submitted;
 
-void expect(Expected& expected, DeviceAssert* assertion, StreamState* stream, uint64_t submitted) {
-  uint64_t& last = expected[{assertion, stream}];
-  last = std::max(last, submitted);
-}
+  bool is_same(const Expected& other) const noexcept {
+    return assertion == other.assertion && stream == other.stream;
+  }
+};
 
 struct Expectations {
-  Expected all;
-  Expected captured;  // of kernels that replays launch
+  std::vector<Expected> list;
+  std::vector<Expected> captured;  // of kernels that replays launch
+
+  static void add(std::vector<Expected>& entries, const Expected& added) {
+    const auto found = std::find_if(entries.begin(), entries.end(),
+                                    [&](const Expected& one) { return one.is_same(added); });
+    if (found == entries.end()) {
+      entries.push_back(added);
+    } else {
+      found->submitted = std::max(found->submitted, added.submitted);
+    }
+  }
 };
 
 std::atomic<bool> g_expects{false};
@@ -86,9 +98,9 @@ DeviceAssert::DeviceAssert(c10::DeviceIndex device, Kind kind, std::string messa
 
 void release_assert_flags(c10::DeviceIndex device) noexcept {
   {
-    const Locked<Expectations> expectations;
-    for (Expected* expected : {&expectations->all, &expectations->captured}) {
-      std::erase_if(*expected, [&](const auto& one) { return one.first.first->device_ == device; });
+    const Locked<Expectations> all;
+    for (std::vector<Expected>* list : {&all->list, &all->captured}) {
+      std::erase_if(*list, [&](const Expected& one) { return one.assertion->device_ == device; });
     }
   }
   Flags& flags = flags_of(device);
@@ -146,9 +158,10 @@ void expect_asserts(StreamState& stream, c10::ArrayRef<DeviceAssert*> asserts) {
   const bool captured = stream.capturing.load(std::memory_order_acquire);
   const uint64_t submitted = stream.submitted.load(std::memory_order_acquire);
   {
-    const Locked<Expectations> expectations;
-    Expected& expected = captured ? expectations->captured : expectations->all;
-    for (DeviceAssert* assertion : asserts) expect(expected, assertion, &stream, submitted);
+    const Locked<Expectations> all;
+    for (DeviceAssert* assertion : asserts) {
+      all->add(captured ? all->captured : all->list, {assertion, &stream, submitted});
+    }
     if (captured) return;
     g_expects.store(true, std::memory_order_release);
   }
@@ -159,11 +172,11 @@ void expect_asserts(StreamState& stream, c10::ArrayRef<DeviceAssert*> asserts) {
 }
 
 std::vector<DeviceAssert*> take_captured_asserts(StreamState& stream) {
-  const Locked<Expectations> expectations;
+  const Locked<Expectations> all;
   std::vector<DeviceAssert*> asserts;
-  std::erase_if(expectations->captured, [&](const auto& one) {
-    if (one.first.second != &stream) return false;
-    asserts.push_back(one.first.first);
+  std::erase_if(all->captured, [&](const Expected& one) {
+    if (one.stream != &stream) return false;
+    asserts.push_back(one.assertion);
     return true;
   });
   return asserts;
@@ -171,28 +184,26 @@ std::vector<DeviceAssert*> take_captured_asserts(StreamState& stream) {
 
 void raise_asserts() {
   if (C10_LIKELY(!g_expects.load(std::memory_order_acquire))) return;
-  std::vector<std::tuple<uint64_t, DeviceAssert*, StreamState*>> done;
+  std::vector<Expected> done;
   {
-    const Locked<Expectations> expectations;
-    std::erase_if(expectations->all, [&](const auto& one) {
-      const auto& [key, submitted] = one;
-      if (key.second->completed.load(std::memory_order_acquire) < submitted) return false;
-      done.emplace_back(submitted, key.first, key.second);
+    const Locked<Expectations> all;
+    std::erase_if(all->list, [&](const Expected& one) {
+      if (one.stream->completed.load(std::memory_order_acquire) < one.submitted) return false;
+      done.push_back(one);
       return true;
     });
-    g_expects.store(!expectations->all.empty(), std::memory_order_release);
+    g_expects.store(!all->list.empty(), std::memory_order_release);
   }
-  std::sort(done.begin(), done.end());  // in the order of their launches
   const DeviceAssert* first = nullptr;
   std::exception_ptr failure;
-  for (const auto& [submitted, assertion, stream] : done) {
+  for (const Expected& one : done) {
     try {
-      if (assertion->take(*stream) && first == nullptr) first = assertion;
+      if (one.assertion->take(*one.stream) && first == nullptr) first = one.assertion;
     } catch (const std::exception&) {
       // The other flags are read all the same. This one is read again once the driver can.
       if (failure == nullptr) failure = std::current_exception();
-      const Locked<Expectations> expectations;
-      expect(expectations->all, assertion, stream, submitted);
+      const Locked<Expectations> all;
+      all->add(all->list, one);
       g_expects.store(true, std::memory_order_release);
     }
   }
