@@ -5,6 +5,8 @@ import re
 import pytest
 
 from tests.support import run_python, try_python
+from torch_outboard import _C
+from torch_outboard.commands import device_checks
 
 BROKEN = """
     import ctypes, sys
@@ -47,6 +49,14 @@ def test_every_device_is_tried():
         assert re.search(rf"^{device} +float32 matrix product, .* GFLOP/s", printed, re.MULTILINE)
     assert re.search(r"^settings +OUTBOARD_HOST_MEMROY \(did you mean OUTBOARD_HOST_MEMORY\?\)",
                      printed, re.MULTILINE)  # fmt: skip
+
+
+def test_products_by_the_library_of_a_driver_are_named_so(device, monkeypatch):
+    monkeypatch.setattr(_C, "library_functions", lambda: ["matrix_product"])
+    monkeypatch.setattr(device_checks, "_best", lambda *arguments: 1.0)
+    names = [name for name, _ in device_checks.speeds(device)]
+    products = [name for name in names if name.startswith("float32 matrix product")]
+    assert products == ["float32 matrix product, the driver's library"]
 
 
 BOTH, ROWS, WITHIN = "copy to the device and back", "copy rows both ways", "copy within the device"

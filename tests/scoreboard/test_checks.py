@@ -196,3 +196,15 @@ def test_nothing_to_differentiate_is_no_success(
     result = EntryResult(only=frozenset({"gradcheck"}))
     derivatives.check_entry(entry, torch.float64, device, result, Limits())
     assert [f.reason for f in result.failures] == ["nothing to differentiate, unlike on CPU"]
+
+
+def test_results_without_double_precision_are_not_differentiated() -> None:
+    for function, differentiates in ((lambda x: (x * 0).float(), False), (torch.exp, True)):
+        entry = entry_of(function)
+        entry.gradcheck_fast_mode, entry.gradcheck_nondet_tol = None, 0.0
+        entry.gradcheck_wrapper = lambda op, x: op(x)
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        entry.sample_inputs = lambda *_, x=x, **__: [sample_of(x)]
+        result = EntryResult(only=frozenset({"gradcheck"}))
+        derivatives.check_entry(entry, torch.float64, CPU, result, Limits())
+        assert (result.samples, result.failures) == (int(differentiates), [])

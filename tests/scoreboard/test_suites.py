@@ -136,6 +136,41 @@ def test_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [f.check for f in result.failures] == ["foreach", "foreach inplace"]
 
 
+def test_a_list_may_be_nearer_to_float64_than_on_cpu(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def adds_a_third(x: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [t + 1 / 3 for t in x]
+
+    def in_place(x: list[torch.Tensor]) -> None:
+        for t in x:
+            t += 0.25 if t.is_cpu else 1 / 3
+
+    op = entry_of(adds_a_third, [X, X.clone()])
+    op.supports_out, op.supports_autograd, op.inplace_variant = False, False, in_place
+    monkeypatch.setattr(foreach, "operators", lambda: {"made up": op})
+    result = EntryResult()
+    foreach.check("made up", "float32", device, result, Limits())
+    assert result.checks == {"foreach inplace"}
+    assert result.failures == []
+
+
+def test_indices_of_equal_values_under_vmap(device: torch.device) -> None:
+    def last_of_equals(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        values, indices = torch.kthvalue(x, k)
+        return values, indices if x.is_cpu else indices ^ 1
+
+    def of_another_value(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        values, indices = torch.kthvalue(x, k)
+        return values, indices if x.is_cpu else indices ^ 2
+
+    pairs = torch.tensor([[3.0, 3.0, 1.0, 1.0]])
+    for function, failures in ((last_of_equals, []), (of_another_value, ["result 1"])):
+        op = entry_of(function, (pairs, 2))
+        op.full_name = "kthvalue"
+        assert found(functions, "vmap", op, device) == failures
+
+
 class Layer(nn.Module):
     """With statistics and a weight."""
 

@@ -46,6 +46,12 @@ def test_a_target_that_is_no_class_gives_nan(device):
     assert loss.isnan().tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("target", [torch.tensor(2), torch.tensor([2])])
+def test_one_row_has_the_shape_of_its_target(device, target):
+    loss = partial(F.multi_margin_loss, reduction="none")
+    compare(device, with_gradients(loss), torch.randn(5).requires_grad_(), target)
+
+
 def test_fewer_labels_than_classes(device):
     labels = torch.randint(0, 5, (6, 5))
     labels[:, 2] = -1

@@ -217,3 +217,11 @@ def test_conjugated_and_negated_views(device):
     check(device, lambda t: t.conj().t().clone(), x)
     check(device, lambda t: t.conj().imag.clone(), x)
     check(device, lambda t: (t.conj() * t).real.clone(), x)
+
+
+@pytest.mark.parametrize("limit", [65504.0, 1e5, INF])
+def test_limits_beyond_the_dtype_are_refused(device, limit):
+    def shrink(x):
+        return functional.softshrink(x, limit)
+
+    assert difference(device, shrink, values(torch.float16, 5)) is None

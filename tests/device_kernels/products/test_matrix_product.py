@@ -100,6 +100,24 @@ def test_beta_zero_does_not_read(device, size):
     check(partial(torch.addmm, beta=0), *operands, device=device, **NEAR)
 
 
+SUM = (torch.randn(4, 2, 3), torch.randn(4, 3, 5))
+ROW, COLUMN = torch.randn(5), torch.randn(2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, a, b, u, v: torch.addbmm(x, a, b, alpha=torch.inf),
+        lambda x, a, b, u, v: x[0].clone().addbmm_(a, b),
+        lambda x, a, b, u, v: torch.addr(x, u, v, beta=True),
+        lambda x, a, b, u, v: torch.addr(x, u, v, alpha=True),
+        lambda x, a, b, u, v: torch.addr(x, u, v, beta=2, alpha=3),
+    ],
+)
+def test_numbers_and_sizes_that_cpu_treats_otherwise(device, call):
+    assert difference(device, call, torch.randn(2, 5), *SUM, COLUMN, ROW) is None
+
+
 def test_nan_and_infinity_pass(device):
     left, right = values(20, 30), values(30, 40)
     left[3, 4], right[5, 6] = float("nan"), float("inf")
