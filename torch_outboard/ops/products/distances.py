@@ -90,7 +90,7 @@ def _cdist_backward(plan: Plan, x1: SymTensor, x2: SymTensor, p: SymFloat, **res
     grad = _gradient(plan, rest)
     cdist = plan.operand("cdist", rest["cdist"])
     pairs = _pairs_of(plan, x1, x2, p)
-    # Gradients of nothing are zeros like x1, with its strides: CPU's kernel makes them.
+    # The gradient of no distances is zeros with the strides of x1, which CPU's kernel makes.
     plan.require(grad.numel() != 0, pairs.columns != 0)
     plan.require(grad.shape == pairs.shape, cdist.shape == pairs.shape)
     out = plan.result("out", pairs.batch + ints((pairs.rows1, pairs.columns)))

@@ -53,8 +53,9 @@ struct ob_queue_t {
   int32_t device; /* chip: beside it, a queue of its own if it has some */
 };
 
-/* chip: copies `bytes` > 0 from the host. They return when that is done, or, if the chip has
- * queues, when the queue has it: memory of the host stays valid until the queue is synchronized. */
+/* chip: copies `bytes` > 0 from the host. This function and the next three return when the work is
+ * done, or, if the chip has queues, when the work is in the queue: memory of the host stays valid
+ * until the queue is synchronized. */
 static ob_status write_to_chip(ob_queue queue, uint64_t to, const void* from, uint64_t bytes) {
   memcpy((void*)(uintptr_t)to, from, bytes);
   return OB_OK;
@@ -156,8 +157,8 @@ static ob_status device_properties(void* context, int32_t device,
   if (status != OB_OK) return status;
   ob_device_properties ours = {
       .struct_size = properties->struct_size,
-      .name = "mychip", /* chip: what its makers call it, and they themselves */
-      .vendor = "its vendor",
+      .name = "mychip",       /* chip: its name */
+      .vendor = "its vendor", /* chip: its vendor */
       .driver_version = "1",
       .kind = OB_DEVICE_ACCELERATOR,
       .addressing = OB_ADDRESSING_POINTER,
