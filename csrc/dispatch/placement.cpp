@@ -167,7 +167,11 @@ void load_device_kernels_now() {
   bool needed = driver().matrix_product != nullptr || driver().convolution != nullptr;
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) needed |= runs_code(device);
   const DeviceKernelLoader load = g_loader.load();
-  load != nullptr&& needed ? load() : device_kernels_are_loaded();
+  if (load == nullptr || !needed) {
+    device_kernels_are_loaded();
+  } else {
+    load();
+  }
 }
 
 }  // namespace outboard
