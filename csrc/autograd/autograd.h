@@ -43,8 +43,8 @@ inline c10::DispatchKeySet generated_autograd(c10::DispatchKeySet keys) {
 inline constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastPrivateUse1;
 
 // Registers PyTorch's lists for the device and a fallthrough for all other operators; once. Called
-// at the first use of autocast: a vendor's extension may register its own policies, and PyTorch
-// rejects a second fallback. Policies of the vendor stay.
+// at the first use of the device or of autocast: a vendor's extension may register its own policies
+// before, and PyTorch rejects a second fallback. Policies of the vendor stay.
 OUTBOARD_API void register_autocast();
 
 // Gives an operator, such as "aten::add.Tensor", a policy by PyTorch's name: "lower_precision_fp",

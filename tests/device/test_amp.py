@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.testing._internal.autocast_test_lists import AutocastTestLists
 
+from tests.support import run_python
+
 DTYPES = [torch.float16, torch.bfloat16]
 
 
@@ -81,6 +83,24 @@ def test_state_functions(device, device_module):
         torch.autocast(device.type, dtype=torch.float64) as context,
     ):
         assert not context._enabled
+
+
+AUTOCAST_OF_AN_INDEX = """
+import sys
+import torch
+device = sys.argv[1]
+x = torch.ones(2, 2, device=device)
+with torch.autocast(f"{device}:0", dtype=torch.bfloat16):
+    print((x @ x).dtype, (x + x).dtype)
+"""
+
+
+def test_autocast_takes_a_device_with_an_index(device):
+    # A process of its own: in this one autocast is registered.
+    assert run_python(AUTOCAST_OF_AN_INDEX, device.type).split() == [
+        "torch.bfloat16",
+        "torch.float32",
+    ]
 
 
 def test_weights_are_cast_once(device):

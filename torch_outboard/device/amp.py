@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from torch_outboard import _C
+from torch_outboard.device.devices import _lazy_call
 from torch_outboard.state import state
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """The dtypes that `torch.autocast` accepts for this device."""
-    # Every torch.autocast object for the device asks this first.
+    # For tensors that are none of the device, such as fake ones, torch.autocast asks this first.
     _C.register_autocast()
     return [torch.float16, torch.bfloat16]
 
@@ -35,7 +36,6 @@ def is_autocast_enabled() -> bool:
 
 def set_autocast_enabled(enabled: bool) -> None:
     """Turns autocast on or off for this device in this thread; see `torch.autocast`."""
-    _C.register_autocast()
     torch.set_autocast_enabled(state.name, enabled)
 
 
@@ -87,3 +87,7 @@ class GradScaler(torch.amp.GradScaler):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(state.name, **options)
+
+
+# torch.autocast("mychip:0") and torch.set_autocast_enabled tell no backend.
+_lazy_call(_C.register_autocast)

@@ -145,15 +145,8 @@ check = "test"
 reason = "it is made to fail"
 owner = "PyTorch"
 """)
-    options = (
-        "--file",
-        "test_things",
-        "--timeout",
-        f"{20 * SLOWNESS}",
-        "--exclusions",
-        str(excluded),
-    )
-    status, output, found = board(tmp_path / "results", tree, *options)
+    options = ("--timeout", f"{20 * SLOWNESS}", "--exclusions", str(excluded))
+    status, output, found = board(tmp_path / "results", tree, "--file", "test_things", *options)
     assert found == {
         "test_things TestThings.test_sum_float32": "pass",
         "test_things TestThings.test_sum_int64": "pass",
@@ -166,6 +159,14 @@ owner = "PyTorch"
     }, output
     assert status == 1
     assert "SIGABRT" in output
+    # What passes for CPU is kept for each file.
+    (tree / "test" / "test_others.py").write_text(GENERIC)
+    few = ("--match", "test_sum_float32", "--resume", *options)
+    for file, first in (("test_others", True), ("test_things", False)):
+        _, output, found = board(tmp_path / "results", tree, "--file", file, *few)
+        assert ("on CPU first" in output) == first
+        assert found[f"{file} TestThings.test_sum_float32"] == "pass"
+    (tree / "test" / "test_others.py").unlink()
     assert [path for path in sorted(tree.rglob("*")) if "__pycache__" not in path.parts] == before
 
 

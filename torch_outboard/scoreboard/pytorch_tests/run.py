@@ -37,7 +37,9 @@ FILES = (
     "test_scatter_gather_ops", "test_segment_reductions", "test_spectral_ops", "test_complex",
     "nn/test_convolution", "nn/test_dropout", "nn/test_embedding", "nn/test_pooling",
 )  # fmt: skip
-JOURNAL, ON_CPU = "pytorch-tests.jsonl", "pytorch-tests-cpu.jsonl"
+JOURNAL = "pytorch-tests.jsonl"
+# The folder of what passes for CPU, with a journal for each file.
+ON_CPU = "pytorch-tests-cpu"
 # The suites of tests without one for CPU.
 ALONE = " (device only)"
 
@@ -84,19 +86,16 @@ def run(plan: Plan, tree: Tree, show: Callable[[str], None]) -> Outcome:
     named = [e for path in settings.exclusions for e in read_file(Path(path))]
     exclusions = [*EXCLUSIONS, *named]
     files = tree.chosen()
-    paths = [path_of(str(tree.folder.resolve()), file) for file in files]
     key = about(settings)
 
     def again(answer: Answer) -> bool:
         return answer.suite.removesuffix(ALONE) in files and (is_bad(answer) or not plan.resume)
 
-    few = bool(tree.match or tree.limit)
-    journal = Journal(plan.folder / JOURNAL, key, again, few=few)
-    on_cpu = Journal(plan.folder / ON_CPU, metadata.version("torch") + _digest(paths), few=few)
+    journal = Journal(plan.folder / JOURNAL, key, again, few=bool(tree.match or tree.limit))
     ran: list[Answer] = []
     for file in files:
         try:
-            _run_file(plan, tree, file, on_cpu, journal, exclusions, ran, show)
+            _run_file(plan, tree, file, journal, exclusions, ran, show)
         except RuntimeError as error:
             show(f"{file} cannot be imported for the device: {error}")
             ran.append(Answer(file, "crash", file))
@@ -107,18 +106,16 @@ def run(plan: Plan, tree: Tree, show: Callable[[str], None]) -> Outcome:
     )
 
 
-def _digest(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _journal_of_cpu(plan: Plan, tree: Tree, file: str) -> Journal:
+    source = path_of(str(tree.folder.resolve()), file).read_bytes()
+    about_file = metadata.version("torch") + hashlib.sha256(source).hexdigest()
+    return Journal(plan.folder / ON_CPU / f"{file.replace('/', '.')}.jsonl", about_file)
 
 
 def _run_file(
     plan: Plan,
     tree: Tree,
     file: str,
-    on_cpu: Journal,
     journal: Journal,
     exclusions: Sequence[Exclusion],
     ran: list[Answer],
@@ -144,13 +141,14 @@ def _run_file(
     )
     if tree.limit:
         of_cpu, of_device = of_cpu[: tree.limit], of_device[: tree.limit]
-    known = {a.entry for a in on_cpu.answers if a.suite == file}
+    on_cpu = _journal_of_cpu(plan, tree, file)
+    known = {a.entry for a in on_cpu.answers}
     missing = [f"{name}@cpu" for name in of_cpu if name not in known]
     if missing:
         show(f"{file}: {len(missing)} tests on CPU first")
         for answer in ask_all(workers(min(plan.jobs, len(missing))), missing, TestProcess.run):
             on_cpu.add(answer)
-    passed = {a.entry for a in on_cpu.answers if a.suite == file and a.status == PASS}
+    passed = {a.entry for a in on_cpu.answers if a.status == PASS}
     alone = set(of_device) - set(of_cpu)
     done = {a.entry for a in journal.answers if a.suite.removesuffix(ALONE) == file}
     asked = [n for n in of_device if n not in done and (n in passed or n in alone)]

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import time
 import warnings
 
 from torch_outboard.scoreboard.answers import CRASH, FAIL, HANG, Answer, failure
@@ -48,10 +49,12 @@ class TestProcess:
 
     def run(self, name: str) -> Answer:
         """Runs a test; one that fails runs again in a process of its own, which counts."""
+        start = time.monotonic()
         answer = self._ask(name)
         if answer.status == FAIL:
             self._process.close()
             answer = self._ask(name)
+        answer.seconds = round(time.monotonic() - start, 2)
         return answer
 
     def _ask(self, name: str) -> Answer:
