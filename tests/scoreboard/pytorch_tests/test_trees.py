@@ -9,6 +9,7 @@ import pytest
 
 from tests.changed import ROOT
 from tests.support import SLOWNESS
+from torch_outboard.scoreboard.pytorch_tests.loading import plain, side_of
 
 # In the shape of PyTorch's file: a template, what compares, and what copies tests.
 TEMPLATE = """
@@ -168,6 +169,19 @@ owner = "PyTorch"
         assert found[f"{file} TestThings.test_sum_float32"] == "pass"
     (tree / "test" / "test_others.py").unlink()
     assert [path for path in sorted(tree.rglob("*")) if "__pycache__" not in path.parts] == before
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        ("TestFFTCPU.test_fft_cpu_float16", "TestFFT.test_fft_float16@cpu"),
+        ("TestFFTPRIVATEUSE1.test_fft_host_float16", "TestFFT.test_fft_float16@device"),
+        ("OptimizerTests.test_step_cpu", "OptimizerTests.test_step@cpu"),
+        ("SweepGPUTest.test_sum_host", "Sweep_Test.test_sum@device"),
+    ],
+)
+def test_a_test_has_the_same_name_for_cpu_and_the_device(test: str, name: str) -> None:
+    assert f"{plain(test, 'host')}@{side_of(test, 'host')}" == name
 
 
 def test_a_folder_without_tests(tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ def _words(device: str) -> str:
 
 def _apart(test: str, device: str) -> str:
     """With what names a device in the name of a class as a word of its own."""
-    end = rf"(?<=[a-z0-9])(Cpu|Gpu|PRIVATEUSE1|{re.escape(device.upper())}(?=\b|[A-Z._]))"
-    return re.sub(rf"(CPU|GPU)(?=\b|[A-Z._])|{end}", r"_\1\2_", test)
+    end = rf"(?<=[a-z0-9])(Cpu|Gpu|{re.escape(device.upper())}(?=\b|[A-Z._]))"
+    return re.sub(rf"(CPU|GPU|PRIVATEUSE1)(?=\b|[A-Z._])|{end}", r"_\1\2_", test)
 
 
 def side_of(test: str, device: str) -> str | None:
