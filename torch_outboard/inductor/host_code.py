@@ -26,6 +26,7 @@ import torch
 from torch._inductor import codecache
 from torch._inductor.codecache import FxGraphCache
 from torch._inductor.codegen.cpp_utils import DTYPE_TO_CPP
+from torch._inductor.lowering import fallbacks, lowerings
 from torch._inductor.output_code import CompiledAOTI, CompiledFxGraph, OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
@@ -177,13 +178,13 @@ def is_cpus(operator: torch._ops.OpOverload) -> bool:
     """Whether the CPU's operator gives the device's results, and no extension has a kernel."""
     if draws(operator):
         return False
-    if operator.namespace in ("aten", "prims"):
-        return True
     keys = torch._C.DispatchKey
-    return not operator.has_kernel_for_dispatch_key(keys.PrivateUse1) and any(
-        operator.has_kernel_for_dispatch_key(key)
-        for key in (keys.CPU, keys.CompositeExplicitAutograd, keys.CompositeImplicitAutograd)
-    )
+    ours = operator.has_kernel_for_dispatch_key(keys.PrivateUse1)
+    has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    if operator.namespace in ("aten", "prims"):
+        is_called = operator in fallbacks or operator not in lowerings
+        return not (ours and is_called) or has_kernel(operator.name(), "CPU")
+    return not ours and has_kernel(operator.name(), "CPU")
 
 
 def _is_python(target: Any) -> bool:

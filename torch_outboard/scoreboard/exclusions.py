@@ -65,9 +65,15 @@ class Exclusion:
         return (
             self.entry == entry
             and (not self.dtypes or dtype in self.dtypes)
-            and self.access in ("", access)
-            and self.placement in ("", "device" if placement == "device" else "host")
+            and self.is_for(access, placement)
             and (self.on_this_cpu is None or self.on_this_cpu(dtype))
+        )
+
+    def is_for(self, access: str, placement: str) -> bool:
+        """Whether it is about such a device, of any entry."""
+        return self.access in ("", access) and self.placement in (
+            "",
+            "device" if placement == "device" else "host",
         )
 
     def hides(self, check: str, failure: str) -> bool:

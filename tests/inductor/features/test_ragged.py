@@ -29,8 +29,9 @@ def test_batches_of_several_sizes(device: torch.device):
         results, *folded = compiled(ragged)
         ours, right = results.values(), model(torch.cat(rows))
         torch.testing.assert_close(ours.cpu(), right)
-        right.square().sum().backward()
-        ours.square().sum().backward()
+        # The sum of squares of normalized rows is constant, and its gradients would be rounding.
+        right.sin().sum().backward()
+        ours.sin().sum().backward()
         for p, q in zip(there.parameters(), model.parameters(), strict=True):
             torch.testing.assert_close(p.grad.cpu(), q.grad, rtol=1e-4, atol=1e-4)
         expected = (
