@@ -84,9 +84,7 @@ def run(plan: Plan, tree: Tree, show: Callable[[str], None]) -> Outcome:
     """
     settings = plan.settings
     named = [e for path in settings.exclusions for e in read_file(Path(path))]
-    exclusions = [
-        e for e in (*EXCLUSIONS, *named) if e.is_for(settings.access, settings.placement)
-    ]
+    exclusions = [e for e in (*EXCLUSIONS, *named) if e.is_for(settings.access, settings.placement)]
     files = tree.chosen()
     key = about(settings)
 
