@@ -3,10 +3,12 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/native/DispatchStub.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
@@ -21,8 +23,24 @@
 #include "runtime/driver/device.h"
 #include "tensors/layouts.h"
 
+// Of ATen/native/sparse/SparseStubs.h, which PyTorch does not install.
+namespace at::native {
+using flatten_indices_fn = Tensor (*)(const Tensor& indices, IntArrayRef size);
+DECLARE_DISPATCH(flatten_indices_fn, flatten_indices_stub)
+}  // namespace at::native
+
 namespace outboard {
 namespace {
+
+// Indices (sparse dimensions, nnz) as positions in a dense tensor of `size`, which PyTorch compares
+// to find whether a tensor is coalesced.
+at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef size) {
+  at::Tensor position = at::zeros({indices.size(1)}, indices.options().dtype(at::kLong));
+  for (size_t dim = 0; dim < size.size(); ++dim) {
+    position.mul_(size[dim]).add_(indices.select(0, static_cast<int64_t>(dim)));
+  }
+  return position;
+}
 
 at::Tensor empty_coo(int64_t sparse_dim, int64_t dense_dim, at::IntArrayRef size,
                      std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
@@ -197,3 +215,7 @@ void register_sparse_operators() {
 }
 
 }  // namespace outboard
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &outboard::flatten_indices)
+}  // namespace at::native

@@ -54,6 +54,27 @@ def test_result_that_is_an_argument(device: torch.device, layout: str, call: str
         assert (actual is got) == (expected is want)
 
 
+@pytest.mark.parametrize("indices", [[[0, 0, 2], [1, 3, 0]], [[0, 2, 1], [1, 0, 1]], [[1], [2]]])
+def test_indices_are_checked_where_they_are_said_to_be_coalesced(
+    device: torch.device, indices: list[list[int]]
+) -> None:
+    def made(on: torch.device | str) -> torch.Tensor:
+        places = torch.tensor(indices, device=on)
+        values = torch.ones(places.shape[1], device=on)
+        return torch.sparse_coo_tensor(
+            places, values, (3, 4), check_invariants=True, is_coalesced=True
+        )
+
+    try:
+        expected = made("cpu")
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=str(error).splitlines()[0]):
+            made(device)
+        return
+    assert made(device).is_coalesced()
+    torch.testing.assert_close(made(device).cpu().to_dense(), expected.to_dense())
+
+
 @pytest.mark.parametrize("name", ["amax", "sum", "prod", "mean"])
 def test_masked_reductions_of_rows(device: torch.device, name: str) -> None:
     function = getattr(torch.masked, name)
