@@ -132,9 +132,16 @@ const KernelRow* g_rows = nullptr;
 
 // Composites that list device types, choose a backend by device, or call a stub: they run as a
 // whole on the host, where they get CPU tensors.
-constexpr const char* kCompositesOnHost[] = {
-    "mode.values",        "conj_physical_",      "addr_", "kaiser_window", "kaiser_window.periodic",
-    "kaiser_window.beta", "convolution_backward"};
+constexpr const char* kCompositesOnHost[] = {"mode.values",
+                                             "conj_physical_",
+                                             "addr_",
+                                             "kaiser_window",
+                                             "kaiser_window.periodic",
+                                             "kaiser_window.beta",
+                                             "convolution_backward",
+                                             "ldexp.Tensor",
+                                             "ldexp_",
+                                             "ldexp.out"};
 
 // PyTorch has one slot per device for a fallback of all operators, and aborts if a second library
 // registers one. So the kit registers last.

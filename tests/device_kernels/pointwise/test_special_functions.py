@@ -93,3 +93,15 @@ def test_polynomials(device, name):
     degree = torch.tensor([-2.0, -0.5, 0, 1, 2, 3.7, 6, 7, 9, 12, 20, math.nan])
     compare(device, getattr(torch.special, name), x[:, None].double(), degree.double())
     compare(device, getattr(torch.special, name), x.double(), 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_ldexp(device, dtype):
+    """Its powers of two are out of the dtype's range where results are not."""
+    x = torch.tensor([1.0, -2.0, 2.0**-10, 0.3, math.inf, math.nan, 0.0, 3e4]).to(dtype)
+    for powers in ([-25, 20, 1, -3, 3, 100, 127, -128], [0, -140, 150, 300, -300, 2000, 5, -16]):
+        power = torch.tensor(powers)
+        compare(device, torch.ldexp, x.unsqueeze(1), power, rtol=0, atol=0)
+        compare(device, lambda x, power: x.clone().ldexp_(power), x, power, rtol=0, atol=0)
+    compare(device, torch.ldexp, x, torch.linspace(-5, 5, 8).to(dtype))
+    compare(device, torch.ldexp, torch.arange(8), torch.arange(-4, 4))

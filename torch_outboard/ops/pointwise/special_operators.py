@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.decomposition import decomposition
+from torch_outboard.ops.decomposition import decomposition, require
 from torch_outboard.ops.definition import FLOATS, INTEGERS, WIDE, Definition
 from torch_outboard.ops.expression import FORMS, calls, pointwise, unary
 from torch_outboard.ops.functions.special import POLYNOMIALS
@@ -84,4 +84,22 @@ def definitions() -> list[Definition]:
             lambda self, p: torch.mvlgamma(self, p),
             dtypes=(*FLOATS, *INTEGERS),
         ),
+        decomposition("ldexp.Tensor ldexp_ ldexp.out", _ldexp),
     ]  # fmt: skip
+
+
+def _ldexp(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        return self * torch.pow(2.0, other)
+    if self.dtype.is_complex or other.dtype.is_floating_point or other.dtype.is_complex:
+        return self * torch.pow(torch.full((), 2.0, dtype=self.dtype, device=self.device), other)
+    require(other.dtype != torch.bool)
+    wide = torch.promote_types(self.dtype, torch.float32)
+    # A power that takes any number to 0 or infinity; a third of it is in range.
+    largest = 2200 if wide == torch.float64 else 300
+    power = other.to(torch.int64).clamp(-largest, largest)
+    third = power.div(3, rounding_mode="trunc")
+    result = self.to(wide)
+    for part in (third, third, power - 2 * third):
+        result = result * torch.exp2(part.to(wide))
+    return result.to(self.dtype)
