@@ -155,6 +155,7 @@ class PointwiseKernel final : public DefinedKernel {
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
   void round_scalars(Call& call) const;
+  void round_integers(Call& call) const;
   // Resizes and checks outputs.
   void configure(const Call& call, at::TensorIteratorConfig& config) const;
   bool takes(const Call& call, const at::TensorIteratorBase& iterator) const;
@@ -369,6 +370,20 @@ void PointwiseKernel::round_scalars(Call& call) const {
   }
 }
 
+// Where integers meet half precision, PyTorch rounds them to it; kernels compute in float32.
+void PointwiseKernel::round_integers(Call& call) const {
+  if (!c10::isReducedFloatingType(call.common) || types_ > Types::kComplex) return;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const at::Tensor*& input = call.inputs[i];
+    const bool inexact = at::isIntegralType(input->scalar_type(), /*includeBool=*/false) &&
+                         input->element_size() > 1 && input->dim() > 0;
+    if (!inexact || launcher_.expression().operands[i].mask) continue;
+    if (call.wrapped.size() == call.wrapped.capacity()) continue;
+    call.wrapped.push_back(input->to(call.common));
+    input = &call.wrapped.back();
+  }
+}
+
 // Does not allocate outputs.
 void PointwiseKernel::configure(const Call& call, at::TensorIteratorConfig& config) const {
   for (const at::Tensor* output : call.outputs) {
@@ -427,6 +442,7 @@ bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_
     if (same_output_ && output->defined() && output->scalar_type() != call.result) return false;
   }
   round_scalars(call);
+  round_integers(call);
   return true;
 }
 

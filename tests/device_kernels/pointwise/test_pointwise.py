@@ -68,6 +68,16 @@ def test_scalars_promote_as_on_cpu(device, dtype):
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 255, 256, 257, 4095, 4097, 100_003)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_integers_are_rounded_to_half_precision(device, dtype):
+    integers = torch.tensor([70000, 2049, -257, 3])
+    halves = torch.tensor([0.5, 1, 2, 3], dtype=dtype)
+    for function in (torch.add, torch.mul, torch.eq, torch.maximum, torch.copysign):
+        compare(device, function, integers, halves, rtol=0, atol=0)
+        compare(device, function, halves, integers.to(torch.int32), rtol=0, atol=0)
+    compare(device, lambda i, h: h.clone().mul_(i), integers, halves, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.float64])
 def test_sizes(device, dtype):
     for size in SIZES:
