@@ -438,8 +438,11 @@ bool PointwiseKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
 
 bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   if (!gather(call, stack, k) || !choose_types(call) || !accepts_scalars(call)) return false;
+  // Kernels convert values of float32 to the output's dtype, and do not round them before.
+  const bool same =
+      same_output_ || (c10::isReducedFloatingType(call.common) && call.common == call.result);
   for (const at::Tensor* output : call.outputs) {
-    if (same_output_ && output->defined() && output->scalar_type() != call.result) return false;
+    if (same && output->defined() && output->scalar_type() != call.result) return false;
   }
   round_scalars(call);
   round_integers(call);

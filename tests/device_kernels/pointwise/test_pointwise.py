@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from tests.device_kernels.on_device import compare, difference
+from tests.device_kernels.on_device import SUPPORT, compare, difference
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -76,6 +76,14 @@ def test_integers_are_rounded_to_half_precision(device, dtype):
         compare(device, function, integers, halves, rtol=0, atol=0)
         compare(device, function, halves, integers.to(torch.int32), rtol=0, atol=0)
     compare(device, lambda i, h: h.clone().mul_(i), integers, halves, rtol=0, atol=0)
+
+
+def test_results_are_rounded_before_a_wider_output(device):
+    def add(x):
+        return torch.add(x, x, out=torch.empty(0, dtype=torch.float64, device=x.device))
+
+    halves = torch.tensor([33000.0, 0.1], dtype=torch.float16)
+    compare(device, add, halves, support=SUPPORT | {"aten::add.out"}, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.float64])
