@@ -36,6 +36,7 @@ def _histc(self: Tensor, bins: int, min_: float, max_: float) -> Tensor:
     require(bins > 0 and low <= high and high - low <= sys.float_info.max)
     if low == high and x.numel() > 0:
         low, high = float(x.amin().item()), float(x.amax().item())
+        require(math.isfinite(low) and math.isfinite(high))
     if low == high:
         low -= 1
         high += 1
