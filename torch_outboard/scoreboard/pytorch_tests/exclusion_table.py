@@ -23,6 +23,9 @@ IN_HALF_PRECISION = (
     "test compares two orders, and depends on the seed"
 )
 
+# With other random numbers their tests pass.
+OF_SOME_SEEDS = (DEPENDS_ON_THE_SEED, MISSED_BY_CPU, IN_HALF_PRECISION)
+
 FOR_CPU_ALONE = "PyTorch has the method for CPU tensors alone; the test leaves out CUDA"
 
 KNOWS_CPU_AND_CUDA = "the test treats a device that is not called 'cuda' as the CPU"
@@ -47,6 +50,15 @@ NAN_AMONG_SORTED = (
 
 ROUNDS_A_QUOTIENT = "the test asks for equal bits, and a complex quotient has another rounding"
 
+ROUNDED_ONCE = (
+    "NumPy and CPU round products to float16 before they add them; a device kernel rounds the sum"
+)
+
+DIVIDED_BY_PARTS = (
+    "CPU divides by the complex number of elements, so an infinite part makes the other NaN; on "
+    "the device both parts are divided"
+)
+
 REFERENCE_OF_COPYSIGN = (
     "PyTorch's reference in Python takes no 0-d tensor of the CPU beside one of a device"
 )
@@ -66,14 +78,14 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             ), (TEST,), DEPENDS_ON_THE_SEED, "AssertionError: Tensor-likes are not close"),
     *listed("TestReductions.test_noncontiguous_all_nansum_float16 "
             "TestReductions.test_noncontiguous_expanded_nanmean_bfloat16", (TEST,),
-            IN_HALF_PRECISION, "AssertionError: Scalars are not close", placement="host"),
+            IN_HALF_PRECISION, "AssertionError: Scalars are not close"),
     *listed("TestLinalg.test_linalg_lu_solve_float32 TestLinalg.test_pinverse_float32 "
             "TestSparseAny.test_reductions_sum_SparseCOO_bfloat16 "
             "TestSparseAny.test_reductions_sum_SparseCOO_float16 "
             "TestBinaryUfuncs.test_logaddexp_complex128 "
             "TestBinaryUfuncs.test_reference_numerics__refs_sub_complex32 "
             "TestBinaryUfuncs.test_reference_numerics_sub_complex32", (TEST,), MISSED_BY_CPU,
-            "AssertionError: (Tensor-likes|Scalars) are not close", placement="host"),
+            "AssertionError: (Tensor-likes|Scalars) are not close"),
     *listed("TestSparseAny.test_binary_operation_mul_SparseCOO_bool "
             "TestSparseAny.test_binary_operation_mul_SparseCSR_bool "
             "TestSparseAny.test_view_as_complex_float16 TestSparseAny.test_view_as_real_complex32 "
@@ -93,7 +105,10 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             KNOWS_CPU_AND_CUDA, "AssertionError: False is not true"),
     *listed("TestTorchDeviceType.test_tensor_storage_type", (TEST,),
             KNOWS_CPU_AND_CUDA, "AssertionError: Type comparison failed"),
-    *listed("TestLinalg.test_svd", (TEST,), KNOWS_CPU_AND_CUDA, "KeyError: "),
+    *listed(" ".join(
+                f"TestLinalg.test_svd_{dtype}"
+                for dtype in ("float32", "float64", "complex64", "complex128")
+            ), (TEST,), KNOWS_CPU_AND_CUDA, "KeyError: "),
     *listed("TestLinalg.test_linalg_lstsq_input_checks", (TEST,), EXPECTS_CUDAS_LIMITS,
             "AssertionError: .* is not supported on CUDA"),
     *listed("TestBinaryUfuncs.test_fmod_remainder_by_zero_integral", (TEST,),
@@ -119,4 +134,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     *listed("TestScatterGather.test_scatter_reduce_mean_complex64 "
             "TestScatterGather.test_scatter_reduce_mean_complex128", (TEST,), ROUNDS_A_QUOTIENT,
             "AssertionError: Tensor-likes are not equal", placement="device"),
+    *listed("TestLinalg.test_addr_float_and_complex_float16", (TEST,), ROUNDED_ONCE,
+            "AssertionError: Tensor-likes are not close", largest=0.002, placement="device"),
+    *listed("TestReductions.test_ref_extremal_values_mean_complex64", (TEST,), DIVIDED_BY_PARTS,
+            "AssertionError: Scalars are not close", placement="device"),
 )  # fmt: skip

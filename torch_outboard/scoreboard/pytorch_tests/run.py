@@ -23,7 +23,7 @@ from torch_outboard.scoreboard.answers import (
 )
 from torch_outboard.scoreboard.exclusions import Exclusion, read_file, settle
 from torch_outboard.scoreboard.processes import ask_all
-from torch_outboard.scoreboard.pytorch_tests.exclusion_table import EXCLUSIONS
+from torch_outboard.scoreboard.pytorch_tests.exclusion_table import EXCLUSIONS, OF_SOME_SEEDS
 from torch_outboard.scoreboard.pytorch_tests.loading import INDUCTOR, path_of
 from torch_outboard.scoreboard.pytorch_tests.worker import TestProcess
 from torch_outboard.scoreboard.run import TEST, Outcome, Plan, Progress, about
@@ -171,7 +171,7 @@ def _settle(answer: Answer, exclusions: Sequence[Exclusion]) -> None:
         return
     named = [e for e in exclusions if e.check == TEST and is_about(e.entry, answer.entry)]
     answer.failures, answer.excluded = settle(
-        answer.failures, named, answer.checks, (), lambda exclusion: True
+        answer.failures, named, answer.checks, (), lambda e: e.reason not in OF_SOME_SEEDS
     )
     answer.status = worst(answer.cells().values())
 
