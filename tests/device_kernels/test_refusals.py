@@ -39,6 +39,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     ),
     "a fill beyond integers": (torch.index_fill, ones(3, dtype=LONG), 0, torch.tensor([0]), 1e30),
     "an index into nothing": (lambda x: x[:, [0, 1]], ones(10, 0)),
+    "padding without channels": (torch.nn.ReflectionPad2d(2), ones(3, 0, 10, 10)),
+    "a histogram to infinity": (torch.histc, torch.tensor([1.0, torch.inf])),
     "what is written into nothing": (
         lambda x, i, value: x.index_put_((i,), value), ones(0), torch.tensor([0]), ones(1),
     ),

@@ -132,6 +132,18 @@ def test_weight_norm_of_half_types(device):
     assert_as_on_cpu(device, run, v, g, gradient)
 
 
+def test_statistics_of_millions_of_elements(device):
+    """Sums of positive numbers in float32 alone would have errors of 1e-5 and more."""
+    x = torch.rand(1, 4_000_003)
+    exact = F.layer_norm(x.double(), x.shape[1:]).float()
+    rows = F.layer_norm(x.to(device), x.shape[1:])
+    groups = F.group_norm(x.unsqueeze(1).to(device), 1)
+    channels = F.batch_norm(x.view(1, 1, -1).to(device), None, None, training=True)
+    batches = F.batch_norm(x.view(-1, 1).to(device), None, None, training=True)
+    for result in (rows, groups, channels, batches):
+        assert_close(result.cpu().view_as(x), exact, rtol=0, atol=5e-6)
+
+
 # ---- softmax
 
 

@@ -115,11 +115,11 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #if TRAINING && !IN_PARTS
     {
       ROW_VALUE(total, 0)
-      FOR_ELEMENTS(ADD_INPUT)
+      SUM_RUNS(total, START, ADD_INPUT)
       const V count = (V)blocks * (V)n;
       V average = ROW_SUM(total) / count;
       ROW_VALUE(squares, 0)
-      FOR_ELEMENTS(ADD_SQUARES)
+      SUM_RUNS(squares, START, ADD_SQUARES)
       V variation = ROW_SUM(squares);
       if (OB_LANE == 0) {
         STORE_STATISTICS

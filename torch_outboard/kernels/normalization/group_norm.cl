@@ -12,10 +12,10 @@ __kernel void group_norm(OB_PARAMETERS) {
     const V count = (V)blocks * (V)n;
 #define START (row * blocks + block) * n
     ROW_VALUE(total, 0)
-    FOR_RUNS(START, ADD_INPUT)
+    SUM_RUNS(total, START, ADD_INPUT)
     const V average = ROW_SUM(total) / count;
     ROW_VALUE(squares, 0)
-    FOR_RUNS(START, ADD_SQUARES)
+    SUM_RUNS(squares, START, ADD_SQUARES)
     const V inverse = 1 / sqrt(ROW_SUM(squares) / count + eps);
     if (OB_LANE == 0) {
       mean_store(row, average);

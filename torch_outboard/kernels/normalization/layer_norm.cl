@@ -10,10 +10,10 @@ __kernel void layer_norm(OB_PARAMETERS) {
   OB_FOR_GROUPS(row) {
     const ob_index first = row * n;
     ROW_VALUE(total, 0)
-    FOR_ROW(ADD_INPUT)
+    SUM_ROW(total, ADD_INPUT)
     const V average = ROW_SUM(total) / (V)n;
     ROW_VALUE(squares, 0)
-    FOR_ROW(ADD_SQUARES)
+    SUM_ROW(squares, ADD_SQUARES)
     const V scale = 1 / sqrt(ROW_SUM(squares) / (V)n + eps);
     if (OB_LANE == 0) {
       mean_store(row, average);

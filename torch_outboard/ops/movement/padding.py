@@ -58,8 +58,7 @@ def _conditions(self: SymTensor, padding: SymInts, dims: int, reflects: bool) ->
         yield (n > 0) & (n + left + right > 0)
         if reflects:
             yield (left < n) & (right < n)
-    # Without a batch there must be a channel.
-    yield (self.dim() == dims + 2) | (self.size(0) > 0)
+    yield self.size(-(dims + 1)) > 0  # channels; the batch may be empty
 
 
 def of_dims(dims: int, *, reflects: bool) -> list[Definition]:
