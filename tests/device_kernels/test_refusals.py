@@ -38,6 +38,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         torch.ops.aten.elu_backward, ones(3), -1.0, 1.0, 1.0, True, ones(3),
     ),
     "a fill beyond integers": (torch.index_fill, ones(3, dtype=LONG), 0, torch.tensor([0]), 1e30),
+    "a bool to subtract from a list": (lambda x: torch._foreach_sub([x, x], [1.0, True]), ones(3)),
     "an index into nothing": (lambda x: x[:, [0, 1]], ones(10, 0)),
     "padding without channels": (torch.nn.ReflectionPad2d(2), ones(3, 0, 10, 10)),
     "a histogram to infinity": (torch.histc, torch.tensor([1.0, torch.inf])),

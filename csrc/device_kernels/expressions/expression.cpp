@@ -71,6 +71,7 @@ bool equal(const ExpressionValue& a, const ExpressionValue& b) {
 }
 
 ScalarType dtype_of(const c10::IValue& element) {
+  if (element.isScalar()) return element.toScalar().type();
   const bool given = element.isTensor() && element.toTensor().defined();
   return given ? element.toTensor().scalar_type() : ScalarType::Undefined;
 }

@@ -139,7 +139,7 @@ ExpressionValue ExpressionValue::of_argument(const c10::IValue& argument) {
   if (argument.isTensor()) return argument.toTensor();
   if (argument.isString()) return argument.toStringRef();
   ExpressionValue value = none();
-  if (argument.isTensorList() || argument.isOptionalTensorList()) {
+  if (argument.isList()) {  // of tensors, or of numbers of any dtypes
     value.kind = Kind::kTensors;
     value.tensors = &argument;
   } else if (argument.isScalar()) {
