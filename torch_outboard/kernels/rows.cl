@@ -51,34 +51,34 @@ static inline V row_max_8(const ob_value8 v) {
     const ob_index i = location;          \
     BODY(type, load_vector, store_vector) \
   }
-#define FOR_ELEMENTS_OF_ROW(begin, end, BODY)                               \
-  {                                                                         \
-    ob_index at_row = begin;                                                \
-    for (; at_row + 4 * W <= (end); at_row += 4 * W) {                      \
-      ROW_VECTOR(at_row, BODY, T1)                                          \
-      ROW_VECTOR(at_row + W, BODY, T2)                                      \
-      ROW_VECTOR(at_row + 2 * W, BODY, T3)                                  \
-      ROW_VECTOR(at_row + 3 * W, BODY, T4)                                  \
-    }                                                                       \
-    for (; at_row + W <= (end); at_row += W) ROW_VECTOR(at_row, BODY, T1)   \
-    for (ob_index i = at_row; i < (end); ++i) BODY(V, load, store)          \
+#define FOR_ELEMENTS_OF_ROW(begin, end, BODY)                              \
+  {                                                                        \
+    ob_index at_row = begin;                                               \
+    for (; at_row + 4 * W <= (end); at_row += 4 * W) {                     \
+      ROW_VECTOR(at_row, BODY, T1)                                         \
+      ROW_VECTOR(at_row + W, BODY, T2)                                     \
+      ROW_VECTOR(at_row + 2 * W, BODY, T3)                                 \
+      ROW_VECTOR(at_row + 3 * W, BODY, T4)                                 \
+    }                                                                      \
+    for (; at_row + W <= (end); at_row += W) ROW_VECTOR(at_row, BODY, T1)  \
+    for (ob_index i = at_row; i < (end); ++i) BODY(V, load, store)         \
   }
 #define FOR_ROW(BODY) FOR_ELEMENTS_OF_ROW(0, n, BODY)
 // Elements in a partial sum, about.
 #define ROW_CHUNK ((ob_index)4096)
-#define SET_ASIDE(name)                                                     \
-  name##_aside += ROW_PARTS(name);                                          \
-  name##_rest += name##_V;                                                  \
-  name##_T1 = name##_T2 = name##_T3 = name##_T4 = C(0);                     \
+#define SET_ASIDE(name)                                  \
+  name##_aside += ROW_PARTS(name);                       \
+  name##_rest += name##_V;                               \
+  name##_T1 = name##_T2 = name##_T3 = name##_T4 = C(0);  \
   name##_V = 0;
-#define SUM_ROW(name, BODY)                                                   \
-  if (n > ROW_CHUNK) {                                                        \
-    for (ob_index begin = 0; begin < n; begin += ROW_CHUNK) {                 \
-      FOR_ELEMENTS_OF_ROW(begin, min(begin + ROW_CHUNK, (ob_index)n), BODY)   \
-      SET_ASIDE(name)                                                         \
-    }                                                                         \
-  } else {                                                                    \
-    FOR_ROW(BODY)                                                             \
+#define SUM_ROW(name, BODY)                                                  \
+  if (n > ROW_CHUNK) {                                                       \
+    for (ob_index begin = 0; begin < n; begin += ROW_CHUNK) {                \
+      FOR_ELEMENTS_OF_ROW(begin, min(begin + ROW_CHUNK, (ob_index)n), BODY)  \
+      SET_ASIDE(name)                                                        \
+    }                                                                        \
+  } else {                                                                   \
+    FOR_ROW(BODY)                                                            \
   }
 #else
 #define FOR_ROW(BODY)                                            \
@@ -99,14 +99,14 @@ static inline V row_max_8(const ob_value8 v) {
     const ob_index first = start;                         \
     FOR_ROW(BODY)                                         \
   }
-#define SUM_RUNS(name, start, BODY)                       \
-  for (ob_index begin = 0; begin < blocks; begin += 1 + ROW_CHUNK / n) {                        \
-    const ob_index end = min(begin + 1 + ROW_CHUNK / n, (ob_index)blocks);                      \
-    for (ob_index block = begin; block < end; ++block) {                                        \
-      const ob_index first = start;                                                             \
-      SUM_ROW(name, BODY)                                                                       \
-    }                                                                                           \
-    SET_ASIDE(name)                                                                             \
+#define SUM_RUNS(name, start, BODY)                                         \
+  for (ob_index begin = 0; begin < blocks; begin += 1 + ROW_CHUNK / n) {    \
+    const ob_index end = min(begin + 1 + ROW_CHUNK / n, (ob_index)blocks);  \
+    for (ob_index block = begin; block < end; ++block) {                    \
+      const ob_index first = start;                                         \
+      SUM_ROW(name, BODY)                                                   \
+    }                                                                       \
+    SET_ASIDE(name)                                                         \
   }
 #else
 #define FOR_RUNS(start, BODY) FOR_PART(0, blocks * n, start, BODY)
