@@ -59,8 +59,6 @@ CPU_READS_BEYOND = "PyTorch's CPU kernel reads behind the end of a tensor that i
 
 CPU_ADDS_INFINITIES = "CPU's library multiplies terms by an infinite alpha before it adds them"
 
-NUMBERS_WITH_BOOLEANS = "among other numbers of a list the device takes a boolean as a number"
-
 CPU_READS_ITS_OUTPUT = (
     "PyTorch's CPU kernel resizes the output and sets it to 0 before it reads the same tensor"
 )
@@ -79,7 +77,7 @@ NAN_SCORES = "CPU makes 0 of scores that are NaN; the device gives NaN, as the d
 OF_THE_KIT = frozenset(
     {
         CPU_TAKES_ABSOLUTE_VALUES, FOR_THE_BACKWARD_PASS, NOT_ASKED_FOR, OUTPUTS_GROW,
-        CONTRADICTION, INTEGERS_AS_ON_CUDA, LAST_OFFSET, NUMBERS_WITH_BOOLEANS,
+        CONTRADICTION, INTEGERS_AS_ON_CUDA, LAST_OFFSET,
     }
 )  # fmt: skip
 
@@ -156,13 +154,14 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
              "key with a dimension more", unsafe=True),
     *_listed(_forms("_embedding_bag_per_sample_weights_backward", "", ".out"), "tensors",
              CPU_READS_BEYOND, "(offset2bag|weight) one shorter", unsafe=True),
-    *_listed(_forms("native_batch_norm_backward", "", ".out"), "tensors", CPU_READS_BEYOND,
-             "grad_out with 0 dimensions", unsafe=True),
+    *_listed("batch_norm_backward native_batch_norm_backward native_batch_norm_backward.out",
+             "tensors", CPU_READS_BEYOND, "grad_out with 0 dimensions", unsafe=True),
     *_listed(_forms("_pdist_backward", "", ".out"), "tensors", CPU_READS_BEYOND,
              "grad with a dimension more", unsafe=True),
     *_listed("addmm addmm_ addmm.out", "numbers", CPU_ADDS_INFINITIES, "alpha = inf", unsafe=True),
-    *_listed("_foreach_sub.ScalarList _foreach_sub_.ScalarList", "lists", NUMBERS_WITH_BOOLEANS,
-             "scalars = \\[(True, 0.5|0.5, True)\\]"),
+    *_listed("_embedding_bag_backward _embedding_bag_dense_backward "
+             "_embedding_bag_dense_backward.out", "numbers", CPU_CORRUPTS_MEMORY,
+             "num_weights = ", unsafe=True),
     *_listed("max_unpool3d.out", "overlaps", CPU_READS_ITS_OUTPUT,
              "out the same tensor as the read self", unsafe=True),
     *_listed(_forms("_upsample_bilinear2d_aa _upsample_bicubic2d_aa", "", ".out"), "numbers",
