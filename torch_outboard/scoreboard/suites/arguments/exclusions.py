@@ -144,7 +144,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     *_listed(_forms("_ctc_loss_backward", "", ".Tensor"), "lists tensors layouts",
              CPU_CORRUPTS_MEMORY, "((input|target)_lengths = |log_alpha expanded"
              "|(log_probs|log_alpha|neg_log_likelihood) (of size|one shorter|with ))", unsafe=True),
-    *_listed("native_layer_norm_backward.out", "tensors", CPU_CORRUPTS_MEMORY,
+    *_listed("native_layer_norm_backward native_layer_norm_backward.out", "tensors",
+             CPU_CORRUPTS_MEMORY,
              "grad_out (one shorter|of size|with )", unsafe=True),
     *_listed("_transformer_encoder_layer_fwd", "tensors", CPU_CORRUPTS_MEMORY, ".* of dtype ",
              unsafe=True),
