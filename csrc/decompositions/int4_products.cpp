@@ -34,14 +34,15 @@ at::Tensor product(const at::Tensor& self, const at::Tensor& mat2, int64_t group
               mat2.scalar_type(), " of ", mat2.dim(), " dimensions");
   const int64_t n = mat2.size(0) * 8, k = self.size(1);
   TORCH_CHECK(mat2.numel() * 8 == n * k, "_weight_int4pack_mm: rows of ", k,
-              " elements do not fit ", mat2.numel() * 8, " weights in ", n, " columns");
+              " elements were given for ", mat2.numel() * 8 / n,
+              " weights per column; pass rows of that length");
   TORCH_CHECK(
       group > 0 && k % group == 0 && scale_and_zero.sizes() == at::IntArrayRef({k / group, n, 2}),
       "_weight_int4pack_mm: groups of ", group, " need scales and zeros of [", k, " / group, ", n,
       ", 2], not of ", scale_and_zero.sizes());
   const at::Tensor packed = mat2.contiguous().view(at::kByte).view({n, k / 2});
-  const at::Tensor weights =
-      at::stack({packed.bitwise_right_shift(4), packed.bitwise_and(15)}, -1).view({n, -1, group});
+  const at::Tensor weights = at::stack({packed.bitwise_right_shift(4), packed.bitwise_and(15)}, -1)
+                                 .view({n, k / group, group});
   // [n][k / group][1]
   const auto by_row = [&](int64_t which) {
     return scale_and_zero.select(-1, which).to(self.scalar_type()).t().unsqueeze(-1);

@@ -85,19 +85,27 @@ def test_state_functions(device, device_module):
         assert not context._enabled
 
 
-AUTOCAST_OF_AN_INDEX = """
+FIRST_AUTOCAST = """
 import sys
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 device = sys.argv[1]
+if sys.argv[2:] == ["fake"]:
+    with FakeTensorMode(), torch.autocast(device, dtype=torch.bfloat16):
+        x = torch.empty(2, 2, device=device)
+        print((x @ x).dtype, (x + x).dtype)
+    sys.exit()
 x = torch.ones(2, 2, device=device)
 with torch.autocast(f"{device}:0", dtype=torch.bfloat16):
     print((x @ x).dtype, (x + x).dtype)
 """
 
 
-def test_autocast_takes_a_device_with_an_index(device):
+@pytest.mark.parametrize("arguments", [(), ("fake",)], ids=["index", "fake"])
+def test_first_autocast_of_a_process(device, arguments):
+    """With an index in the name of the device, or with fake tensors alone."""
     # A process of its own: in this one autocast is registered.
-    assert run_python(AUTOCAST_OF_AN_INDEX, device.type).split() == [
+    assert run_python(FIRST_AUTOCAST, device.type, *arguments).split() == [
         "torch.bfloat16",
         "torch.float32",
     ]

@@ -24,7 +24,7 @@ __all__ = [
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """The dtypes that `torch.autocast` accepts for this device."""
-    # For tensors that are none of the device, such as fake ones, torch.autocast asks this first.
+    # torch.autocast calls this before the first use of the device, which fake tensors never make.
     _C.register_autocast()
     return [torch.float16, torch.bfloat16]
 
@@ -89,5 +89,5 @@ class GradScaler(torch.amp.GradScaler):
         super().__init__(state.name, **options)
 
 
-# torch.autocast("mychip:0") and torch.set_autocast_enabled tell no backend.
+# PyTorch calls no hook for torch.autocast("mychip:0") and torch.set_autocast_enabled.
 _lazy_call(_C.register_autocast)

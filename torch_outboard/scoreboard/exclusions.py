@@ -70,11 +70,9 @@ class Exclusion:
         )
 
     def is_for(self, access: str, placement: str) -> bool:
-        """Whether it is about such a device, of any entry."""
-        return self.access in ("", access) and self.placement in (
-            "",
-            "device" if placement == "device" else "host",
-        )
+        """Whether it holds with this access to memory and this placement."""
+        kernels = "device" if placement == "device" else "host"
+        return self.access in ("", access) and self.placement in ("", kernels)
 
     def hides(self, check: str, failure: str) -> bool:
         """Whether it names this failure of an entry to which it applies."""

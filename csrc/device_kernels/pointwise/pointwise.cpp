@@ -136,7 +136,7 @@ class PointwiseKernel final : public DefinedKernel {
     explicit Call(c10::DeviceIndex device_) : device(device_) {}
 
     c10::DeviceIndex device;
-    c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as 0-d tensors
+    c10::SmallVector<at::Tensor, 8> wrapped;  // numbers as 0-d tensors, and rounded inputs
     c10::SmallVector<const at::Tensor*, 6> inputs;
     c10::SmallVector<const at::Tensor*, 2> outputs;
     c10::SmallVector<std::optional<at::Scalar>, 4> scalars;  // nullopt: absent
@@ -154,8 +154,7 @@ class PointwiseKernel final : public DefinedKernel {
                               int64_t k) const;
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
-  void round_scalars(Call& call) const;
-  void round_integers(Call& call) const;
+  void round_inputs(Call& call) const;
   // Resizes and checks outputs.
   void configure(const Call& call, at::TensorIteratorConfig& config) const;
   bool takes(const Call& call, const at::TensorIteratorBase& iterator) const;
@@ -267,7 +266,8 @@ const at::Tensor& PointwiseKernel::output_of(const Call& call, const torch::jit:
 }
 
 bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t k) const {
-  call.wrapped.reserve(operands_.size());  // `inputs` points into it
+  // `inputs` points into it; an operand may be wrapped, and rounded after that.
+  call.wrapped.reserve(2 * operands_.size());
   for (size_t i = 0; i < operands_.size(); ++i) {
     const c10::IValue& value = element(overload_.read(stack, operands_[i]), k);
     if (value.isTensor()) {
@@ -355,30 +355,24 @@ bool PointwiseKernel::accepts_scalars(const Call& call) const {
   });
 }
 
-void PointwiseKernel::round_scalars(Call& call) const {
-  if (!rounded_ || !c10::isReducedFloatingType(call.common)) return;
+// Kernels compute half precision in float32. PyTorch rounds integer tensors to half precision
+// before, and for some operators (`rounded`) numbers too.
+void PointwiseKernel::round_inputs(Call& call) const {
+  if (!c10::isReducedFloatingType(call.common)) return;
   for (auto& scalar : call.scalars) {
-    if (!scalar.has_value() || !scalar->isFloatingPoint()) continue;
+    if (!rounded_ || !scalar.has_value() || !scalar->isFloatingPoint()) continue;
     scalar = call.common == ScalarType::Half
                  ? at::Scalar(static_cast<double>(scalar->to<c10::Half>()))
                  : at::Scalar(static_cast<double>(scalar->to<c10::BFloat16>()));
   }
-  for (const at::Tensor*& input : call.inputs) {
-    if (!input->is_cpu() || call.wrapped.size() == call.wrapped.capacity()) continue;
-    call.wrapped.push_back(input->to(call.common));
-    input = &call.wrapped.back();
-  }
-}
-
-// Where integers meet half precision, PyTorch rounds them to it; kernels compute in float32.
-void PointwiseKernel::round_integers(Call& call) const {
-  if (!c10::isReducedFloatingType(call.common) || types_ > Types::kComplex) return;
+  const bool promotes = types_ != Types::kSelf && types_ != Types::kSame;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const at::Tensor*& input = call.inputs[i];
-    const bool inexact = at::isIntegralType(input->scalar_type(), /*includeBool=*/false) &&
-                         input->element_size() > 1 && input->dim() > 0;
-    if (!inexact || launcher_.expression().operands[i].mask) continue;
-    if (call.wrapped.size() == call.wrapped.capacity()) continue;
+    // Half precision holds integers of one byte.
+    const bool inexact = promotes && input->dim() > 0 && input->element_size() > 1 &&
+                         at::isIntegralType(input->scalar_type(), /*includeBool=*/false) &&
+                         !launcher_.expression().operands[i].mask;
+    if (!inexact && !(rounded_ && input->is_cpu())) continue;
     call.wrapped.push_back(input->to(call.common));
     input = &call.wrapped.back();
   }
@@ -444,8 +438,7 @@ bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_
   for (const at::Tensor* output : call.outputs) {
     if (same && output->defined() && output->scalar_type() != call.result) return false;
   }
-  round_scalars(call);
-  round_integers(call);
+  round_inputs(call);
   return true;
 }
 

@@ -160,6 +160,9 @@ owner = "PyTorch"
     }, output
     assert status == 1
     assert "SIGABRT" in output
+    rows = json.loads((tmp_path / "results" / "results.json").read_text())["answers"]
+    (hung,) = (row for row in rows if row["status"] == "hang")
+    assert hung["seconds"] >= 20 * SLOWNESS
     # What passes for CPU is kept for each file.
     (tree / "test" / "test_others.py").write_text(GENERIC)
     few = ("--match", "test_sum_float32", "--resume", *options)

@@ -89,13 +89,15 @@ def definitions() -> list[Definition]:
 
 
 def _ldexp(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """self * 2 ** other; CPU's kernel has another rule for integers than for other powers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return self * torch.pow(2.0, other)
     if self.dtype.is_complex or other.dtype.is_floating_point or other.dtype.is_complex:
         return self * torch.pow(torch.full((), 2.0, dtype=self.dtype, device=self.device), other)
     require(other.dtype != torch.bool)
     wide = torch.promote_types(self.dtype, torch.float32)
-    # A power that takes any number to 0 or infinity; a third of it is in range.
+    # A power of two may overflow where the result does not, so three factors make it. The limits
+    # take every number to 0 or infinity, and a third of them is in range.
     largest = 2200 if wide == torch.float64 else 300
     power = other.to(torch.int64).clamp(-largest, largest)
     third = power.div(3, rounding_mode="trunc")

@@ -23,7 +23,7 @@ IN_HALF_PRECISION = (
     "test compares two orders, and depends on the seed"
 )
 
-# With other random numbers their tests pass.
+# Reasons of tests that pass with other random numbers: their exclusions may hide nothing.
 OF_SOME_SEEDS = (DEPENDS_ON_THE_SEED, MISSED_BY_CPU, IN_HALF_PRECISION)
 
 FOR_CPU_ALONE = "PyTorch has the method for CPU tensors alone; the test leaves out CUDA"

@@ -159,13 +159,13 @@ def _run_file(
     for answer in ask_all(workers(min(plan.jobs, len(names))), names, TestProcess.run):
         if answer.entry in alone:
             answer.suite += ALONE
-        _settle(answer, exclusions)
+        settle_exclusions(answer, exclusions)
         journal.add(answer)
         ran.append(answer)
         progress.add(answer)
 
 
-def _settle(answer: Answer, exclusions: Sequence[Exclusion]) -> None:
+def settle_exclusions(answer: Answer, exclusions: Sequence[Exclusion]) -> None:
     """Applies the exclusions; a test that PyTorch skips on the device has none."""
     if answer.status == SKIPPED:
         return
